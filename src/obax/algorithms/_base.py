@@ -1,0 +1,94 @@
+"""What every algorithm shares: the interface and the guard.
+
+An algorithm is a frozen Equinox module. `init` makes a state without consuming a round; `step` plays
+one round. A subclass writes `init` and `update`; `step` adds the guard.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from .. import _tree, _validate
+from .._tree import PyTree
+from ..problem import Problem
+from ..round_spec import RoundSpec
+from ..window import RingBuffer
+from ._record import Info
+
+
+class State(eqx.Module):
+    """What the next step needs. Algorithms add their own fields."""
+
+    t: Int[Array, ""]
+    """Number of the next round, from 1."""
+    outer_var: PyTree
+    inner_var: PyTree
+    round_spec: RoundSpec = eqx.field(static=True)
+
+
+class Algorithm(eqx.Module):
+    """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
+
+    problem: eqx.AbstractVar[Problem]
+
+    def init(
+        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
+    ) -> Any:
+        """The state before the first round.
+
+        `example_round` gives structure, shapes and dtypes only (arrays or `jax.ShapeDtypeStruct`):
+        no round is consumed.
+        """
+        raise NotImplementedError
+
+    def update(self, state: Any, round: PyTree) -> tuple[Any, Info]:
+        """One round without the guard. A ring buffer in the state is left as it is: the round
+        enters it only once it has been accepted."""
+        raise NotImplementedError
+
+    def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
+        """Play one round.
+
+        A round with NaN or Inf, or one that would make any part of the state so, leaves the state
+        exactly as it was, t included, and is reported as `info.accepted = False`.
+        """
+        state.round_spec.check(round)
+        new, info = self.update(state, round)
+        accepted = _tree.all_finite(round) & _tree.all_finite(_without_windows(new))
+
+        def keep(new_node: Any, old_node: Any) -> Any:
+            if _is_window(new_node):
+                return old_node.push(state.t, round, accepted)
+            return jnp.where(accepted, new_node, old_node)
+
+        info = eqx.tree_at(lambda i: i.accepted, info, accepted)
+        return jax.tree.map(keep, new, state, is_leaf=_is_window), info
+
+    def checked_start(
+        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, buffers: PyTree
+    ) -> tuple[PyTree, PyTree, RoundSpec]:
+        """Validated starting values and the specification of the rounds, for `init`."""
+        outer_var = _validate.variable(outer_var, "outer_var")
+        if inner_var is not None:
+            inner_var = _validate.variable(inner_var, "inner_var")
+        spec = RoundSpec.of(example_round)
+        self.problem.check(outer_var, inner_var, spec.example(), buffers)
+        if _tree.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
+            projected = self.problem.domain.project(outer_var)
+            raise ValueError(
+                f"outer_var must start in the domain {self.problem.domain}, but is {outer_var}; "
+                f"the nearest point of the domain is problem.domain.project(outer_var) = "
+                f"{projected}."
+            )
+        return outer_var, inner_var, spec
+
+
+def _is_window(node: Any) -> bool:
+    return isinstance(node, RingBuffer)
+
+
+def _without_windows(state: PyTree) -> PyTree:
+    return jax.tree.map(lambda node: None if _is_window(node) else node, state, is_leaf=_is_window)

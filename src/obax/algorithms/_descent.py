@@ -1,0 +1,89 @@
+"""How a level moves: step sizes, schedules, numbers of steps, optax transformations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Int
+
+from .. import _tree, _validate
+from .._tree import PyTree
+
+Schedule = Callable[[Int[Array, ""]], Any]
+Number = float | Array | Schedule
+Steps = int | Array | Schedule
+
+
+class Descent(eqx.Module):
+    """How a level moves: var + rate_t * u, with u = -gradient or what an optax transformation says.
+
+    The step size is a number or a schedule of t; with an optimiser it scales the optimiser's own
+    update and is 1 unless given.
+    """
+
+    step_size: Array | Schedule
+    optimiser: optax.GradientTransformation | None
+
+    def __init__(
+        self, step_size: Number | None, optimiser: optax.GradientTransformation | None, level: str
+    ):
+        name = f"{level}_step_size"
+        if optimiser is not None and not isinstance(optimiser, optax.GradientTransformation):
+            raise ValueError(
+                f"{level}_optimiser must be an optax.GradientTransformation such as "
+                f"optax.adam(1e-3), but got {optimiser!r}."
+            )
+        if step_size is None and optimiser is None:
+            raise ValueError(f"{name} must be a number > 0 or a schedule t -> number; got None.")
+        if step_size is None:
+            step_size = 1.0
+        self.step_size = step_size if callable(step_size) else _validate.positive(step_size, name)
+        self.optimiser = optimiser
+
+    def init(self, var: PyTree) -> PyTree:
+        """The optimiser's state, empty for plain gradient steps."""
+        return () if self.optimiser is None else self.optimiser.init(var)
+
+    def rate(self, t: Int[Array, ""]) -> Array:
+        """The step size of round t."""
+        return jnp.asarray(self.step_size(t) if callable(self.step_size) else self.step_size)
+
+    def apply(
+        self, var: PyTree, gradient: PyTree, optimiser_state: PyTree, rate: Array
+    ) -> tuple[PyTree, PyTree]:
+        """One step."""
+        if self.optimiser is None:
+            return _tree.scaled_add(var, -rate, gradient), optimiser_state
+        update, optimiser_state = self.optimiser.update(gradient, optimiser_state, var)
+        return _tree.scaled_add(var, rate, update), optimiser_state
+
+
+def checked_steps(inner_steps: Steps) -> Steps:
+    """K: an int >= 1 (fixed), an integer array (traced: can be swept) or a schedule of t."""
+    if callable(inner_steps) or isinstance(inner_steps, jax.Array):
+        if isinstance(inner_steps, jax.Array):
+            if not jnp.issubdtype(inner_steps.dtype, jnp.integer):
+                raise ValueError(
+                    f"inner_steps must be an integer >= 1, but its dtype is {inner_steps.dtype}."
+                )
+            if _tree.is_concrete(inner_steps) and not np.all(np.asarray(inner_steps) >= 1):
+                raise ValueError(f"inner_steps must be an integer >= 1, but got {inner_steps}.")
+        return inner_steps
+    return _validate.count(inner_steps, "inner_steps")
+
+
+def steps_at(inner_steps: Steps, t: Int[Array, ""]) -> int | Array:
+    """K_t."""
+    if not callable(inner_steps):
+        return inner_steps
+    steps = jnp.asarray(inner_steps(t))
+    if not jnp.issubdtype(steps.dtype, jnp.integer) or steps.shape != ():
+        raise ValueError(
+            f"inner_steps(t) must return one integer, but returns {steps.dtype}"
+            f"{list(steps.shape)}; wrap it in jnp.ceil(...).astype(int)."
+        )
+    return steps

@@ -1,0 +1,121 @@
+"""OGD, projected online gradient descent, in both of its roles in the paper.
+
+Zinkevich: *Online convex programming and generalized infinitesimal gradient ascent*, ICML 2003.
+On a problem without a follower,
+
+    x_{t+1} = projection on X of  x_t - alpha_t grad f_t(x_t);
+
+on a problem with one it is the baseline that keeps the hyperparameters fixed and trains the follower,
+
+    x_{t+1} = x_t,    y_{t+1} = K_t steps of  z - beta_t grad_z g_t(x_t, z)  from y_t.
+
+| symbol | name | symbol | name |
+|---|---|---|---|
+| x_t, y_t | `outer_var`, `inner_var` | alpha_t, beta_t | `outer_step_size`, `inner_step_size` |
+| K_t | `inner_steps` | X | `problem.domain` |
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .._tree import PyTree
+from ..problem import Problem
+from ..window import Window
+from ._base import Algorithm, State
+from ._descent import Descent, Number, Steps, checked_steps, steps_at
+from ._follower import Follower, learn
+from ._record import Info, record
+
+
+class OGDState(State):
+    """The pair (x_t, y_t) and the state of the one optimiser that moves."""
+
+    optimiser: PyTree
+    buffers: PyTree
+
+
+class OGD(Algorithm):
+    """Projected online gradient descent.
+
+    **Arguments:**
+
+    - `problem`: without a follower the leader moves; with one, only the follower does.
+    - `outer_step_size`, `outer_optimiser`: for a problem without a follower.
+    - `inner_step_size`, `inner_steps`, `inner_optimiser`: for a problem with one.
+
+    Step sizes, schedules, numbers of steps and optimisers are as in `obax.OAGD`.
+
+    >>> problem = Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+    >>> algorithm = OGD(problem, outer_step_size=lambda t: 1.0 / t)
+    >>> state = algorithm.init(0.0, None, jnp.zeros(()))
+    >>> for target in (3.0, 1.0, 2.0):
+    ...     state, info = algorithm.step(state, jnp.asarray(target))
+    ...     print(f"{state.outer_var:.4f} {info.played_value:.4f}")
+    3.0000 4.5000
+    2.0000 2.0000
+    2.0000 0.0000
+    """
+
+    problem: Problem
+    descent: Descent
+    inner_steps: Steps
+
+    def __init__(
+        self,
+        problem: Problem,
+        outer_step_size: Number | None = None,
+        inner_step_size: Number | None = None,
+        inner_steps: Steps = 1,
+        *,
+        outer_optimiser: optax.GradientTransformation | None = None,
+        inner_optimiser: optax.GradientTransformation | None = None,
+    ):
+        self.problem = problem
+        self.inner_steps = checked_steps(inner_steps)
+        outer, inner = (outer_step_size, outer_optimiser), (inner_step_size, inner_optimiser)
+        moving, still = ("outer", "inner") if problem.inner is None else ("inner", "outer")
+        given = {"outer": outer, "inner": inner}
+        if any(argument is not None for argument in given[still]):
+            why = "has no follower" if problem.inner is None else "has a follower: x is held fixed"
+            raise ValueError(
+                f"{still}_step_size and {still}_optimiser must be left out, because the problem "
+                f"{why}."
+            )
+        self.descent = Descent(*given[moving], moving)
+
+    def init(
+        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
+    ) -> OGDState:
+        x, y, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
+        return OGDState(
+            t=jnp.asarray(1, jnp.int32),
+            outer_var=x,
+            inner_var=y,
+            round_spec=spec,
+            optimiser=self.descent.init(x if y is None else y),
+            buffers=buffers,
+        )
+
+    def update(self, state: OGDState, round: PyTree) -> tuple[OGDState, Info]:
+        t, x = state.t, state.outer_var
+        before = Follower(state.inner_var, state.optimiser, state.buffers)
+        if self.problem.inner is None:
+            gradient = jax.grad(self.problem.outer_loss)(x, None, round, state.buffers)
+            moved, optimiser = self.descent.apply(
+                x, gradient, state.optimiser, self.descent.rate(t)
+            )
+            new_x, after = self.problem.domain.project(moved), before._replace(optimiser=optimiser)
+            steps = 1
+        else:
+            gradient = jax.tree.map(jnp.zeros_like, x)
+            steps = steps_at(self.inner_steps, t)
+            new_x = x
+            after = learn(self.problem, x, before, self.descent, steps, t, round, window=Window())
+        new = OGDState(
+            t + 1, new_x, after.inner_var, state.round_spec, after.optimiser, after.buffers
+        )
+        info = record(
+            self.problem, t, x, before, after, round, hypergradient=gradient, gradients=steps
+        )
+        return new, info

@@ -1,0 +1,177 @@
+"""Convex sets in which the leader's decision lives, each with its Euclidean projection.
+
+The projections are those of `optax.projections`; here they get bounds that follow the dtype of
+the variable, a membership test and the diameter that the regret bounds ask for.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float
+
+from . import _tree, _validate
+from ._tree import PyTree
+
+
+class Domain(eqx.Module):
+    """A non-empty closed convex set X of pytrees."""
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        """The nearest point of X, `argmin_{z in X} |z - outer_var|`."""
+        raise NotImplementedError
+
+    def contains(self, outer_var: PyTree) -> Bool[Array, ""]:
+        """Whether the point is in X, to the rounding of its dtype."""
+        distance = _tree.norm(_tree.difference(outer_var, self.project(outer_var)))
+        scale = 1.0 + _tree.norm(outer_var)
+        return distance <= 32 * jnp.finfo(distance.dtype).eps * scale
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        """The largest distance of two points of X; `outer_var` gives the shape only."""
+        raise NotImplementedError
+
+    def check_matches(self, outer_var: PyTree) -> None:
+        """Raise a `ValueError` where the set's own parameters do not fit the variable."""
+
+
+class Unconstrained(Domain):
+    """All of R^d.
+
+    >>> Unconstrained().project(3.0)
+    3.0
+    """
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        return outer_var
+
+    def contains(self, outer_var: PyTree) -> Bool[Array, ""]:
+        return jnp.asarray(True)
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        return jnp.asarray(jnp.inf)
+
+
+class Box(Domain):
+    """`lower <= x <= upper`, with bounds that are scalars or pytrees shaped like the variable.
+
+    >>> print(Box(-1.0, 2.0).project(jnp.array([-3.0, 0.5, 7.0])))
+    [-1.   0.5  2. ]
+    """
+
+    lower: PyTree
+    upper: PyTree
+
+    def __init__(self, lower: PyTree, upper: PyTree):
+        self.lower = jax.tree.map(lambda bound: _validate.as_number(bound, "Box.lower"), lower)
+        self.upper = jax.tree.map(lambda bound: _validate.as_number(bound, "Box.upper"), upper)
+        if (a := jax.tree.structure(self.lower)) != (b := jax.tree.structure(self.upper)):
+            raise ValueError(f"Box.lower and Box.upper must have one structure, but {a} != {b}.")
+        if _tree.is_concrete((self.lower, self.upper)):
+            for low, high in zip(
+                jax.tree.leaves(self.lower), jax.tree.leaves(self.upper), strict=True
+            ):
+                if not np.all(np.asarray(low) <= np.asarray(high)):
+                    raise ValueError(
+                        f"Box.lower must be <= Box.upper everywhere, but got {low} and {high}."
+                    )
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        return optax.projections.projection_box(outer_var, *self._bounds(outer_var))
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        lower, upper = self._bounds(outer_var)
+        return _tree.norm(_tree.difference(upper, lower))
+
+    def check_matches(self, outer_var: PyTree) -> None:
+        if _is_single_leaf(self.lower):
+            return
+        if (a := jax.tree.structure(self.lower)) != (b := jax.tree.structure(outer_var)):
+            raise ValueError(
+                f"Box bounds must be scalars or have the structure of outer_var, {b}, but have {a}."
+            )
+
+    def _bounds(self, outer_var: PyTree) -> tuple[PyTree, PyTree]:
+        def like(bound: Any) -> PyTree:
+            if _is_single_leaf(bound):
+                bound = jax.tree.map(lambda _: jax.tree.leaves(bound)[0], outer_var)
+            return jax.tree.map(
+                lambda b, leaf: jnp.broadcast_to(b.astype(jnp.result_type(leaf)), jnp.shape(leaf)),
+                bound,
+                outer_var,
+            )
+
+        return like(self.lower), like(self.upper)
+
+
+class Ball(Domain):
+    """`|x - center| <= radius`, over all leaves together.
+
+    >>> print(Ball(1.0).project(jnp.array([3.0, 4.0])))
+    [0.6 0.8]
+    """
+
+    radius: Array
+    center: PyTree
+
+    def __init__(self, radius: Any, center: PyTree = None):
+        self.radius = _validate.positive(radius, "Ball.radius")
+        self.center = None if center is None else _validate.variable(center, "Ball.center")
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        shifted = outer_var if self.center is None else _tree.difference(outer_var, self.center)
+        length = _tree.norm(shifted)
+        radius = self.radius.astype(length.dtype)
+        # optax.projections divides by the norm; this form has no 0/0 at the centre.
+        shrink = radius / jnp.maximum(length, radius)
+        origin = jax.tree.map(jnp.zeros_like, outer_var) if self.center is None else self.center
+        return _tree.scaled_add(origin, shrink, shifted)
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        return 2 * self.radius
+
+    def check_matches(self, outer_var: PyTree) -> None:
+        if self.center is not None:
+            _validate.same_tree(self.center, outer_var, "Ball.center", "outer_var")
+
+
+class Simplex(Domain):
+    """`x >= 0, sum(x) = scale`, over all leaves together.
+
+    >>> print(Simplex().project(jnp.array([1.0, 0.5, -0.5])))
+    [0.75 0.25 0.  ]
+    """
+
+    scale: Array
+
+    def __init__(self, scale: Any = 1.0):
+        self.scale = _validate.positive(scale, "Simplex.scale")
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(outer_var)))
+        return optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        size = sum(leaf.size for leaf in jax.tree.leaves(outer_var))
+        return self.scale * (2**0.5 if size > 1 else 0.0)
+
+
+class NonNegative(Domain):
+    """`x >= 0`.
+
+    >>> print(NonNegative().project(jnp.array([-1.0, 2.0])))
+    [0. 2.]
+    """
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        return optax.projections.projection_non_negative(outer_var)
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        return jnp.asarray(jnp.inf)
+
+
+def _is_single_leaf(bound: PyTree) -> bool:
+    return jax.tree.structure(bound) == jax.tree.structure(0)

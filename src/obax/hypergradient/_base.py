@@ -1,0 +1,111 @@
+"""What all estimators share.
+
+With H = grad^2_yy g and J = grad^2_xy g at (x, y), the follower's answer moves as M = -J H^{-1}
+(M H + J = 0), and
+
+    hypergradient = grad_x f + M grad_y f = grad_x f - J v    with    H v = grad_y f.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jaxtyping import Array, Float, Int
+
+from .. import _tree
+from .._tree import PyTree
+
+Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
+LinearMap = Callable[[PyTree], PyTree]
+
+
+class Estimate(NamedTuple):
+    """What an estimator returns for one outer gradient.
+
+    `value` is the hypergradient; `residual` is |H v - grad_y f| / |grad_y f|; `carry` goes into the
+    next call; `hvps` and `cross_products` count the oracle calls.
+    """
+
+    value: PyTree
+    residual: Float[Array, ""]
+    carry: PyTree
+    hvps: Int[Array, ""]
+    cross_products: Int[Array, ""]
+
+
+class Estimator(eqx.Module):
+    """A way to get the hypergradient from an outer gradient and the inner problem."""
+
+    def init(self, inner_var: PyTree) -> PyTree:
+        """What is carried from one round to the next, or `None`."""
+        return None
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: tuple[PyTree, PyTree],
+        carry: PyTree = None,
+    ) -> Estimate:
+        """The hypergradient, given (grad_x f, grad_y f) at (x, y)."""
+        raise NotImplementedError
+
+
+class Implicit(Estimator):
+    """Solve H v = grad_y f, then subtract J v. Subclasses say how to solve."""
+
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+        """v with H v = gradient, the carry, and the number of Hessian-vector products taken."""
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: tuple[PyTree, PyTree],
+        carry: PyTree = None,
+    ) -> Estimate:
+        gradient_x, gradient_y = outer_gradient
+        _, pull = jax.vjp(jax.grad(inner, 1), outer_var, inner_var)
+        v, carry, hvps = self.solve(lambda u: pull(u)[1], gradient_y, carry)
+        # One pullback gives the cross product and, for the residual, the Hessian product.
+        cross, hessian_v = pull(v)
+        return Estimate(
+            value=_tree.difference(gradient_x, cross),
+            residual=relative(_tree.difference(hessian_v, gradient_y), gradient_y),
+            carry=carry,
+            hvps=jnp.asarray(hvps, jnp.int32),
+            cross_products=jnp.asarray(1, jnp.int32),
+        )
+
+
+def relative(error: PyTree, reference: PyTree) -> Float[Array, ""]:
+    """|error| / |reference|, and zero where both are."""
+    scale = _tree.norm(reference)
+    return _tree.norm(error) / jnp.maximum(scale, jnp.finfo(scale.dtype).tiny)
+
+
+def rounding(tree: PyTree) -> float:
+    """The machine epsilon of a tree: that of its least precise leaf."""
+    return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(tree))
+
+
+def solve_with(
+    solver: lx.AbstractLinearSolver,
+    hvp: LinearMap,
+    gradient: PyTree,
+    *,
+    tags: Any = (),
+    start: PyTree = None,
+) -> lx.Solution:
+    """One linear system through lineax. A failure shows in the residual, not as an exception, so
+    that one bad round or one bad seed of a sweep does not end the others."""
+    structure = jax.eval_shape(lambda: gradient)
+    operator = lx.FunctionLinearOperator(hvp, structure, tags)
+    options = {} if start is None else {"y0": start}
+    return lx.linear_solve(operator, gradient, solver, options=options, throw=False)

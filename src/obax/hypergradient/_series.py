@@ -1,0 +1,95 @@
+"""Estimators that iterate on the inner problem's gradient map y - eta grad_y g(x, y)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optimistix as optx
+from jaxtyping import Array
+
+from .. import _tree, _validate
+from .._tree import PyTree
+from ._base import Estimate, Estimator, Implicit, Inner, LinearMap, relative, rounding
+
+
+class Neumann(Implicit):
+    """The truncated Neumann series v = eta sum_{k < terms} (I - eta H)^k grad_y f.
+
+    It converges for `step_size` eta < 2 / |H|, and is always a descent-like approximation below
+    that; `terms` sets the cost, terms - 1 Hessian-vector products.
+    """
+
+    terms: int = eqx.field(static=True)
+    step_size: Array
+
+    def __init__(self, terms: int, step_size: Any):
+        self.terms = _validate.count(terms, "Neumann.terms")
+        self.step_size = _validate.positive(step_size, "Neumann.step_size")
+
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+        def add_term(_: Any, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            total, term = sum_and_term
+            term = _tree.scaled_add(term, -self.step_size, hvp(term))
+            return jax.tree.map(jnp.add, total, term), term
+
+        total, _ = jax.lax.fori_loop(0, self.terms - 1, add_term, (gradient, gradient))
+        v = jax.tree.map(lambda leaf: self.step_size.astype(leaf.dtype) * leaf, total)
+        return v, carry, self.terms - 1
+
+
+class FixedPoint(Estimator):
+    """Differentiate the fixed point y = Phi(x, y) of the gradient map Phi = y - eta grad_y g.
+
+    The adjoint u = (d_y Phi)^T u + grad_y f is iterated until it moves by less than the tolerance,
+    and the hypergradient is grad_x f + (d_x Phi)^T u. With eta u = v this is H v = grad_y f again,
+    so the residual means the same; unlike `Neumann` the number of steps follows the tolerance.
+    """
+
+    step_size: Array
+    max_steps: int = eqx.field(static=True)
+    rtol: float | None = eqx.field(static=True)
+
+    def __init__(self, step_size: Any, max_steps: int = 1000, rtol: float | None = None):
+        self.step_size = _validate.positive(step_size, "FixedPoint.step_size")
+        self.max_steps = _validate.count(max_steps, "FixedPoint.max_steps")
+        if rtol is not None and not (isinstance(rtol, int | float) and 0 < rtol < 1):
+            raise ValueError(f"FixedPoint.rtol must be a number in (0, 1), but got {rtol!r}.")
+        self.rtol = rtol
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: tuple[PyTree, PyTree],
+        carry: PyTree = None,
+    ) -> Estimate:
+        gradient_x, gradient_y = outer_gradient
+        descend = jax.grad(inner, 1)
+
+        def gradient_map(x: PyTree, y: PyTree) -> PyTree:
+            return _tree.scaled_add(y, -self.step_size, descend(x, y))
+
+        _, pull = jax.vjp(gradient_map, outer_var, inner_var)
+
+        def adjoint(u: PyTree, _: Any) -> PyTree:
+            return jax.tree.map(jnp.add, pull(u)[1], gradient_y)
+
+        rtol = rounding(inner_var) if self.rtol is None else self.rtol
+        solution = optx.fixed_point(
+            adjoint,
+            optx.FixedPointIteration(rtol=rtol, atol=rtol),
+            gradient_y,
+            max_steps=self.max_steps,
+            throw=False,
+        )
+        cross, pulled = pull(solution.value)
+        leftover = jax.tree.map(lambda p, b, u: p + b - u, pulled, gradient_y, solution.value)
+        return Estimate(
+            value=jax.tree.map(jnp.add, gradient_x, cross),
+            residual=relative(leftover, gradient_y),
+            carry=carry,
+            hvps=jnp.asarray(solution.stats["num_steps"], jnp.int32),
+            cross_products=jnp.asarray(1, jnp.int32),
+        )

@@ -1,0 +1,165 @@
+"""A time-varying bilevel problem, stated as two functions of one round.
+
+    min_{x in X} f_t(x, y*_t(x))    subject to    y*_t(x) = argmin_y g_t(x, y)
+
+The functions are fixed and the *round* moves: `f_t(x, y)` is `outer(x, y, round_t)` and `g_t(x, y)`
+is `inner(x, y, round_t)`. x, y and the round are any pytrees.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from . import _validate
+from ._tree import PyTree
+from .domain import Domain, Unconstrained
+
+
+class Problem(eqx.Module):
+    """What the leader and the follower lose in a round.
+
+    **Arguments:**
+
+    - `outer`: f(x, y, round) -> scalar, the leader's loss.
+    - `inner`: g(x, y, round) -> scalar, the follower's loss, or `None` for a problem without a
+      follower: then y is `None` wherever it is asked for.
+    - `domain`: the convex set X of the leader.
+    - `inner_argmin`: `(x, round) -> y*(x)` and `outer_argmin`: `(round) -> x*`, closed forms where
+      they are known. Only regret and checks look at them, never an algorithm.
+    - `inner_start`: `x -> y`, where the follower starts in each round; without it, it goes on from
+      where it was. Meta-learning starts at the leader's own x.
+    - `has_buffers`: the losses carry state that is not differentiated, such as the statistics of a
+      BatchNorm. Then they are called as `inner(x, y, round, buffers) -> (loss, buffers)` and
+      `outer(x, y, round, buffers) -> loss`; the first buffers are given to `algorithm.init`.
+
+    >>> problem = Problem(
+    ...     outer=lambda x, y, round: (y - round) ** 2,
+    ...     inner=lambda x, y, round: (y - x) ** 2,
+    ... )
+    >>> problem.outer(0.0, 1.0, 3.0)
+    4.0
+    """
+
+    outer: Callable[..., Any] = eqx.field(static=True)
+    inner: Callable[..., Any] | None = eqx.field(static=True)
+    domain: Domain
+    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(static=True)
+    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(static=True)
+    inner_start: Callable[[PyTree], PyTree] | None = eqx.field(static=True)
+    has_buffers: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        outer: Callable[..., Any],
+        inner: Callable[..., Any] | None = None,
+        domain: Domain | None = None,
+        inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = None,
+        outer_argmin: Callable[[PyTree], PyTree] | None = None,
+        *,
+        inner_start: Callable[[PyTree], PyTree] | None = None,
+        has_buffers: bool = False,
+    ):
+        _validate.function(outer, "outer", "(x, y, round) -> scalar")
+        if inner is not None:
+            _validate.function(inner, "inner", "(x, y, round) -> scalar")
+        if domain is not None and not isinstance(domain, Domain):
+            raise ValueError(
+                f"domain must be an obax domain such as Box(-1.0, 1.0), but got {domain!r}."
+            )
+        follower_only = {
+            "inner_argmin": inner_argmin,
+            "inner_start": inner_start,
+            "has_buffers": has_buffers,
+        }
+        for name, value in follower_only.items():
+            if inner is None and value:
+                raise ValueError(f"{name} needs a follower, but inner is None.")
+        if inner_argmin is not None:
+            _validate.function(inner_argmin, "inner_argmin", "(x, round) -> y")
+        if outer_argmin is not None:
+            _validate.function(outer_argmin, "outer_argmin", "(round) -> x")
+        if inner_start is not None:
+            _validate.function(inner_start, "inner_start", "x -> y")
+        self.outer = outer
+        self.inner = inner
+        self.domain = Unconstrained() if domain is None else domain
+        self.inner_argmin = inner_argmin
+        self.outer_argmin = outer_argmin
+        self.inner_start = inner_start
+        self.has_buffers = has_buffers
+
+    def outer_loss(
+        self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
+    ) -> Float[Array, ""]:
+        """f_t(x, y), whether or not the problem has buffers."""
+        if self.has_buffers:
+            return self.outer(outer_var, inner_var, round, buffers)
+        return self.outer(outer_var, inner_var, round)
+
+    def inner_loss(
+        self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
+    ) -> tuple[Float[Array, ""], PyTree]:
+        """g_t(x, y) and the buffers after it, whether or not the problem has any."""
+        assert self.inner is not None
+        if self.has_buffers:
+            return self.inner(outer_var, inner_var, round, buffers)
+        return self.inner(outer_var, inner_var, round), buffers
+
+    def check(
+        self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
+    ) -> None:
+        """Raise a `ValueError` that says what does not fit together; evaluates shapes only."""
+        self.domain.check_matches(outer_var)
+        if (self.inner is None) != (inner_var is None):
+            state = "None" if self.inner is None else "a function"
+            raise ValueError(
+                f"inner_var must be None if and only if the problem has no follower, but "
+                f"problem.inner is {state} and inner_var is {inner_var!r}."
+            )
+        if self.has_buffers != (buffers is not None):
+            raise ValueError(
+                f"buffers must be given if and only if the problem has_buffers, but has_buffers "
+                f"is {self.has_buffers} and buffers is {'None' if buffers is None else 'given'}."
+            )
+        arguments = (outer_var, inner_var, round, buffers)
+        if self.inner is not None:
+            called = jax.eval_shape(self.inner, *(arguments if self.has_buffers else arguments[:3]))
+            if self.has_buffers:
+                if not (isinstance(called, tuple) and len(called) == 2):
+                    raise ValueError(
+                        "inner must return (loss, buffers) when the problem has_buffers."
+                    )
+                called, new_buffers = called
+                _validate.same_tree(
+                    new_buffers, jax.eval_shape(lambda: buffers), "inner's new buffers", "buffers"
+                )
+            _validate.scalar_loss(called, "inner")
+        _validate.scalar_loss(jax.eval_shape(self.outer_loss, *arguments), "outer")
+        if self.inner_argmin is not None:
+            _same_as_argument(
+                jax.eval_shape(self.inner_argmin, outer_var, round),
+                inner_var,
+                "inner_argmin(x, round)",
+                "inner_var",
+            )
+        if self.inner_start is not None:
+            _same_as_argument(
+                jax.eval_shape(self.inner_start, outer_var),
+                inner_var,
+                "inner_start(x)",
+                "inner_var",
+            )
+        if self.outer_argmin is not None:
+            _same_as_argument(
+                jax.eval_shape(self.outer_argmin, round),
+                outer_var,
+                "outer_argmin(round)",
+                "outer_var",
+            )
+
+
+def _same_as_argument(value: PyTree, argument: PyTree, name: str, argument_name: str) -> None:
+    _validate.same_tree(value, jax.eval_shape(lambda: argument), name, argument_name)

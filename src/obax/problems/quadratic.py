@@ -1,0 +1,156 @@
+"""A random stream of quadratic bilevel problems whose solutions and constants are all known.
+
+    g_t(x, y) = (y - B_t x - c_t)^T A_t (y - B_t x - c_t) / 2
+    f_t(x, y) = q |y - d_t|^2 / 2 + (x - e_t)^T R (x - e_t) / 2
+
+With A_t = U_t diag(a) U_t^T and B_t = U_t S, U_t a slowly turning rotation and S rectangular diagonal,
+y*_t(x) = B_t x + c_t, and the Hessian of f_t(x, y*_t(x)), q S^T S + R, is diagonal: the minimiser over
+a box is the clipped minimiser over R^d.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .. import _validate
+from .._tree import PyTree
+from ..domain import Box
+from ..problem import Problem
+from ..theory import Constants
+from ._instance import Instance
+
+
+def quadratic(
+    horizon: int,
+    outer_dim: int = 2,
+    inner_dim: int = 3,
+    *,
+    condition: float = 4.0,
+    drift: float = 0.05,
+    outer_condition: float = 1.0,
+    radius: float = 1.0,
+    box: float = 2.0,
+    seed: int = 0,
+) -> Instance:
+    """A strongly convex quadratic stream with exact constants.
+
+    **Arguments:**
+
+    - `horizon`, `outer_dim`, `inner_dim`: T, d1, d2.
+    - `condition`: largest over smallest eigenvalue of the inner Hessian A_t, which lie in
+      [1, condition].
+    - `drift`: how far the targets c_t, d_t, e_t move in a round (the length of a step of a random
+      walk that is kept within `radius`), and the angle by which the rotation turns; 0 for a fixed
+      problem.
+    - `outer_condition`: largest over smallest entry of R.
+    - `box`: the domain is [-box, box]^d1. For small boxes the constraint is active.
+    - `seed`: of everything random.
+
+    `constants` are exact for the sequence on that domain, with the follower started at zero: y stays
+    in a ball that the inner iteration with step 2 / (ell_g1 + mu_g) cannot leave.
+    """
+    for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
+        _validate.count(value, name)
+    for value, name in ((condition, "condition"), (outer_condition, "outer_condition")):
+        if not value >= 1:
+            raise ValueError(f"{name} must be a number >= 1, but got {value!r}.")
+    if not drift >= 0:
+        raise ValueError(f"drift must be a number >= 0, but got {drift!r}.")
+    rng = np.random.default_rng(seed)
+    diagonal = min(outer_dim, inner_dim)
+    spectrum = np.geomspace(1.0, condition, inner_dim) if inner_dim > 1 else np.ones(1)
+    stretch = np.zeros((inner_dim, outer_dim))
+    stretch[np.arange(diagonal), np.arange(diagonal)] = rng.uniform(0.5, 1.0, diagonal)
+    ridge = np.geomspace(1.0, outer_condition, outer_dim) if outer_dim > 1 else np.ones(1)
+
+    rotations = _turning(rng, inner_dim, horizon, drift)
+    hessian = np.einsum("tij,j,tkj->tik", rotations, spectrum, rotations)
+    answer = rotations @ stretch
+    shift = _walk(rng, horizon, inner_dim, drift, radius)
+    target = _walk(rng, horizon, inner_dim, drift, radius)
+    center = _walk(rng, horizon, outer_dim, drift, radius)
+    arrays = {"hessian": hessian, "answer": answer, "shift": shift, "target": target}
+    rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
+    rounds["center"] = jnp.asarray(center, float)
+    ridge_array = jnp.asarray(ridge, float)
+    bend = jnp.asarray(np.sum(stretch**2, axis=0) + ridge, float)
+
+    def outer(x: Array, y: Array, round: PyTree) -> Array:
+        return 0.5 * jnp.sum((y - round["target"]) ** 2) + 0.5 * jnp.sum(
+            ridge_array * (x - round["center"]) ** 2
+        )
+
+    def inner(x: Array, y: Array, round: PyTree) -> Array:
+        error = y - inner_argmin(x, round)
+        return 0.5 * error @ round["hessian"] @ error
+
+    def inner_argmin(x: Array, round: PyTree) -> Array:
+        return round["answer"] @ x + round["shift"]
+
+    def outer_argmin(round: PyTree) -> Array:
+        pull = round["answer"].T @ (round["target"] - round["shift"])
+        return jnp.clip((pull + ridge_array * round["center"]) / bend, -box, box)
+
+    problem = Problem(outer, inner, Box(-box, box), inner_argmin, outer_argmin)
+    constants = _constants(spectrum, stretch, ridge, shift, target, center, box)
+    return Instance(problem, rounds, jnp.zeros(outer_dim), jnp.zeros(inner_dim), constants)
+
+
+def _constants(
+    spectrum: np.ndarray,
+    stretch: np.ndarray,
+    ridge: np.ndarray,
+    shift: np.ndarray,
+    target: np.ndarray,
+    center: np.ndarray,
+    box: float,
+) -> Constants:
+    # The Hessian of g in (x, y), in the rotated coordinates in which it does not depend on t.
+    cross = spectrum[:, None] * stretch
+    whole = np.block([[stretch.T @ cross, -cross.T], [-cross, np.diag(spectrum)]])
+    ell_g1, mu_g = float(np.linalg.norm(whole, 2)), float(spectrum[0])
+    outer_dim = len(ridge)
+    farthest_x = box * np.sqrt(outer_dim)
+    answers = np.linalg.norm(stretch, 2) * farthest_x + np.linalg.norm(shift, axis=1).max()
+    # A step contracts by (kappa - 1) / (kappa + 1) towards a point within `answers` of zero, so from
+    # zero the iterates stay within kappa times that.
+    reach = answers * ell_g1 / mu_g
+    pull_y = reach + np.linalg.norm(target, axis=1).max()
+    pull_x = np.linalg.norm(ridge * (box + np.abs(center)), axis=1).max()
+    size_x = float(np.max(np.sum(ridge * (box + np.abs(center)) ** 2, axis=1)))
+    return Constants(
+        ell_f0=float(np.hypot(pull_x, pull_y)),
+        ell_f1=float(max(1.0, ridge.max())),
+        ell_g1=ell_g1,
+        ell_g2=0.0,
+        mu_g=mu_g,
+        mu_f=float(np.min(np.sum(stretch**2, axis=0) + ridge)),
+        D=2 * float(farthest_x),
+        D_prime=float(np.linalg.norm(shift[0])),
+        M=0.5 * float(pull_y**2 + size_x),
+    )
+
+
+def _walk(
+    rng: np.random.Generator, horizon: int, size: int, step: float, radius: float
+) -> np.ndarray:
+    """A random walk with steps of one length, kept in a ball by projection."""
+    directions = rng.standard_normal((horizon, size))
+    directions *= step / np.linalg.norm(directions, axis=1, keepdims=True)
+    points = np.empty((horizon, size))
+    now = rng.uniform(-1, 1, size) * radius / np.sqrt(size)
+    for t in range(horizon):
+        now = now + directions[t]
+        now *= min(1.0, radius / max(np.linalg.norm(now), 1e-300))
+        points[t] = now
+    return points
+
+
+def _turning(rng: np.random.Generator, size: int, horizon: int, angle: float) -> np.ndarray:
+    """Rotations exp(t K) of one plane field K, turning by at most `angle` a round."""
+    square = rng.standard_normal((size, size))
+    skew = square - square.T
+    frequencies, vectors = np.linalg.eigh(1j * skew)
+    frequencies *= angle / max(np.abs(frequencies).max(), 1e-300)
+    phases = np.exp(-1j * np.arange(horizon)[:, None] * frequencies)
+    return np.einsum("ij,tj,kj->tik", vectors, phases, vectors.conj()).real

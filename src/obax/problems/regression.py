@@ -1,0 +1,100 @@
+"""Online hyperparameter learning for dynamic regression, Section 4.1 of the paper.
+
+    g_t(x, y) = (a_t^T y - b_t)^2 / 2 + y^T C(x) y    on a training sample, C(x) = diag(exp(x_i)),
+    f_t(y)    = (a_t^T y - b_t)^2 / 2                 on a validation sample.
+
+The true model changes abruptly at the start of each of S stages. With d1 = 1, C(x) is exp(x_1) times
+the identity.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .. import _validate
+from .._tree import PyTree
+from ..domain import Box
+from ..problem import Problem
+from ._instance import Instance
+
+
+def dynamic_regression(
+    horizon: int = 5000,
+    stages: int = 3,
+    outer_dim: int = 1,
+    inner_dim: int = 5,
+    *,
+    samples: int = 1,
+    noise: float = 0.1,
+    correlation: float = 0.0,
+    lower: float = -8.0,
+    upper: float = 2.0,
+    seed: int = 0,
+) -> Instance:
+    """The stream of Section 4.1. What the paper leaves open is a choice here, and says so.
+
+    **Arguments:**
+
+    - `horizon`, `stages`: T rounds in S stages of equal length (the last takes the remainder).
+    - `outer_dim`: d1, 1 (one penalty) or `inner_dim` (one for each feature); `inner_dim`: d2.
+    - `samples`: training samples a round, and as many for validation; 1 in the paper.
+    - `noise`: targets are a^T y_s + e with e uniform in [0, noise], as in the paper. Ours: features
+      are Gaussian with unit variance and pairwise `correlation`; the model y_s of a stage is
+      standard normal.
+    - `lower`, `upper`: X = [lower, upper]^d1, x_1 in its middle and y_1 = 0: ours too.
+
+    A round holds `training` and `validation`, each (a, b).
+    """
+    for value, name in ((horizon, "horizon"), (stages, "stages"), (samples, "samples")):
+        _validate.count(value, name)
+    if outer_dim not in (1, inner_dim):
+        raise ValueError(
+            f"outer_dim must be 1 (one penalty) or inner_dim = {inner_dim} (one for each feature), "
+            f"but got {outer_dim!r}."
+        )
+    if not 0 <= correlation < 1:
+        raise ValueError(f"correlation must be in [0, 1), but got {correlation!r}.")
+    if stages > horizon:
+        raise ValueError(f"stages must be at most horizon = {horizon}, but got {stages!r}.")
+    rng = np.random.default_rng(seed)
+    models = rng.standard_normal((stages, inner_dim))
+    model = models[stage_of(horizon, stages)]
+
+    def draw() -> tuple[Array, Array]:
+        shape = (horizon, samples, inner_dim)
+        common = rng.standard_normal((horizon, samples, 1))
+        own = rng.standard_normal(shape)
+        a = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+        b = np.einsum("tnd,td->tn", a, model) + rng.uniform(0, noise, shape[:2])
+        if samples == 1:
+            a, b = a[:, 0], b[:, 0]
+        return jnp.asarray(a, float), jnp.asarray(b, float)
+
+    problem = Problem(_outer, _inner, Box(lower, upper), _inner_argmin)
+    rounds = {"training": draw(), "validation": draw()}
+    middle = jnp.full(outer_dim, (lower + upper) / 2, float)
+    return Instance(problem, rounds, middle, jnp.zeros(inner_dim))
+
+
+def stage_of(horizon: int, stages: int) -> np.ndarray:
+    """The stage, from 0, that each round belongs to."""
+    return np.minimum(np.arange(horizon) // (horizon // stages), stages - 1)
+
+
+def _squared_error(y: Array, data: tuple[Array, Array]) -> Array:
+    a, b = data
+    return 0.5 * jnp.mean((a @ y - b) ** 2)
+
+
+def _outer(x: Array, y: Array, round: PyTree) -> Array:
+    return _squared_error(y, round["validation"])
+
+
+def _inner(x: Array, y: Array, round: PyTree) -> Array:
+    return _squared_error(y, round["training"]) + jnp.sum(jnp.exp(x) * y**2)
+
+
+def _inner_argmin(x: Array, round: PyTree) -> Array:
+    a, b = (jnp.atleast_2d(round["training"][0]), jnp.atleast_1d(round["training"][1]))
+    penalty = jnp.broadcast_to(2 * jnp.exp(x), a.shape[1:])
+    return jnp.linalg.solve(a.T @ a / len(a) + jnp.diag(penalty), a.T @ b / len(a))

@@ -1,0 +1,178 @@
+"""The last w rounds, how much each of them weighs, and the buffer that keeps them.
+
+    F_{t,u}(x, y) = (1/W) sum_{i<w} u_i f_{t-i}(x, y),    W = sum_{i<w} u_i,    1 = u_0 >= u_1 >= ... > 0
+
+A ring buffer of fixed shape holds the w - 1 rounds before the current one, so that cost and memory of
+a round do not depend on t. Rounds before the first one count as zero.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from . import _validate
+from ._tree import PyTree, is_concrete
+
+FOLLOWERS = ("current", "window", "each", "average")
+CURVATURES = ("own", "current")
+NORMALISATIONS = ("full", "seen")
+
+
+class Window(eqx.Module):
+    """How much of the past a round looks at.
+
+    **Arguments:**
+
+    - `size`: w >= 1, how many rounds are kept.
+    - `decay`: weights u_i = decay ** i; or `weights`: the sequence u_0, ..., u_{w-1} itself.
+    - `follower`: what the follower trains on. `"current"`: K_t steps on g_t (Algorithm 1);
+      `"window"`: K_t passes over the rounds of the window, oldest first, one step each (the paper's
+      deep experiments); `"each"`: every round of the window gets a follower of its own
+      (meta-learning); `"average"`: K_t steps on (1/W) sum_i u_i g_{t-i}.
+    - `curvature`: whose inner problem a window term is differentiated through. `"own"`: that of its
+      own round (the paper's definition, w linear systems); `"current"`: that of round t (what the
+      local regret compares with; one linear system whatever w is). The same when w = 1.
+    - `normalise`: divide by the `"full"` weight W from the first round on (the paper's convention;
+      the first w rounds take diluted steps) or by the weight of the rounds `"seen"` so far.
+    - `chunk`: how many terms are evaluated at once; `None`: all. Smaller needs less memory.
+
+    >>> window = Window(3, decay=0.5)
+    >>> print(window.weights)
+    [1.   0.5  0.25]
+    >>> share, seen = window.shares(jnp.asarray(2))    # one round of the past, none, the current
+    >>> print(share * 1.75, seen)
+    [0.5 0.  1. ] [ True False  True]
+    """
+
+    weights: Float[Array, " w"]
+    size: int = eqx.field(static=True)
+    follower: str = eqx.field(static=True)
+    curvature: str = eqx.field(static=True)
+    normalise: str = eqx.field(static=True)
+    chunk: int | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        size: int = 1,
+        decay: Any = 1.0,
+        *,
+        weights: Sequence[float] | Array | None = None,
+        follower: str = "current",
+        curvature: str = "own",
+        normalise: str = "full",
+        chunk: int | None = None,
+    ):
+        self.size = _validate.count(size, "Window.size")
+        self.follower = _validate.one_of(follower, FOLLOWERS, "Window.follower")
+        self.curvature = _validate.one_of(curvature, CURVATURES, "Window.curvature")
+        self.normalise = _validate.one_of(normalise, NORMALISATIONS, "Window.normalise")
+        self.chunk = None if chunk is None else _validate.count(chunk, "Window.chunk")
+        if follower == "each" and curvature == "current" and self.size > 1:
+            raise ValueError(
+                "Window.curvature must be 'own' with follower='each', but got 'current': every "
+                "round has its own follower, so there is no one point at which to solve once."
+            )
+        if weights is None:
+            rate = _validate.positive(decay, "Window.decay")
+            if is_concrete(rate) and not np.all(np.asarray(rate) <= 1):
+                raise ValueError(f"Window.decay must be in (0, 1], but got {decay!r}.")
+            self.weights = rate ** jnp.arange(self.size, dtype=rate.dtype)
+        else:
+            self.weights = _explicit_weights(weights, self.size)
+
+    def shares(self, t: Int[Array, ""]) -> tuple[Float[Array, " w"], Bool[Array, " w"]]:
+        """In round t, for each term in the order of `RingBuffer.with_current`: u_i / W, or zero for
+        one that is not there yet; and which are there."""
+        slots = self.size - 1
+        behind = jnp.remainder(t - 2, max(slots, 1)) - jnp.arange(slots, dtype=t.dtype)
+        past = 1 + jnp.where(behind < 0, behind + slots, behind)
+        age = jnp.append(past, 0)
+        seen = age < t
+        weights = jnp.where(seen, self.weights[age], 0)
+        total = jnp.sum(self.weights) if self.normalise == "full" else jnp.sum(weights)
+        return weights / total, seen
+
+    def position(self, t: Int[Array, ""], age: Int[Array, ""]) -> Int[Array, ""]:
+        """Where the round that is `age` rounds old stands in `RingBuffer.with_current`."""
+        slots = self.size - 1
+        return jnp.where(age == 0, slots, jnp.remainder(t - age - 1, max(slots, 1)))
+
+    def map(self, function: Callable[..., PyTree], *stacked: PyTree) -> PyTree:
+        """`function` of every term: all at once, or `chunk` at a time."""
+        if self.chunk is None:
+            return jax.vmap(function)(*stacked)
+        return jax.lax.map(lambda one: function(*one), stacked, batch_size=self.chunk)
+
+    def mean(self, stacked: PyTree, t: Int[Array, ""]) -> PyTree:
+        """(1/W) sum_i u_i times the term of round t - i, from stacked terms.
+
+        Terms that are not there yet are left out by selection, not by a zero weight: what was
+        computed from an empty slot may be NaN.
+        """
+        share, seen = self.shares(t)
+
+        def leaf_mean(leaf: Array) -> Array:
+            present = seen.reshape((-1,) + (1,) * (leaf.ndim - 1))
+            return jnp.tensordot(share.astype(leaf.dtype), jnp.where(present, leaf, 0), axes=1)
+
+        return jax.tree.map(leaf_mean, stacked)
+
+
+class RingBuffer(eqx.Module):
+    """The rounds before the current one, each leaf stacked on a leading axis of length w - 1.
+
+    Round t goes into slot (t - 1) mod (w - 1), and only after it has been played: reading the old
+    buffer and writing once at the end is what lets XLA update it in place.
+    """
+
+    rounds: PyTree
+
+    @classmethod
+    def like(cls, example_round: PyTree, slots: int) -> "RingBuffer":
+        """An empty buffer for rounds shaped like this one."""
+
+        def empty(leaf: Any) -> Array:
+            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                # Typed random keys have no zero; an empty slot holds some key that is never used.
+                return jnp.broadcast_to(jax.random.key(0), (slots, *leaf.shape))
+            return jnp.zeros((slots, *leaf.shape), leaf.dtype)
+
+        return cls(jax.tree.map(empty, example_round))
+
+    def with_current(self, round: PyTree) -> PyTree:
+        """All w rounds stacked: the past by slot, then the current one."""
+        return jax.tree.map(
+            lambda past, new: jnp.concatenate([past, jnp.asarray(new)[None]]), self.rounds, round
+        )
+
+    def push(self, t: Int[Array, ""], round: PyTree, accepted: Bool[Array, ""]) -> "RingBuffer":
+        """The buffer after round t, or exactly the same one if the round was not accepted."""
+
+        def write(past: Array, new: Array) -> Array:
+            slot = (t - 1) % past.shape[0]
+            before = jax.lax.dynamic_index_in_dim(past, slot, keepdims=False)
+            kept = jnp.where(accepted, new, before)
+            return jax.lax.dynamic_update_index_in_dim(past, kept, slot, 0)
+
+        return RingBuffer(jax.tree.map(write, self.rounds, round))
+
+
+def _explicit_weights(weights: Sequence[float] | Array, size: int) -> Float[Array, " w"]:
+    array = _validate.as_number(weights, "Window.weights")
+    if array.shape != (size,):
+        raise ValueError(
+            f"Window.weights must be {size} numbers, one for each round of the window, but has "
+            f"shape {array.shape}."
+        )
+    if is_concrete(array):
+        u = np.asarray(array)
+        if u[0] != 1 or np.any(u <= 0) or np.any(np.diff(u) > 0):
+            raise ValueError(
+                f"Window.weights must satisfy 1 = u_0 >= u_1 >= ... > 0, but got {weights!r}."
+            )
+    return array
