@@ -5,11 +5,12 @@ cost more than a round of a small problem. Packed by dtype they cost two.
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ._tree import PyTree
+from ._tree import PyTree, structure
 
 SMALL = 64
 
@@ -18,8 +19,8 @@ class Packing:
     """How a tree of arrays is packed, decided once from its shapes."""
 
     def __init__(self, example: PyTree):
-        leaves, self.treedef = jax.tree.flatten(example)
-        self.leaves = leaves
+        self.treedef: Any = structure(example)
+        self.leaves = leaves = jax.tree.leaves(example)
         self.groups: dict[str, list[int]] = {}
         self.alone: list[int] = []
         for index, leaf in enumerate(leaves):

@@ -44,8 +44,9 @@ class Progress:
             self._last = now
 
     def _flush(self, loss: Any) -> None:
-        text = {} if loss is None else {"loss": f"{float(loss):.4g}"}
-        self._bar.update(self._task, advance=self._pending, **text)
+        if loss is not None:
+            self._bar.update(self._task, loss=f"{float(loss):.4g}")
+        self._bar.update(self._task, advance=self._pending)
         self._pending = 0
 
     def close(self) -> None:

@@ -15,6 +15,11 @@ def leaf_name(path: tuple[Any, ...], root: str) -> str:
     return root + jax.tree_util.keystr(path)
 
 
+def structure(tree: PyTree) -> Any:
+    """`jax.tree.structure`, whose type mypy cannot compare."""
+    return jax.tree.structure(tree)
+
+
 def is_float(leaf: Any) -> bool:
     """Whether a leaf has a floating dtype, i.e. can be differentiated and can be NaN."""
     return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)

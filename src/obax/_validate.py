@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ._tree import PyTree, is_concrete, is_float, map_with_name
+from ._tree import PyTree, is_concrete, is_float, map_with_name, structure
 
 
 def positive(value: Any, name: str) -> Array:
@@ -83,7 +83,7 @@ def variable(tree: PyTree, name: str) -> PyTree:
 
 def same_tree(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> None:
     """Two trees of one structure whose leaves have the same shapes and dtypes."""
-    if (came := jax.tree.structure(tree)) != (wanted := jax.tree.structure(expected)):
+    if (came := structure(tree)) != (wanted := structure(expected)):
         raise ValueError(
             f"{name} must have the structure of {expected_name}, {wanted}, but has {came}."
         )

@@ -68,7 +68,7 @@ class Box(Domain):
     def __init__(self, lower: PyTree, upper: PyTree):
         self.lower = jax.tree.map(lambda bound: _validate.as_number(bound, "Box.lower"), lower)
         self.upper = jax.tree.map(lambda bound: _validate.as_number(bound, "Box.upper"), upper)
-        if (a := jax.tree.structure(self.lower)) != (b := jax.tree.structure(self.upper)):
+        if (a := _tree.structure(self.lower)) != (b := _tree.structure(self.upper)):
             raise ValueError(f"Box.lower and Box.upper must have one structure, but {a} != {b}.")
         if _tree.is_concrete((self.lower, self.upper)):
             for low, high in zip(
@@ -89,7 +89,7 @@ class Box(Domain):
     def check_matches(self, outer_var: PyTree) -> None:
         if _is_single_leaf(self.lower):
             return
-        if (a := jax.tree.structure(self.lower)) != (b := jax.tree.structure(outer_var)):
+        if (a := _tree.structure(self.lower)) != (b := _tree.structure(outer_var)):
             raise ValueError(
                 f"Box bounds must be scalars or have the structure of outer_var, {b}, but have {a}."
             )
@@ -174,4 +174,4 @@ class NonNegative(Domain):
 
 
 def _is_single_leaf(bound: PyTree) -> bool:
-    return jax.tree.structure(bound) == jax.tree.structure(0)
+    return _tree.structure(bound) == _tree.structure(0)

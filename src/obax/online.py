@@ -5,7 +5,7 @@
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import equinox as eqx
@@ -153,7 +153,7 @@ def play(
     2 True 0.75
     """
     _validate.one_of(on_rejected, POLICIES, "on_rejected")
-    total = len(source) if hasattr(source, "__len__") else None
+    total = len(source) if isinstance(source, Sized) else None
     return Play(algorithm, state, source, Progress(total, enabled=progress), on_rejected)
 
 
@@ -177,8 +177,8 @@ def sweep(
     - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry a seed.
     - `record`: as in `run`.
 
-    **Returns:** states and histories with leading axes (settings, seeds), each only where asked for.
-    A refused round shows in `history.accepted`; it never ends the sweep.
+    **Returns:** states and histories with leading axes (settings, seeds), each only where asked
+    for. A refused round shows in `history.accepted`; it never ends the sweep.
 
     >>> import obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
@@ -190,8 +190,7 @@ def sweep(
      [0.5   0.   ]]
     """
     single = isinstance(algorithms, Algorithm)
-    family = [algorithms] if single else list(algorithms)
-    numbers, shared = _stack(family)
+    numbers, shared = _stack([algorithms] if isinstance(algorithms, Algorithm) else [*algorithms])
     state.round_spec.check(_first(rounds) if seeds else rounds, stacked=True)
     if state.t.ndim and (not seeds or len(state.t) != _length(rounds)):
         raise ValueError(
@@ -292,16 +291,17 @@ def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
     """The numbers in which the algorithms differ, stacked, and the rest, which they share."""
     if not family:
         raise ValueError("algorithms must hold at least one algorithm, but is empty.")
-    flat = [jax.tree_util.tree_flatten_with_path(algorithm) for algorithm in family]
-    for index, (_, treedef) in enumerate(flat):
-        if treedef != flat[0][1]:
+    flat = [jax.tree_util.tree_leaves_with_path(algorithm) for algorithm in family]
+    treedef = _tree.structure(family[0])
+    for index, algorithm in enumerate(family):
+        if _tree.structure(algorithm) != treedef:
             raise ValueError(
                 f"algorithms must differ in numbers only, but algorithms[{index}] has another "
                 f"structure than algorithms[0] (another problem, window size, mode, estimator or "
                 f"optimiser); sweep over those with several calls."
             )
     stacked, shared = [], []
-    for column in zip(*(leaves for leaves, _ in flat), strict=True):
+    for column in zip(*flat, strict=True):
         path, values = column[0][0], [leaf for _, leaf in column]
         numeric = all(eqx.is_array(value) or isinstance(value, int | float) for value in values)
         same = all(value is values[0] for value in values)
@@ -314,7 +314,6 @@ def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
         keep = numeric and (eqx.is_array(values[0]) or not same)
         stacked.append(jnp.stack([jnp.asarray(value) for value in values]) if keep else None)
         shared.append(None if keep else values[0])
-    treedef = flat[0][1]
     return jax.tree.unflatten(treedef, stacked), jax.tree.unflatten(treedef, shared)
 
 

@@ -66,7 +66,7 @@ class RoundSpec:
             )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _interned(treedef: Any, leaves: tuple[tuple[tuple[int, ...], Any], ...]) -> RoundSpec:
     return RoundSpec(treedef, leaves)
 

@@ -1,9 +1,10 @@
 """The last w rounds, how much each of them weighs, and the buffer that keeps them.
 
-    F_{t,u}(x, y) = (1/W) sum_{i<w} u_i f_{t-i}(x, y),    W = sum_{i<w} u_i,    1 = u_0 >= u_1 >= ... > 0
+    F_{t,u}(x, y) = (1/W) sum_{i<w} u_i f_{t-i}(x, y),
+    W = sum_{i<w} u_i,    1 = u_0 >= u_1 >= ... > 0
 
-A ring buffer of fixed shape holds the w - 1 rounds before the current one, so that cost and memory of
-a round do not depend on t. Rounds before the first one count as zero.
+A ring buffer of fixed shape holds the w - 1 rounds before the current one, so that cost and memory
+of a round do not depend on t. Rounds before the first one count as zero.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """What every algorithm shares: the interface and the guard.
 
-An algorithm is a frozen Equinox module. `init` makes a state without consuming a round; `step` plays
-one round. A subclass writes `init` and `update`; `step` adds the guard.
+An algorithm is a frozen Equinox module. `init` makes a state without consuming a round; `step`
+plays one round. A subclass writes `init` and `update`; `step` adds the guard.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from .. import _tree, _validate
 from .._tree import PyTree

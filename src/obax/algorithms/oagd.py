@@ -3,7 +3,7 @@
 Tarzanagh, Nazari, Hou, Shen, Balzano: *Online Bilevel Optimization: Regret Analysis of Online
 Alternating Gradient Methods*, AISTATS 2024, Algorithm 1. In round t:
 
-    z^1 = y_t,   z^{k+1} = z^k - beta_t grad_z g_t(x_t, z^k)  for k = 1..K_t,   y_{t+1} = z^{K_t + 1}
+    z^1 = y_t,  z^{k+1} = z^k - beta_t grad_z g_t(x_t, z^k)  for k = 1..K_t,  y_{t+1} = z^{K_t+1}
     x_{t+1} = projection on X of  x_t - alpha_t grad~F_{t,u}(x_t, y_{t+1})
 
 with the time-averaged hypergradient (Definition 1)
@@ -20,7 +20,6 @@ with the time-averaged hypergradient (Definition 1)
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -36,7 +35,6 @@ from ._base import Algorithm, State
 from ._descent import Descent, Number, Steps, checked_steps, steps_at
 from ._follower import Follower, gradients_taken, learn
 from ._record import Info, record
-
 
 Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
 
@@ -58,8 +56,8 @@ class OAGD(Algorithm):
 
     - `problem`: with a follower, or without one (then this is time-smoothed OGD).
     - `outer_step_size`, `inner_step_size`: a number or a schedule t -> number; t counts from 1.
-    - `inner_steps`: K_t, an integer or a schedule. An `int` is compiled in; a schedule or an integer
-      JAX array is traced and may change without recompiling.
+    - `inner_steps`: K_t, an integer or a schedule. An `int` is compiled in; a schedule or an
+      integer JAX array is traced and may change without recompiling.
     - `window`: how much of the past a round looks at, see `obax.Window`.
     - `hypergradient`: an estimator of `obax.hypergradient`.
     - `outer_optimiser`, `inner_optimiser`: an optax transformation in place of the plain step; its
@@ -243,8 +241,9 @@ class OAGD(Algorithm):
             zero = jnp.zeros((), jnp.int32)
             return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
         if pull is not None:
-            passes = self.window.size if self.window.follower == "window" else 1
-            return through_steps(pull, gradient, carry, self.inner_steps * passes)
+            assert isinstance(self.inner_steps, int)
+            rounds = self.window.size if self.window.follower == "window" else 1
+            return through_steps(pull, gradient, carry, self.inner_steps * rounds)
 
         def inner(x: PyTree, y: PyTree) -> Array:
             return self.problem.inner_loss(x, y, round, follower.buffers)[0]
@@ -264,7 +263,8 @@ class OAGD(Algorithm):
             return start, None
         steps = steps_at(self.inner_steps, t)
         arguments = (self.inner, steps, t, round, self.window, rounds)
-        if not isinstance(self.hypergradient, Unrolled):
+        estimator = self.hypergradient
+        if not isinstance(estimator, Unrolled):
             return learn(self.problem, x, start, *arguments), None
 
         def result(x: PyTree, y: PyTree) -> tuple[PyTree, Follower]:
@@ -278,7 +278,7 @@ class OAGD(Algorithm):
                 start._replace(inner_var=y),
                 *arguments,
                 fixed_length=True,
-                rematerialise=self.hypergradient.rematerialise,
+                rematerialise=estimator.rematerialise,
             )
             return follower.inner_var, follower
 

@@ -5,7 +5,7 @@ On a problem without a follower,
 
     x_{t+1} = projection on X of  x_t - alpha_t grad f_t(x_t);
 
-on a problem with one it is the baseline that keeps the hyperparameters fixed and trains the follower,
+on a problem with one it is the baseline that holds the hyperparameters and trains the follower,
 
     x_{t+1} = x_t,    y_{t+1} = K_t steps of  z - beta_t grad_z g_t(x_t, z)  from y_t.
 
@@ -18,6 +18,7 @@ on a problem with one it is the baseline that keeps the hyperparameters fixed an
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array
 
 from .._tree import PyTree
 from ..problem import Problem
@@ -106,7 +107,7 @@ class OGD(Algorithm):
                 x, gradient, state.optimiser, self.descent.rate(t)
             )
             new_x, after = self.problem.domain.project(moved), before._replace(optimiser=optimiser)
-            steps = 1
+            steps: int | Array = 1
         else:
             gradient = jax.tree.map(jnp.zeros_like, x)
             steps = steps_at(self.inner_steps, t)

@@ -55,8 +55,8 @@ def average_of_terms(
     """The average of `term(round, carry)` over the window, and what the current round's term
     returned beside its estimate.
 
-    `carry` is stacked like the past rounds of a ring buffer, one for each. The current round starts
-    from what the round before it carried, and its own takes the place that it will take there. Terms
+    `carry` is stacked like the past rounds of a ring buffer, one for each. The current round
+    starts from what the round before it carried, and its own goes where the round will go. Terms
     that are not there yet count for nothing.
     """
     _, seen = window.shares(t)

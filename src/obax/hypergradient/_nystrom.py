@@ -21,7 +21,7 @@ class Nystrom(Implicit):
 
         v = (grad_y f - C (rho W + C^T C)^{-1} C^T grad_y f) / rho,
 
-    so a round costs `rank` Hessian-vector products whatever the conditioning is, with no inner loop.
+    so a round costs `rank` Hessian-vector products whatever the conditioning is.
     Exact up to the damping when `rank` reaches the rank of H; the reported residual is that of the
     undamped system. The idea is that of Hataya and Yamada (AISTATS 2023), with a Gaussian sketch in
     place of sampled columns. `damping` rho is absolute; `seed` starts the random directions, which

@@ -77,7 +77,7 @@ class FixedPoint(Estimator):
             return jax.tree.map(jnp.add, pull(u)[1], gradient_y)
 
         rtol = rounding(inner_var) if self.rtol is None else self.rtol
-        solution = optx.fixed_point(
+        solution: Any = optx.fixed_point(
             adjoint,
             optx.FixedPointIteration(rtol=rtol, atol=rtol),
             gradient_y,

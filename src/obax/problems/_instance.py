@@ -11,8 +11,8 @@ from ..theory import Constants
 class Instance(eqx.Module):
     """A ready-made stream of bilevel problems.
 
-    `rounds` is stacked on axis 0; `outer_var` and `inner_var` are x_1 and y_1; `constants` are exact
-    on the domain, or `None` where they are not known.
+    `rounds` is stacked on axis 0; `outer_var` and `inner_var` are x_1 and y_1; `constants` are
+    exact on the domain, or `None` where they are not known.
     """
 
     problem: Problem

@@ -18,8 +18,8 @@ def comparability(horizon: int, sequence: str = "inner") -> Instance:
 
         f_t = (x + 2 a_t)^2 / 2 + (y - b_t)^2 / 2,    g_t = y^2 / 2 - (x - b_t) y,
 
-    so that y*_t(x) = x - b_t, x*_t = b_t - a_t and y*_t(x*_t) = -a_t (the paper prints a_t; its path
-    lengths are not affected). Always b_t = (-1)^t / sqrt(t).
+    so that y*_t(x) = x - b_t, x*_t = b_t - a_t and y*_t(x*_t) = -a_t (the paper prints a_t; path
+    lengths do not see the sign). Always b_t = (-1)^t / sqrt(t).
 
     - `sequence="inner"`: a_t = b_t. Then P = 0 while Y_1 grows like sqrt(T) and Y_2 like log T.
     - `sequence="outer"`: a_t = 0. Then Y = 0 while P_1 grows like sqrt(T) and P_2 like log T.

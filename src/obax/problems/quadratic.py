@@ -3,9 +3,9 @@
     g_t(x, y) = (y - B_t x - c_t)^T A_t (y - B_t x - c_t) / 2
     f_t(x, y) = q |y - d_t|^2 / 2 + (x - e_t)^T R (x - e_t) / 2
 
-With A_t = U_t diag(a) U_t^T and B_t = U_t S, U_t a slowly turning rotation and S rectangular diagonal,
-y*_t(x) = B_t x + c_t, and the Hessian of f_t(x, y*_t(x)), q S^T S + R, is diagonal: the minimiser over
-a box is the clipped minimiser over R^d.
+With A_t = U_t diag(a) U_t^T and B_t = U_t S, U_t a slowly turning rotation, S rectangular diagonal
+and q = 1, y*_t(x) = B_t x + c_t, and the Hessian of f_t(x, y*_t(x)), q S^T S + R, is diagonal: the
+minimiser over a box is the clipped minimiser over R^d.
 """
 
 import jax.numpy as jnp
@@ -46,14 +46,14 @@ def quadratic(
     - `box`: the domain is [-box, box]^d1. For small boxes the constraint is active.
     - `seed`: of everything random.
 
-    `constants` are exact for the sequence on that domain, with the follower started at zero: y stays
-    in a ball that the inner iteration with step 2 / (ell_g1 + mu_g) cannot leave.
+    `constants` are exact for the sequence on that domain, with the follower started at zero: y
+    stays in a ball that the inner iteration with step 2 / (ell_g1 + mu_g) cannot leave.
     """
     for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
         _validate.count(value, name)
-    for value, name in ((condition, "condition"), (outer_condition, "outer_condition")):
-        if not value >= 1:
-            raise ValueError(f"{name} must be a number >= 1, but got {value!r}.")
+    for ratio, name in ((condition, "condition"), (outer_condition, "outer_condition")):
+        if not ratio >= 1:
+            raise ValueError(f"{name} must be a number >= 1, but got {ratio!r}.")
     if not drift >= 0:
         raise ValueError(f"drift must be a number >= 0, but got {drift!r}.")
     rng = np.random.default_rng(seed)
@@ -112,8 +112,8 @@ def _constants(
     outer_dim = len(ridge)
     farthest_x = box * np.sqrt(outer_dim)
     answers = np.linalg.norm(stretch, 2) * farthest_x + np.linalg.norm(shift, axis=1).max()
-    # A step contracts by (kappa - 1) / (kappa + 1) towards a point within `answers` of zero, so from
-    # zero the iterates stay within kappa times that.
+    # A step contracts by (kappa - 1) / (kappa + 1) towards a point within `answers` of zero, so
+    # from zero the iterates stay within kappa times that.
     reach = answers * ell_g1 / mu_g
     pull_y = reach + np.linalg.norm(target, axis=1).max()
     pull_x = np.linalg.norm(ridge * (box + np.abs(center)), axis=1).max()
@@ -141,7 +141,7 @@ def _walk(
     now = rng.uniform(-1, 1, size) * radius / np.sqrt(size)
     for t in range(horizon):
         now = now + directions[t]
-        now *= min(1.0, radius / max(np.linalg.norm(now), 1e-300))
+        now *= min(1.0, radius / max(float(np.linalg.norm(now)), 1e-300))
         points[t] = now
     return points
 

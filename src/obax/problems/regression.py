@@ -3,8 +3,8 @@
     g_t(x, y) = (a_t^T y - b_t)^2 / 2 + y^T C(x) y    on a training sample, C(x) = diag(exp(x_i)),
     f_t(y)    = (a_t^T y - b_t)^2 / 2                 on a validation sample.
 
-The true model changes abruptly at the start of each of S stages. With d1 = 1, C(x) is exp(x_1) times
-the identity.
+The true model changes abruptly at the start of each of S stages. With d1 = 1, C(x) is exp(x_1)
+times the identity.
 """
 
 import jax.numpy as jnp

@@ -1,0 +1,1 @@
+"""Speed and memory of obax: `python -m benchmarks.core`, `python -m benchmarks.peers`."""
