@@ -11,6 +11,19 @@ from jaxtyping import Array
 from ._tree import PyTree, is_concrete, is_float, map_with_name, structure
 
 
+def strong(array: Array) -> Array:
+    """The array without JAX's weak type: a state that starts weak would be compiled for twice."""
+    return jax.lax.convert_element_type(array, array.dtype)
+
+
+def positive_number(value: Any, name: str) -> Array:
+    """One number > 0, not an array of them."""
+    array = positive(value, name)
+    if array.shape != ():
+        raise ValueError(f"{name} must be one number, but has shape {array.shape}.")
+    return array
+
+
 def positive(value: Any, name: str) -> Array:
     """A number > 0 as a floating array, so that it is a leaf and can be swept over."""
     array = as_number(value, name)
@@ -30,8 +43,7 @@ def as_number(value: Any, name: str) -> Array:
         raise ValueError(f"{expected} of type {type(value).__name__}.") from error
     if not (is_float(array) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ValueError(f"{expected} of dtype {array.dtype}.")
-    if not is_float(array):
-        array = array.astype(jnp.result_type(float))
+    array = strong(array if is_float(array) else array.astype(jnp.result_type(float)))
     if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
         raise ValueError(f"{name} must be finite, but got {value!r}.")
     return array
@@ -73,7 +85,7 @@ def variable(tree: PyTree, name: str) -> PyTree:
                 f"{leaf_name} must be a floating-point array, but its dtype is {array.dtype}; "
                 f"write 0.0 instead of 0, or convert it with .astype(float)."
             )
-        return array
+        return strong(array)
 
     converted = map_with_name(leaf_as_array, tree, name)
     if not jax.tree.leaves(converted):

@@ -87,12 +87,26 @@ class Box(Domain):
         return _tree.norm(_tree.difference(upper, lower))
 
     def check_matches(self, outer_var: PyTree) -> None:
-        if _is_single_leaf(self.lower):
-            return
-        if (a := _tree.structure(self.lower)) != (b := _tree.structure(outer_var)):
+        a, b = _tree.structure(self.lower), _tree.structure(outer_var)
+        if not _is_single_leaf(self.lower) and a != b:
             raise ValueError(
                 f"Box bounds must be scalars or have the structure of outer_var, {b}, but have {a}."
             )
+        for bound in (self.lower, self.upper):
+            bounds = jax.tree.leaves(bound)
+            leaves = jax.tree_util.tree_leaves_with_path(outer_var)
+            for (path, leaf), limit in zip(
+                leaves, bounds * (len(leaves) // len(bounds)), strict=True
+            ):
+                try:
+                    fits = jnp.broadcast_shapes(limit.shape, leaf.shape) == leaf.shape
+                except ValueError:
+                    fits = False
+                if not fits:
+                    raise ValueError(
+                        f"Box bounds must be scalars or fit {_tree.leaf_name(path, 'outer_var')} "
+                        f"of shape {leaf.shape}, but have shape {limit.shape}."
+                    )
 
     def _bounds(self, outer_var: PyTree) -> tuple[PyTree, PyTree]:
         def like(bound: Any) -> PyTree:
@@ -118,7 +132,7 @@ class Ball(Domain):
     center: PyTree
 
     def __init__(self, radius: Any, center: PyTree = None):
-        self.radius = _validate.positive(radius, "Ball.radius")
+        self.radius = _validate.positive_number(radius, "Ball.radius")
         self.center = None if center is None else _validate.variable(center, "Ball.center")
 
     def project(self, outer_var: PyTree) -> PyTree:
@@ -148,7 +162,7 @@ class Simplex(Domain):
     scale: Array
 
     def __init__(self, scale: Any = 1.0):
-        self.scale = _validate.positive(scale, "Simplex.scale")
+        self.scale = _validate.positive_number(scale, "Simplex.scale")
 
     def project(self, outer_var: PyTree) -> PyTree:
         dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(outer_var)))

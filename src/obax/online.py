@@ -190,15 +190,23 @@ def sweep(
      [0.5   0.   ]]
     """
     single = isinstance(algorithms, Algorithm)
-    numbers, shared = _stack([algorithms] if isinstance(algorithms, Algorithm) else [*algorithms])
+    family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
+    numbers, shared = _stack(family)
+    horizon = _length(rounds)
+    if seeds and (lengths := {len(leaf) for leaf in jax.tree.leaves(rounds)}) != {horizon}:
+        raise ValueError(
+            f"rounds must have one leading length, the number of seeds, but the leaves have "
+            f"{sorted(lengths)}."
+        )
     state.round_spec.check(_first(rounds) if seeds else rounds, stacked=True)
-    if state.t.ndim and (not seeds or len(state.t) != _length(rounds)):
+    _length(_first(rounds) if seeds else rounds)
+    if state.t.ndim and (not seeds or len(state.t) != horizon):
         raise ValueError(
             f"state must be one state, or with seeds=True one for each of the seeds in rounds, "
             f"but it holds {len(state.t)}, with seeds={seeds} and rounds of leading length "
-            f"{_length(rounds)}."
+            f"{horizon}."
         )
-    states, history = _sweep(numbers, shared, state, rounds, record, seeds)
+    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
     if single:
         return jax.tree.map(lambda leaf: leaf[0], (states, history))
     return states, history
@@ -232,11 +240,16 @@ def _scan(
 
 @eqx.filter_jit
 def _sweep(
-    numbers: PyTree, shared: PyTree, state: Any, rounds: PyTree, record: Record | None, seeds: bool
+    numbers: PyTree,
+    shared: PyTree,
+    state: Any,
+    rounds: PyTree,
+    record: Record | None,
+    seeds: bool,
+    settings: int,
 ) -> tuple[Any, Info]:
     """All settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as fast on
     [settings * seeds, d] arrays as on [settings, seeds, d]."""
-    settings = len(jax.tree.leaves(numbers)[0])
     replicas = _length(rounds) if seeds else 1
     numbers = jax.tree.map(lambda leaf: jnp.repeat(leaf, replicas, axis=0), numbers)
     seed_of = jnp.tile(jnp.arange(replicas), settings)
@@ -312,6 +325,8 @@ def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
                 f"sweep over them."
             )
         keep = numeric and (eqx.is_array(values[0]) or not same)
+        if keep:
+            family[0].check_sweep(_tree.leaf_name(path, ""))
         stacked.append(jnp.stack([jnp.asarray(value) for value in values]) if keep else None)
         shared.append(None if keep else values[0])
     return jax.tree.unflatten(treedef, stacked), jax.tree.unflatten(treedef, shared)

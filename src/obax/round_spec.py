@@ -76,8 +76,8 @@ def _described_leaf(name: str, leaf: Any) -> jax.ShapeDtypeStruct:
         return leaf
     if not hasattr(leaf, "dtype") and not isinstance(leaf, float | int | bool):
         raise ValueError(f"{name} must be an array, but is a {type(leaf).__name__}: {leaf!r}.")
-    return jax.ShapeDtypeStruct(jnp.shape(leaf), jax.dtypes.canonicalize_dtype(_dtype(leaf)))
-
-
-def _dtype(leaf: Any) -> Any:
-    return leaf.dtype if hasattr(leaf, "dtype") else jnp.result_type(leaf)
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else jnp.result_type(leaf)
+    if not jnp.issubdtype(dtype, jax.dtypes.extended):
+        # What JAX will make of it: without x64, a float64 of NumPy becomes float32.
+        dtype = jax.dtypes.canonicalize_dtype(dtype)
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), dtype)

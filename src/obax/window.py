@@ -20,7 +20,7 @@ from . import _validate
 from ._tree import PyTree, is_concrete
 
 FOLLOWERS = ("current", "window", "each", "average")
-CURVATURES = ("own", "current")
+CURVATURES = ("own", "current", "window")
 NORMALISATIONS = ("full", "seen")
 
 
@@ -37,7 +37,9 @@ class Window(eqx.Module):
       (meta-learning); `"average"`: K_t steps on (1/W) sum_i u_i g_{t-i}.
     - `curvature`: whose inner problem a window term is differentiated through. `"own"`: that of its
       own round (the paper's definition, w linear systems); `"current"`: that of round t (what the
-      local regret compares with; one linear system whatever w is). The same when w = 1.
+      local regret compares with; one linear system whatever w is); `"window"`: that of the average
+      (1/W) sum_i u_i g_{t-i}, which a follower in mode `"average"` minimises (one system, each
+      product over the window). All the same when w = 1.
     - `normalise`: divide by the `"full"` weight W from the first round on (the paper's convention;
       the first w rounds take diluted steps) or by the weight of the rounds `"seen"` so far.
     - `chunk`: how many terms are evaluated at once; `None`: all. Smaller needs less memory.
@@ -73,13 +75,13 @@ class Window(eqx.Module):
         self.curvature = _validate.one_of(curvature, CURVATURES, "Window.curvature")
         self.normalise = _validate.one_of(normalise, NORMALISATIONS, "Window.normalise")
         self.chunk = None if chunk is None else _validate.count(chunk, "Window.chunk")
-        if follower == "each" and curvature == "current" and self.size > 1:
+        if follower == "each" and curvature != "own" and self.size > 1:
             raise ValueError(
-                "Window.curvature must be 'own' with follower='each', but got 'current': every "
-                "round has its own follower, so there is no one point at which to solve once."
+                f"Window.curvature must be 'own' with follower='each', but got {curvature!r}: "
+                f"every round has its own follower, so there is no one point to solve at."
             )
         if weights is None:
-            rate = _validate.positive(decay, "Window.decay")
+            rate = _validate.positive_number(decay, "Window.decay")
             if is_concrete(rate) and not np.all(np.asarray(rate) <= 1):
                 raise ValueError(f"Window.decay must be in (0, 1], but got {decay!r}.")
             self.weights = rate ** jnp.arange(self.size, dtype=rate.dtype)
@@ -139,8 +141,9 @@ class RingBuffer(eqx.Module):
 
         def empty(leaf: Any) -> Array:
             if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-                # Typed random keys have no zero; an empty slot holds some key that is never used.
-                return jnp.broadcast_to(jax.random.key(0), (slots, *leaf.shape))
+                data = jax.eval_shape(jax.random.key_data, leaf)
+                zero = jnp.zeros((slots, *data.shape), data.dtype)
+                return jax.random.wrap_key_data(zero, impl=jax.random.key_impl(leaf))
             return jnp.zeros((slots, *leaf.shape), leaf.dtype)
 
         return cls(jax.tree.map(empty, example_round))

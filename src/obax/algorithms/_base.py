@@ -67,13 +67,18 @@ class Algorithm(eqx.Module):
         info = eqx.tree_at(lambda i: i.accepted, info, accepted)
         return jax.tree.map(keep, new, state, is_leaf=_is_window), info
 
+    def check_sweep(self, field: str) -> None:
+        """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
+        which is what a sweep does with numbers that differ."""
+
     def checked_start(
         self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, buffers: PyTree
-    ) -> tuple[PyTree, PyTree, RoundSpec]:
-        """Validated starting values and the specification of the rounds, for `init`."""
+    ) -> tuple[PyTree, PyTree, PyTree, RoundSpec]:
+        """Validated x_1, y_1 and buffers, and the specification of the rounds, for `init`."""
         outer_var = _validate.variable(outer_var, "outer_var")
         if inner_var is not None:
             inner_var = _validate.variable(inner_var, "inner_var")
+        buffers = jax.tree.map(lambda leaf: _validate.strong(jnp.asarray(leaf)), buffers)
         spec = RoundSpec.of(example_round)
         self.problem.check(outer_var, inner_var, spec.example(), buffers)
         if _tree.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
@@ -83,7 +88,7 @@ class Algorithm(eqx.Module):
                 f"the nearest point of the domain is problem.domain.project(outer_var) = "
                 f"{projected}."
             )
-        return outer_var, inner_var, spec
+        return outer_var, inner_var, buffers, spec
 
 
 def _is_window(node: Any) -> bool:

@@ -41,7 +41,9 @@ class Descent(eqx.Module):
             raise ValueError(f"{name} must be a number > 0 or a schedule t -> number; got None.")
         if step_size is None:
             step_size = 1.0
-        self.step_size = step_size if callable(step_size) else _validate.positive(step_size, name)
+        self.step_size = (
+            step_size if callable(step_size) else _validate.positive_number(step_size, name)
+        )
         self.optimiser = optimiser
 
     def init(self, var: PyTree) -> PyTree:
@@ -69,6 +71,10 @@ def checked_steps(inner_steps: Steps) -> Steps:
             if not jnp.issubdtype(inner_steps.dtype, jnp.integer):
                 raise ValueError(
                     f"inner_steps must be an integer >= 1, but its dtype is {inner_steps.dtype}."
+                )
+            if inner_steps.shape != ():
+                raise ValueError(
+                    f"inner_steps must be one integer, but has shape {inner_steps.shape}."
                 )
             if _tree.is_concrete(inner_steps) and not np.all(np.asarray(inner_steps) >= 1):
                 raise ValueError(f"inner_steps must be an integer >= 1, but got {inner_steps}.")

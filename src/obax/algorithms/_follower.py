@@ -21,6 +21,16 @@ class Follower(NamedTuple):
     buffers: PyTree
 
 
+def start_of(
+    problem: Problem, outer_var: PyTree, now: Follower, descent: Descent | None
+) -> Follower:
+    """Line 3 of Algorithm 1: from y_t, or from where the problem says."""
+    if problem.inner_start is None or descent is None:
+        return now
+    inner_var = problem.inner_start(outer_var)
+    return now._replace(inner_var=inner_var, optimiser=descent.init(inner_var))
+
+
 def learn(
     problem: Problem,
     outer_var: PyTree,
@@ -77,10 +87,3 @@ def learn(
     # A loop of fixed length becomes a scan, which reverse mode can go through.
     body = jax.checkpoint(one_step) if rematerialise else one_step
     return jax.lax.fori_loop(0, length, body, start)
-
-
-def gradients_taken(
-    steps: int | Array, t: Int[Array, ""], window: Window, *, windowed: bool
-) -> int | Array:
-    """How many inner gradients `learn` evaluates in round t, over all followers."""
-    return steps * jnp.minimum(t, window.size) if windowed else steps

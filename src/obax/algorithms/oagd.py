@@ -27,13 +27,18 @@ from jaxtyping import Array, Int
 
 from .._tree import PyTree
 from ..hypergradient import CG, Estimate, Estimator, Unrolled
-from ..hypergradient._average import average_of_gradients, average_of_terms, outer_gradient
+from ..hypergradient._average import (
+    average_inner,
+    average_of_gradients,
+    average_of_terms,
+    outer_gradient,
+)
 from ..hypergradient._unrolled import through_steps
 from ..problem import Problem
 from ..window import RingBuffer, Window
 from ._base import Algorithm, State
 from ._descent import Descent, Number, Steps, checked_steps, steps_at
-from ._follower import Follower, gradients_taken, learn
+from ._follower import Follower, learn, start_of
 from ._record import Info, record
 
 Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
@@ -127,10 +132,17 @@ class OAGD(Algorithm):
                 "but is 'own': only the steps that the follower took can be differentiated."
             )
 
+    def check_sweep(self, field: str) -> None:
+        if field == ".inner_steps" and isinstance(self.hypergradient, Unrolled):
+            raise ValueError(
+                "inner_steps must be the same in all algorithms with hypergradient=Unrolled(), "
+                "whose loop must have a fixed length; sweep over it with several calls."
+            )
+
     def init(
         self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
     ) -> OAGDState:
-        x, y, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
+        x, y, buffers, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
         size, window = self.window.size, self.window
         carry = None if self.inner is None else self.hypergradient.init(y)
         if carry is not None and size > 1 and window.curvature == "own":
@@ -155,7 +167,8 @@ class OAGD(Algorithm):
         # Line 2: acquire f_t and g_t.
         rounds = None if state.window is None else state.window.with_current(round)
         # Line 3: start from y_t.
-        start = self._start(state)
+        held = Follower(state.inner_var, state.inner_optimiser, state.buffers)
+        start = start_of(self.problem, x, held, self.inner)
         # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
         follower, estimate = self._play(state, start, round, rounds)
         # Line 8: the projected step of the leader.
@@ -188,14 +201,6 @@ class OAGD(Algorithm):
         )
         return new, info
 
-    def _start(self, state: OAGDState) -> Follower:
-        """Line 3: from y_t, or from where the problem says."""
-        start = Follower(state.inner_var, state.inner_optimiser, state.buffers)
-        if self.inner is None or self.problem.inner_start is None:
-            return start
-        y = self.problem.inner_start(state.outer_var)
-        return start._replace(inner_var=y, optimiser=self.inner.init(y))
-
     def _play(
         self, state: OAGDState, start: Follower, round: PyTree, rounds: PyTree
     ) -> tuple[Follower, Estimate]:
@@ -205,7 +210,8 @@ class OAGD(Algorithm):
         def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
             y, buffers = follower.inner_var, follower.buffers
             gradient = outer_gradient(self.problem, x, y, round, buffers)
-            return self._estimate(x, follower, pull, round, gradient, carry)
+            inner = self._inner(round, follower.buffers)
+            return self._estimate(inner, x, follower, pull, gradient, carry, t)
 
         if rounds is not None and window.follower == "each":
 
@@ -225,28 +231,30 @@ class OAGD(Algorithm):
             return follower, estimate
         y, buffers = follower.inner_var, follower.buffers
         gradient = average_of_gradients(self.problem, window, x, y, rounds, buffers, t)
-        return follower, self._estimate(x, follower, pull, round, gradient, state.carry)
+        inner = self._inner(round, buffers)
+        if window.curvature == "window" and self.inner is not None:
+            inner = average_inner(self.problem, window, round, rounds, buffers, t)
+        return follower, self._estimate(inner, x, follower, pull, gradient, state.carry, t)
+
+    def _inner(self, round: PyTree, buffers: PyTree) -> Callable[[PyTree, PyTree], Array]:
+        return lambda x, y: self.problem.inner_loss(x, y, round, buffers)[0]
 
     def _estimate(
         self,
+        inner: Callable[[PyTree, PyTree], Array],
         x: PyTree,
         follower: Follower,
         pull: Pullback,
-        round: PyTree,
         gradient: tuple[PyTree, PyTree],
         carry: PyTree,
+        t: Int[Array, ""],
     ) -> Estimate:
-        """grad_x f + M grad_y f with the curvature of `round`."""
+        """grad_x f + M grad_y f with the curvature of `inner`."""
         if self.inner is None:
             zero = jnp.zeros((), jnp.int32)
             return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
         if pull is not None:
-            assert isinstance(self.inner_steps, int)
-            rounds = self.window.size if self.window.follower == "window" else 1
-            return through_steps(pull, gradient, carry, self.inner_steps * rounds)
-
-        def inner(x: PyTree, y: PyTree) -> Array:
-            return self.problem.inner_loss(x, y, round, follower.buffers)[0]
+            return through_steps(pull, gradient, carry, self._inner_gradients(t))
 
         return self.hypergradient(inner, x, follower.inner_var, gradient, carry)
 
@@ -289,6 +297,11 @@ class OAGD(Algorithm):
         seen = jnp.minimum(t, self.window.size)
         if self.inner is None:
             return seen
-        windowed = self.window.follower != "current"
-        steps = steps_at(self.inner_steps, t)
-        return seen + gradients_taken(steps, t, self.window, windowed=windowed)
+        followers = seen if self.window.follower == "each" else 1
+        return seen + followers * self._inner_gradients(t)
+
+    def _inner_gradients(self, t: Int[Array, ""]) -> int | Array:
+        """Inner gradients that one follower takes in round t."""
+        rounds = jnp.minimum(t, self.window.size)
+        windowed = self.window.follower in ("window", "average")
+        return steps_at(self.inner_steps, t) * (rounds if windowed else 1)

@@ -25,7 +25,7 @@ from ..problem import Problem
 from ..window import Window
 from ._base import Algorithm, State
 from ._descent import Descent, Number, Steps, checked_steps, steps_at
-from ._follower import Follower, learn
+from ._follower import Follower, learn, start_of
 from ._record import Info, record
 
 
@@ -88,7 +88,7 @@ class OGD(Algorithm):
     def init(
         self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
     ) -> OGDState:
-        x, y, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
+        x, y, buffers, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
         return OGDState(
             t=jnp.asarray(1, jnp.int32),
             outer_var=x,
@@ -109,6 +109,7 @@ class OGD(Algorithm):
             new_x, after = self.problem.domain.project(moved), before._replace(optimiser=optimiser)
             steps: int | Array = 1
         else:
+            before = start_of(self.problem, x, before, self.descent)
             gradient = jax.tree.map(jnp.zeros_like, x)
             steps = steps_at(self.inner_steps, t)
             new_x = x

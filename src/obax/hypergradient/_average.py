@@ -2,8 +2,9 @@
 
     grad~F_{t,u} = (1/W) sum_{i<w} u_i (grad_x f_{t-i} + M grad_y f_{t-i}),
 
-with M = M_{t-i} for own curvature (`average_of_terms`) and M = M_t for current curvature, where the
-outer gradients can be averaged first (`average_of_gradients`) and one system is left to solve.
+with M = M_{t-i} for own curvature (`average_of_terms`). For current curvature, M = M_t, and for
+that of the window, M of `average_inner`, the outer gradients can be averaged first
+(`average_of_gradients`) and one system is left to solve.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from jaxtyping import Array, Int
 from .._tree import PyTree
 from ..problem import Problem
 from ..window import Window
-from ._base import Estimate
+from ._base import Estimate, Inner
 
 OuterGradient = tuple[PyTree, PyTree]
 
@@ -43,6 +44,35 @@ def average_of_gradients(
         lambda round: outer_gradient(problem, outer_var, inner_var, round, buffers), rounds
     )
     return window.mean(gradients, t)
+
+
+def average_inner(
+    problem: Problem,
+    window: Window,
+    round: PyTree,
+    rounds: PyTree,
+    buffers: PyTree,
+    t: Int[Array, ""],
+) -> Inner:
+    """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
+    share, seen = window.shares(t)
+    # Empty slots stand in as copies of the current round: a NaN behind a zero weight would still
+    # reach the derivatives.
+    filled = jax.tree.map(
+        lambda stacked, new: jnp.where(
+            seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, new
+        ),
+        rounds,
+        round,
+    )
+
+    def inner(outer_var: PyTree, inner_var: PyTree) -> Array:
+        losses = window.map(
+            lambda one: problem.inner_loss(outer_var, inner_var, one, buffers)[0], filled
+        )
+        return jnp.sum(share.astype(losses.dtype) * losses)
+
+    return inner
 
 
 def average_of_terms(

@@ -99,13 +99,9 @@ def solve_with(
     solver: lx.AbstractLinearSolver,
     hvp: LinearMap,
     gradient: PyTree,
-    *,
-    tags: Any = (),
-    start: PyTree = None,
 ) -> lx.Solution:
     """One linear system through lineax. A failure shows in the residual, not as an exception, so
     that one bad round or one bad seed of a sweep does not end the others."""
     structure = jax.eval_shape(lambda: gradient)
-    operator = lx.FunctionLinearOperator(hvp, structure, tags)
-    options = {} if start is None else {"y0": start}
-    return lx.linear_solve(operator, gradient, solver, options=options, throw=False)
+    operator = lx.FunctionLinearOperator(hvp, structure)
+    return lx.linear_solve(operator, gradient, solver, throw=False)

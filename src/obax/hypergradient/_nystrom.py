@@ -34,7 +34,7 @@ class Nystrom(Implicit):
 
     def __init__(self, rank: int, damping: Any = 1e-2, seed: int = 0):
         self.rank = _validate.count(rank, "Nystrom.rank")
-        self.damping = _validate.positive(damping, "Nystrom.damping")
+        self.damping = _validate.positive_number(damping, "Nystrom.damping")
         self.seed = int(seed)
 
     def init(self, inner_var: PyTree) -> PyTree:

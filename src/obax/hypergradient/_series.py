@@ -25,7 +25,7 @@ class Neumann(Implicit):
 
     def __init__(self, terms: int, step_size: Any):
         self.terms = _validate.count(terms, "Neumann.terms")
-        self.step_size = _validate.positive(step_size, "Neumann.step_size")
+        self.step_size = _validate.positive_number(step_size, "Neumann.step_size")
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
         def add_term(_: Any, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
@@ -51,7 +51,7 @@ class FixedPoint(Estimator):
     rtol: float | None = eqx.field(static=True)
 
     def __init__(self, step_size: Any, max_steps: int = 1000, rtol: float | None = None):
-        self.step_size = _validate.positive(step_size, "FixedPoint.step_size")
+        self.step_size = _validate.positive_number(step_size, "FixedPoint.step_size")
         self.max_steps = _validate.count(max_steps, "FixedPoint.max_steps")
         if rtol is not None and not (isinstance(rtol, int | float) and 0 < rtol < 1):
             raise ValueError(f"FixedPoint.rtol must be a number in (0, 1), but got {rtol!r}.")

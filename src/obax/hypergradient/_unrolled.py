@@ -5,6 +5,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from .._tree import PyTree
 from ._base import Estimate, Estimator, Inner, relative
@@ -44,7 +45,7 @@ def through_steps(
     pull: Callable[[PyTree], tuple[PyTree, PyTree]],
     outer_gradient: tuple[PyTree, PyTree],
     carry: PyTree,
-    steps: int,
+    steps: int | Array,
 ) -> Estimate:
     """The estimate from the pullback of (x, y_t) -> y_{t+1}: a product of each kind a step."""
     gradient_x, gradient_y = outer_gradient
