@@ -5,13 +5,14 @@ For squared losses the average over a window is again a quadratic in y,
     (1/W) sum_i u_i (a_{t-i}^T y - b_{t-i})^2 / 2 = y^T A_t y / 2 - c_t^T y + k_t,
 
 whose moments A_t, c_t, k_t follow from those of the round before. OAGD with w = 1 on these rounds
-plays what OAGD with the window plays on the original ones (with curvature that is not "own"), in time
-that does not depend on w: this is what makes w = T affordable.
+plays what OAGD with the window plays on the original ones (with curvature that is not "own"), in
+time that does not depend on w: this is what makes w = T affordable.
 """
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from scipy.signal import lfilter
 
 from .. import _validate
 from .._tree import PyTree
@@ -26,8 +27,8 @@ def windowed(instance: Instance, window: Window) -> Instance:
     """A dynamic regression stream whose rounds hold the moments of the window.
 
     `instance` is from `dynamic_regression`. With `window.follower="current"` the follower trains on
-    the current round and the window reaches the leader only (the same as `curvature="current"`); with
-    `"average"` it trains on the window's average (the same as `curvature="window"`).
+    the current round and the window reaches the leader only (the same as `curvature="current"`);
+    with `"average"` it trains on the window's average (the same as `curvature="window"`).
 
     A round holds `training` and `validation` moments (A, c, k, share), where `share` is the weight
     of the rounds seen, by which the penalty is diluted early on.
@@ -58,20 +59,15 @@ def _moments(data: tuple[Array, Array], window: Window) -> tuple[Array, ...]:
 
 
 def _average(terms: np.ndarray, window: Window) -> np.ndarray:
-    """(1/W) sum_i u_i terms_{t-i} for every t, by recurrence where the weights are powers."""
+    """(1/W) sum_i u_i terms_{t-i} for every t, by the recurrence that powers allow."""
     horizon, size = len(terms), window.size
     u = np.asarray(window.weights, np.float64)
     decay = float(u[1]) if size > 1 else 1.0
     if not np.allclose(u, decay ** np.arange(size), rtol=1e-5, atol=1e-30):
         raise ValueError("window.weights must be powers of a decay for windowed moments.")
-    sums = np.empty_like(terms)
-    now = np.zeros_like(terms[0])
-    leaving = decay**size
-    for t in range(horizon):
-        now = decay * now + terms[t]
-        if t >= size:
-            now = now - leaving * terms[t - size]
-        sums[t] = now
+    # s_t = terms_t + decay s_{t-1} is the sum over all of the past; what left the window goes.
+    sums = lfilter([1.0], [1.0, -decay], terms, axis=0)
+    sums[size:] = sums[size:] - decay**size * sums[:-size].copy()
     seen = np.cumsum(decay ** np.arange(min(size, horizon)))
     weight = seen[np.minimum(np.arange(horizon), len(seen) - 1)]
     full = np.sum(decay ** np.arange(size))

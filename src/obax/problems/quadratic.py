@@ -70,30 +70,35 @@ def quadratic(
     target = _walk(rng, horizon, inner_dim, drift, radius)
     center = _walk(rng, horizon, outer_dim, drift, radius)
     arrays = {"hessian": hessian, "answer": answer, "shift": shift, "target": target}
+    # What does not change stands in every round too: the functions then hold no data, and all
+    # instances of one shape share one compilation.
+    arrays |= {"center": center, "ridge": np.broadcast_to(ridge, center.shape)}
+    arrays |= {"box": np.full(horizon, float(box))}
     rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
-    rounds["center"] = jnp.asarray(center, float)
-    ridge_array = jnp.asarray(ridge, float)
-    bend = jnp.asarray(np.sum(stretch**2, axis=0) + ridge, float)
-
-    def outer(x: Array, y: Array, round: PyTree) -> Array:
-        return 0.5 * jnp.sum((y - round["target"]) ** 2) + 0.5 * jnp.sum(
-            ridge_array * (x - round["center"]) ** 2
-        )
-
-    def inner(x: Array, y: Array, round: PyTree) -> Array:
-        error = y - inner_argmin(x, round)
-        return 0.5 * error @ round["hessian"] @ error
-
-    def inner_argmin(x: Array, round: PyTree) -> Array:
-        return round["answer"] @ x + round["shift"]
-
-    def outer_argmin(round: PyTree) -> Array:
-        pull = round["answer"].T @ (round["target"] - round["shift"])
-        return jnp.clip((pull + ridge_array * round["center"]) / bend, -box, box)
-
-    problem = Problem(outer, inner, Box(-box, box), inner_argmin, outer_argmin)
+    problem = Problem(_outer, _inner, Box(-box, box), _inner_argmin, _outer_argmin)
     constants = _constants(spectrum, stretch, ridge, shift, target, center, box)
     return Instance(problem, rounds, jnp.zeros(outer_dim), jnp.zeros(inner_dim), constants)
+
+
+def _outer(x: Array, y: Array, round: PyTree) -> Array:
+    leader = jnp.sum(round["ridge"] * (x - round["center"]) ** 2)
+    return 0.5 * jnp.sum((y - round["target"]) ** 2) + 0.5 * leader
+
+
+def _inner(x: Array, y: Array, round: PyTree) -> Array:
+    error = y - _inner_argmin(x, round)
+    return 0.5 * error @ round["hessian"] @ error
+
+
+def _inner_argmin(x: Array, round: PyTree) -> Array:
+    return round["answer"] @ x + round["shift"]
+
+
+def _outer_argmin(round: PyTree) -> Array:
+    pull = round["answer"].T @ (round["target"] - round["shift"])
+    bend = jnp.sum(round["answer"] ** 2, axis=0) + round["ridge"]
+    free = (pull + round["ridge"] * round["center"]) / bend
+    return jnp.clip(free, -round["box"], round["box"])
 
 
 def _constants(

@@ -1,0 +1,18 @@
+"""The experiments of the paper: a registry, typed configs, run folders."""
+
+from ._config import UserError as UserError, nearest as nearest, with_overrides as with_overrides
+from ._experiment import Experiment as Experiment, Part as Part, run as run
+from ._folder import RunFolder as RunFolder
+from .dynamic_regression import DYNAMIC_REGRESSION
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (DYNAMIC_REGRESSION,)
+}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name, or a `UserError` that suggests one."""
+    if name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise UserError(f"unknown experiment {name!r}.{nearest(name, EXPERIMENTS)} Known: {known}.")
+    return EXPERIMENTS[name]

@@ -1,0 +1,41 @@
+"""How far the leader was from the best in hindsight, and how hard the sequence was.
+
+| question | function |
+|---|---|
+| against the best decision of every round? | `dynamic` |
+| against the best fixed decision? | `static`; on part of the rounds: `interval` |
+| against one decision and one model for each segment? | `staged` |
+| with the losses as they were suffered? | `played` |
+| is the leader near a stationary point of the recent losses? | `local` |
+| how much did the problem move? | `path_lengths`, `variations` |
+| what does a bound of `obax.theory` ask for? | `bound_arguments` |
+
+Comparators (`inner_solution`, `outer_solutions`, `static_solution`, `stage_solutions`) carry the
+residual that they reached. This room sees problems and trajectories, never algorithms.
+"""
+
+from ._curve import RegretCurve as RegretCurve
+from ._flat import Solver as Solver
+from ._local import local as local
+from .comparators import (
+    Comparator as Comparator,
+    ComparatorWarning as ComparatorWarning,
+    inner_solution as inner_solution,
+    outer_solutions as outer_solutions,
+    stage_solutions as stage_solutions,
+    static_solution as static_solution,
+)
+from .paths import PathLengths as PathLengths, path_lengths as path_lengths
+from .regrets import (
+    dynamic as dynamic,
+    interval as interval,
+    played as played,
+    staged as staged,
+    static as static,
+)
+from .variation import (
+    LowerEstimateWarning as LowerEstimateWarning,
+    Variations as Variations,
+    bound_arguments as bound_arguments,
+    variations as variations,
+)

@@ -1,0 +1,166 @@
+r"""How hard a sequence was: path lengths and variations, as cumulative curves.
+
+With $\phi_t(x) = f_t(x, y^*_t(x))$, for t = 1..T (the first entry of a path length is 0),
+
+$$ P_p = \sum_{s=2}^t |x^*_{s-1} - x^*_s|^p, \quad
+   Y_p = \sum_{s=2}^t |y^*_{s-1}(x^*_{s-1}) - y^*_s(x^*_s)|^p, \quad S_p = P_p + Y_p, $$
+$$ \bar Y_p = \sum_{s=2}^t |y^*_{s-1}(x^*) - y^*_s(x^*)|^p, \quad
+   H_p = \sum_{s=2}^t \sup_{x \in X} |y^*_{s-1}(x) - y^*_s(x)|^p. $$
+
+Eqs. (eqn:pathes) and (eqn:static:inner:paths); without a follower all but P are zero.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from .._tree import PyTree
+from ..problem import Problem
+from . import _check
+from ._flat import Flat, Solver, norms
+from ._supremum import (
+    affine_answers,
+    affine_supremum,
+    answer_change,
+    can_be_exact,
+    searched_supremum,
+)
+from .comparators import Comparator, outer_solutions, static_solution
+
+SEED, SAMPLES = 0, 64
+
+
+class PathLengths(eqx.Module):
+    """Cumulative path lengths of one order.
+
+    `P`, `Y`, `S`, `Y_bar`, `H` have one entry for each round; `totals` are the last ones. `H_exact`
+    says whether H is exact or a lower estimate; H is `None` if it was not asked for. `comparators`
+    and `static` are the solutions they were measured on, for use elsewhere.
+    """
+
+    P: Float[Array, " T"]
+    Y: Float[Array, " T"]
+    S: Float[Array, " T"]
+    Y_bar: Float[Array, " T"]
+    H: Float[Array, " T"] | None
+    comparators: Comparator
+    static: Comparator
+    order: float = eqx.field(static=True)
+    H_exact: bool = eqx.field(static=True)
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """The path lengths of the whole horizon by name."""
+        named = {"P": self.P, "Y": self.Y, "S": self.S, "Y_bar": self.Y_bar, "H": self.H}
+        return {name: float(curve[-1]) for name, curve in named.items() if curve is not None}
+
+
+def path_lengths(
+    problem: Problem,
+    rounds: PyTree,
+    order: float = 2,
+    *,
+    with_H: bool = True,
+    samples: int = SAMPLES,
+    comparators: Comparator | None = None,
+    static: Comparator | None = None,
+    outer_start: PyTree = None,
+    inner_start: PyTree = None,
+    solver: Solver | None = None,
+) -> PathLengths:
+    """P, Y, S, Y_bar and H of order p.
+
+    H has a supremum over the domain X. It is exact (`H_exact`) where every y*_t is *proved* affine
+    in x and either all of them have the same slope or X is a simplex, a box with at most 4096
+    corners, or an unbounded set (then it may be infinite); otherwise X is searched at `samples`
+    random points, and H is a lower estimate. `with_H=False` leaves it out.
+
+    `comparators` and `static` take what `outer_solutions` and `static_solution` returned, if that
+    is known already; other arguments as for `outer_solutions`.
+
+    >>> problem = Problem(
+    ...     outer=lambda x, y, r: (y - 2 * r) ** 2 + (x - r) ** 2,
+    ...     inner=lambda x, y, r: (y - x - r) ** 2,
+    ... )
+    >>> start = jnp.zeros(())
+    >>> targets = jnp.array([1.0, 3.0, 2.0])
+    >>> lengths = path_lengths(problem, targets, order=1, outer_start=start, inner_start=start)
+    >>> print(lengths.P, lengths.Y, lengths.H, lengths.H_exact)
+    [0. 2. 3.] [0. 4. 6.] [0. 2. 3.] True
+    """
+    order = _check.power(order)
+    given = _check.setup(problem, rounds, outer_start, inner_start)
+    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
+    if comparators is None:
+        comparators = outer_solutions(problem, given.rounds, solver=solver, **starts)
+    if static is None:
+        static = static_solution(problem, given.rounds, solver=solver, **starts)
+    for name, found, kind in (
+        ("comparators", comparators, "rounds"),
+        ("static", static, "static"),
+    ):
+        if found.kind != kind or found.inner_residual.shape != (given.horizon,):
+            raise ValueError(
+                f"{name} must be of kind {kind!r} for {given.horizon} rounds, but is of kind "
+                f"{found.kind!r} for {found.inner_residual.size}."
+            )
+    variation, exact = None, False
+    if with_H:
+        variation, exact = inner_variation(given, comparators, samples, solver or Solver())
+    P = _path(comparators.outer_var, order)
+    Y, Y_bar = jnp.zeros_like(P), jnp.zeros_like(P)
+    if problem.inner is not None:
+        Y, Y_bar = _path(comparators.inner_var, order), _path(static.inner_var, order)
+    H = None if variation is None else _running(variation, order)
+    return PathLengths(P, Y, P + Y, Y_bar, H, comparators, static, order, exact)
+
+
+def inner_variation(
+    given: _check.Setup, comparators: Comparator, samples: int, solver: Solver
+) -> tuple[Float[Array, " T-1"], bool]:
+    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
+    problem, rounds, outer_start, inner_start = given[0], given[1], given[3], given[4]
+    flat = Flat(problem, outer_start, inner_start, solver)
+    if not flat.has_follower or given.horizon == 1:
+        return jnp.zeros(given.horizon - 1, flat.dtype), True
+    example = jax.tree.map(lambda leaf: leaf[0], rounds)
+    if flat.dense and affine_answers(flat, example):
+        found, parallel = _affine(problem, rounds, outer_start, inner_start, solver)
+        if can_be_exact(flat) or bool(parallel):
+            return found, True
+    found = _searched(
+        problem, rounds, outer_start, inner_start, points_of(comparators), samples, solver
+    )
+    return found, False
+
+
+def points_of(comparators: Comparator, most: int = 16) -> Float[Array, "n d1"]:
+    """Some of the comparators, spread over the rounds, as vectors."""
+    length = comparators.inner_residual.size
+    index = jnp.linspace(0, length - 1, min(most, length)).astype(int)
+    chosen = jax.tree.map(lambda leaf: leaf[index], comparators.outer_var)
+    return jax.vmap(lambda tree: ravel_pytree(tree)[0])(chosen)
+
+
+@eqx.filter_jit
+def _affine(problem, rounds, outer_start, inner_start, solver):  # type: ignore[no-untyped-def]
+    return affine_supremum(Flat(problem, outer_start, inner_start, solver), rounds)
+
+
+@eqx.filter_jit
+def _searched(problem, rounds, outer_start, inner_start, around, samples, solver):  # type: ignore[no-untyped-def]
+    flat = Flat(problem, outer_start, inner_start, solver)
+    key = jax.random.key(SEED)
+    return searched_supremum(flat, answer_change(flat), rounds, around, key, samples)
+
+
+@eqx.filter_jit
+def _path(points: PyTree, order: float) -> Float[Array, " T"]:
+    steps = jax.tree.map(lambda leaf: leaf[1:] - leaf[:-1], points)
+    return _running(norms(steps), order)
+
+
+def _running(steps: Float[Array, " T-1"], order: float) -> Float[Array, " T"]:
+    return jnp.cumsum(jnp.concatenate([jnp.zeros(1, steps.dtype), steps**order]))

@@ -1,0 +1,203 @@
+r"""Variations of the losses, and what the bounds of `obax.theory` take.
+
+$$ V = \sum_{s=2}^t \sup_{x \in X} |\phi_{s-1}(x) - \phi_s(x)|, \qquad
+   G = \sum_{s=2}^t \sup_{x \in X} |\nabla \phi_{s-1}(x) - \nabla \phi_s(x)|^2, \qquad
+   F = \sum_{s=1}^t \phi_s(x^*_s). $$
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from .. import _validate
+from .._tree import PyTree
+from ..problem import Problem
+from ..window import Window
+from . import _check
+from ._flat import Flat, Solver
+from ._model import answer, one_round, pulled_back
+from ._solve import Scalar, Vector
+from ._supremum import searched_supremum
+from .comparators import Comparator, outer_solutions, static_solution
+from .paths import SAMPLES, SEED, inner_variation, path_lengths, points_of
+from .regrets import _losses_of
+
+
+class LowerEstimateWarning(UserWarning):
+    """A supremum was searched, not computed: a bound that takes it may come out too small."""
+
+
+class Variations(eqx.Module):
+    """Cumulative curves. `V` and `G` are lower estimates, from a search over X. `F` is the loss at
+    the x*_t and `F_static` that at the one x*; `squared_gradients` sums |grad phi_t(x*_t)|^2."""
+
+    V: Float[Array, " T"]
+    G: Float[Array, " T"]
+    F: Float[Array, " T"]
+    F_static: Float[Array, " T"]
+    squared_gradients: Float[Array, " T"]
+    comparators: Comparator
+    static: Comparator
+
+
+def variations(
+    problem: Problem,
+    rounds: PyTree,
+    *,
+    samples: int = SAMPLES,
+    comparators: Comparator | None = None,
+    static: Comparator | None = None,
+    outer_start: PyTree = None,
+    inner_start: PyTree = None,
+    solver: Solver | None = None,
+) -> Variations:
+    """V_T, G_T, F_T and the squared gradients at the optima. Arguments as for `path_lengths`.
+
+    The suprema in V and G are searched at `samples` random points of X and refined from there:
+    lower estimates, the same on every call.
+
+    >>> problem = Problem(lambda x, y, r: 0.5 * (x - r) ** 2, outer_argmin=lambda r: r)
+    >>> found = variations(problem, jnp.array([0.0, 1.0, 3.0]))
+    >>> print(jnp.round(found.G, 3), found.F)    # the gradients differ by 1 and by 2, wherever x is
+    [0. 1. 5.] [0. 0. 0.]
+    """
+    _validate.count(samples, "samples")
+    given = _check.setup(problem, rounds, outer_start, inner_start)
+    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
+    if comparators is None:
+        comparators = outer_solutions(problem, given.rounds, solver=solver, **starts)
+    if static is None:
+        static = static_solution(problem, given.rounds, solver=solver, **starts)
+    common = (problem, given.rounds, given.outer_start, given.inner_start)
+    values, slopes = _searched_changes(*common, points_of(comparators), samples, solver or Solver())
+    return Variations(
+        V=jnp.cumsum(values),
+        G=jnp.cumsum(slopes),
+        F=jnp.cumsum(_losses_of(problem, comparators, given.rounds)),
+        F_static=jnp.cumsum(_losses_of(problem, static, given.rounds)),
+        squared_gradients=_squared_gradients(*common, comparators, solver or Solver()),
+        comparators=comparators,
+        static=static,
+    )
+
+
+def bound_arguments(
+    bound: Callable[..., Any],
+    problem: Problem,
+    rounds: PyTree,
+    *,
+    window: Window | None = None,
+    samples: int = SAMPLES,
+    outer_start: PyTree = None,
+    inner_start: PyTree = None,
+    solver: Solver | None = None,
+) -> dict[str, Any]:
+    """What a bound of `obax.theory` takes by keyword, measured: only what its signature names.
+
+    Knows `T`, `W` (from `window`), `squared_gradients`, and `P_p`, `Y_p`, `S_p`, `Y_bar_p`, `H_p`
+    for p = 1, 2. The values are curves over t = 1..T, so that the bound is one, too. Warns
+    (`LowerEstimateWarning`) where H is a lower estimate: such a bound certifies nothing.
+
+    >>> problem = Problem(lambda x, y, r: 0.5 * (x - r) ** 2, outer_argmin=lambda r: r)
+    >>> def bound(*, T, P_1, P_2): ...
+    >>> measured = bound_arguments(bound, problem, jnp.array([0.0, 1.0, 3.0]))
+    >>> print(measured["T"], measured["P_1"], measured["P_2"])
+    [1 2 3] [0. 1. 3.] [0. 1. 5.]
+    """
+    names = [name for name in inspect.signature(bound).parameters if name != "self"]
+    given = _check.setup(problem, rounds, outer_start, inner_start)
+    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start, "solver": solver}
+    comparators = outer_solutions(problem, given.rounds, **starts)
+    static = static_solution(problem, given.rounds, **starts)
+    known: dict[str, Any] = {"T": jnp.arange(1, given.horizon + 1)}
+    if window is not None:
+        known["W"] = jnp.sum(window.weights)
+    for order in (1, 2):
+        lengths = path_lengths(
+            problem,
+            given.rounds,
+            order,
+            with_H=False,
+            comparators=comparators,
+            static=static,
+            **starts,
+        )
+        for name in ("P", "Y", "S", "Y_bar"):
+            known[f"{name}_{order}"] = getattr(lengths, name)
+    if any(name.startswith("H_") for name in names):
+        change, exact = inner_variation(given, comparators, samples, solver or Solver())
+        change = jnp.concatenate([jnp.zeros(1, change.dtype), change])
+        known["H_1"], known["H_2"] = jnp.cumsum(change), jnp.cumsum(change**2)
+        if not exact:
+            warnings.warn(
+                "H_1 and H_2 are lower estimates from a search over the domain: the bound may come "
+                "out too small and certifies nothing.",
+                LowerEstimateWarning,
+                stacklevel=2,
+            )
+    if "squared_gradients" in names:
+        known["squared_gradients"] = _squared_gradients(
+            problem,
+            given.rounds,
+            given.outer_start,
+            given.inner_start,
+            comparators,
+            solver or Solver(),
+        )
+    missing = [name for name in names if name not in known]
+    if missing:
+        hint = "; pass window= for W" if "W" in missing else ""
+        raise ValueError(
+            f"bound must take only what can be measured here ({', '.join(known)}), but it also "
+            f"takes {', '.join(missing)}{hint}."
+        )
+    return {name: known[name] for name in names}
+
+
+@eqx.filter_jit
+def _searched_changes(problem, rounds, outer_start, inner_start, around, samples, solver):  # type: ignore[no-untyped-def]
+    flat = Flat(problem, outer_start, inner_start, solver)
+    key = jax.random.key(SEED)
+
+    def value_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
+        return jnp.abs(_value(flat, x, before) - _value(flat, x, now))
+
+    def slope_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
+        turn = _slope(flat, x, before) - _slope(flat, x, now)
+        return jnp.vdot(turn, turn)
+
+    def found(objective: Any) -> Array:
+        if jax.tree.leaves(rounds)[0].shape[0] == 1:
+            return jnp.zeros(1, flat.dtype)
+        changes = searched_supremum(flat, objective, rounds, around, key, samples)
+        return jnp.concatenate([jnp.zeros(1, changes.dtype), changes])
+
+    return found(value_change), found(slope_change)
+
+
+@eqx.filter_jit
+def _squared_gradients(problem, rounds, outer_start, inner_start, comparators, solver):  # type: ignore[no-untyped-def]
+    flat = Flat(problem, outer_start, inner_start, solver)
+
+    def square(round: PyTree, x: PyTree) -> Scalar:
+        slope = _slope(flat, ravel_pytree(x)[0], round)
+        return jnp.vdot(slope, slope)
+
+    return jnp.cumsum(flat.map_rounds(square, rounds, comparators.outer_var))
+
+
+def _value(flat: Flat, x: Vector, round: PyTree) -> Scalar:
+    return flat.outer(x, answer(flat, x, round).y, round)
+
+
+def _slope(flat: Flat, x: Vector, round: PyTree) -> Vector:
+    y = answer(flat, x, round).y
+    slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
+    return pulled_back(flat, one_round(round), x, y, *slopes)

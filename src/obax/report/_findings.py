@@ -1,0 +1,70 @@
+"""What an experiment found, in a form that any renderer can show."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import pandas as pd
+
+VERDICTS = ("reproduced", "partly", "not reproduced")
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A claim of the paper beside what was measured."""
+
+    id: str
+    claimed: str
+    measured: str
+    verdict: str
+    setting: str
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict must be one of {VERDICTS}, but got {self.verdict!r}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Series:
+    """A curve: a mean, and where there are several seeds a band around it."""
+
+    label: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    steps: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A chart of curves over one axis."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    caption: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table to be read by people; numbers stay numbers so that it can be sorted."""
+
+    name: str
+    title: str
+    caption: str
+    frame: pd.DataFrame
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Everything a report shows besides what was run; `summary` is the table for the screen."""
+
+    claims: Sequence[Claim]
+    figures: Sequence[Figure]
+    tables: Sequence[Table]
+    paragraphs: Sequence[str]
+    summary: Table
