@@ -1,7 +1,7 @@
 """A hand-written numba kernel of what `obax.run` does with OAGD on dynamic regression, d1 = 1.
 
 The same mathematics, round for round: K inner steps, the window with own or current curvature, CG
-with lineax's stopping rule, projection, the guard, and the record. Derivatives are written out,
+with obax's stopping rule, projection, the guard, and the record. Derivatives are written out,
 
     grad_y g = (a^T y - b) a + c y,   H = a a^T + c I,   J v = c y^T v,   c = 2 exp(x),
 
@@ -9,6 +9,7 @@ everything is float32, and rounds are read in place. There is no fast-math: it w
 NaN that the guard looks for.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from typing import NamedTuple
 import jax
 import numba as nb
 import numpy as np
+
+from obax.problems import Instance
 
 from .workload import CG_STEPS, INNER_STEP_SIZE, INNER_STEPS, OUTER_STEP_SIZE
 
@@ -35,76 +38,77 @@ FLOATS = (
 INTEGERS = ("t", "accepted", "gradients", "hvps", "cross_products")
 
 
-@nb.njit(inline="always")
-def dot(a, b):
+@nb.njit(inline="always", error_model="numpy")
+def dot(a, b, d):
     total = ZERO
-    for j in range(a.shape[0]):
+    for j in range(d):
         total += a[j] * b[j]
     return total
 
 
-@nb.njit(inline="always")
-def finite(a):
+@nb.njit(inline="always", error_model="numpy")
+def finite(a, d):
     ok = True
-    for j in range(a.shape[0]):
+    for j in range(d):
         ok &= math.isfinite(a[j])
     return ok
 
 
-@nb.njit
-def conjugate_gradients(a, c, target, v, r, p, hp, max_steps, tolerance, breakdown):
-    """v with (a a^T + c I) v = target, as lineax does it: at most `max_steps`, fewer once residual
-    and last change are below the tolerance entry by entry. Returns the number of steps."""
-    d = target.shape[0]
+@nb.njit(inline="always", error_model="numpy")
+def conjugate_gradients(a, c, target, v, r, p, hp, d, max_steps, tolerance):
+    """v with (a a^T + c I) v = target, until |r| <= tolerance (1 + |target|) or a direction without
+    positive curvature. Returns the number of steps."""
     for j in range(d):
         v[j], r[j], p[j] = ZERO, target[j], target[j]
-    gamma = dot(r, r)
-    step, converged = 0, False
-    while gamma > ZERO and step < max_steps and not converged:
-        along = dot(a, p)
+    size = dot(r, r, d)
+    enough = (tolerance + tolerance * math.sqrt(size)) ** 2
+    step, go = 0, True
+    while go and step < max_steps and size > enough:
+        along = dot(a, p, d)
         for j in range(d):
             hp[j] = along * a[j] + c * p[j]
-        curvature = dot(hp, p)
-        size = gamma / curvature if abs(curvature) > breakdown * abs(gamma) else f4(np.nan)
-        converged = True
+        curvature = dot(p, hp, d)
+        go = curvature > ZERO
+        length = size / curvature if go else ZERO
         for j in range(d):
-            change = size * p[j]
-            v[j] += change
-            r[j] -= size * hp[j]
-            converged &= abs(r[j]) <= tolerance + tolerance * abs(target[j])
-            converged &= abs(change) <= tolerance + tolerance * abs(v[j])
-        before, gamma = gamma, dot(r, r)
+            v[j] += length * p[j]
+            r[j] -= length * hp[j]
+        before, size = size, dot(r, r, d)
+        ratio = size / before
         for j in range(d):
-            p[j] = r[j] + gamma / before * p[j]
+            p[j] = r[j] + ratio * p[j]
         step += 1
     return step
 
 
-@nb.njit
-def solve(a, c, z, target, v, r, p, hp, max_steps, tolerance, breakdown):
+@nb.njit(inline="always", error_model="numpy")
+def solve(a, c, z, target, v, r, p, hp, d, max_steps, tolerance):
     """One linear system: the cross product J v, the relative residual, the number of steps."""
-    steps = conjugate_gradients(a, c, target, v, r, p, hp, max_steps, tolerance, breakdown)
-    along = dot(a, v)
+    steps = conjugate_gradients(a, c, target, v, r, p, hp, d, max_steps, tolerance)
+    along = dot(a, v, d)
     error = ZERO
-    for j in range(v.shape[0]):
+    for j in range(d):
         error += (along * a[j] + c * v[j] - target[j]) ** 2
-    residual = math.sqrt(error) / max(math.sqrt(dot(target, target)), TINY)
-    return c * dot(z, v), residual, steps
+    residual = math.sqrt(error) / max(math.sqrt(dot(target, target, d)), TINY)
+    return c * dot(z, v, d), residual, steps
 
 
-def build(*, recorded: bool) -> Callable:
-    """The kernel; without the record and the guard when `recorded` is false."""
+@functools.cache
+def build(*, recorded: bool, dimension: int = 0) -> Callable:
+    """The kernel: without record and guard unless `recorded`; with loops over y that the compiler
+    can unroll if it is told d2, as XLA always is."""
 
-    @nb.njit
+    @nb.njit(error_model="numpy")
     def kernel(
         a, b, va, vb, x, y, lower, upper, alpha, beta, inner_steps, weights, own, max_steps, eps
     ):
-        horizon, d = a.shape
+        horizon = a.shape[0]
+        d = dimension if dimension > 0 else a.shape[1]
         w = weights.shape[0]
         total = ZERO
         for i in range(w):
             total += weights[i]
-        tolerance, breakdown = f4(10) * eps, f4(100 * d) * eps
+        tolerance = f4(10) * eps
         floats = np.empty((horizon if recorded else 1, 7), np.float32)
         integers = np.empty((horizon if recorded else 1, 5), np.int32)
         xs = np.empty(horizon, np.float32)
@@ -120,7 +124,7 @@ def build(*, recorded: bool) -> Callable:
             for j in range(d):
                 z[j] = y[j]
             for _ in range(inner_steps):
-                error = dot(a[now], z) - b[now]
+                error = dot(a[now], z, d) - b[now]
                 for j in range(d):
                     z[j] -= beta * (error * a[now, j] + c * z[j])
             # Definition 1: own curvature solves a system a term, current curvature one in all.
@@ -129,11 +133,11 @@ def build(*, recorded: bool) -> Callable:
             if own:
                 for i in range(seen):
                     s = now if i == 0 else ring[(t - i - 1) % (w - 1)]
-                    error = dot(va[s], z) - vb[s]
+                    error = dot(va[s], z, d) - vb[s]
                     for j in range(d):
                         target[j] = error * va[s, j]
                     cross, left, steps = solve(
-                        a[s], c, z, target, v, r, p, hp, max_steps, tolerance, breakdown
+                        a[s], c, z, target, v, r, p, hp, d, max_steps, tolerance
                     )
                     hypergradient -= weights[i] / total * cross
                     residual = max(residual, left)
@@ -143,21 +147,24 @@ def build(*, recorded: bool) -> Callable:
                     target[j] = ZERO
                 for i in range(seen):
                     s = now if i == 0 else ring[(t - i - 1) % (w - 1)]
-                    error = weights[i] / total * (dot(va[s], z) - vb[s])
+                    error = weights[i] / total * (dot(va[s], z, d) - vb[s])
                     for j in range(d):
                         target[j] += error * va[s, j]
                 cross, residual, hvps = solve(
-                    a[now], c, z, target, v, r, p, hp, max_steps, tolerance, breakdown
+                    a[now], c, z, target, v, r, p, hp, d, max_steps, tolerance
                 )
                 hypergradient -= cross
             # Line 8, and the guard.
-            new = min(max(x - alpha * hypergradient, lower), upper)
+            new = x - alpha * hypergradient
+            if not math.isnan(new):
+                new = min(max(new, lower), upper)
             accepted = True
             if recorded:
-                accepted = math.isfinite(new) and finite(z) and finite(a[now]) and finite(va[now])
-                accepted = accepted and math.isfinite(b[now]) and math.isfinite(vb[now])
-                outer_error, played_error = dot(va[now], z) - vb[now], dot(va[now], y) - vb[now]
-                inner_error = dot(a[now], z) - b[now]
+                accepted = finite(a[now], d) and finite(va[now], d) and finite(z, d)
+                accepted &= math.isfinite(b[now]) and math.isfinite(vb[now]) and math.isfinite(new)
+                outer_error = dot(va[now], z, d) - vb[now]
+                played_error = dot(va[now], y, d) - vb[now]
+                inner_error = dot(a[now], z, d) - b[now]
                 slope = ZERO
                 for j in range(d):
                     slope += (inner_error * a[now, j] + c * z[j]) ** 2
@@ -165,7 +172,7 @@ def build(*, recorded: bool) -> Callable:
                 row[0] = x
                 row[1] = HALF * outer_error * outer_error
                 row[2] = HALF * played_error * played_error
-                row[3] = HALF * inner_error * inner_error + HALF * c * dot(z, z)
+                row[3] = HALF * inner_error * inner_error + HALF * c * dot(z, z, d)
                 row[4] = abs(hypergradient)
                 row[5] = math.sqrt(slope)
                 row[6] = residual
@@ -193,9 +200,11 @@ class Played(NamedTuple):
     history: dict[str, np.ndarray]
 
 
-def caller(stream, window: int, curvature: str, *, recorded: bool) -> Callable[[], Played]:
+def caller(
+    stream: Instance, window: int, curvature: str, *, recorded: bool = True, dimension: int = 0
+) -> Callable[[], Played]:
     """The kernel on a stream, ready to be called again and again."""
-    kernel = build(recorded=recorded)
+    kernel = build(recorded=recorded, dimension=dimension)
     training, validation = jax.tree.map(
         np.asarray, (stream.rounds["training"], stream.rounds["validation"])
     )

@@ -10,6 +10,11 @@ from jaxtyping import Array, Bool, Float
 PyTree = Any
 
 
+def standard_promotion() -> Any:
+    """Around calls into optax, which is not written for strict dtype promotion."""
+    return jax.numpy_dtype_promotion("standard")
+
+
 def leaf_name(path: tuple[Any, ...], root: str) -> str:
     """The leaf at `path` as a person would write it: `round['a']`, `outer_var.scale`, `round`."""
     return root + jax.tree_util.keystr(path)

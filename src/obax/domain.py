@@ -166,7 +166,8 @@ class Simplex(Domain):
 
     def project(self, outer_var: PyTree) -> PyTree:
         dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(outer_var)))
-        return optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
+        with _tree.standard_promotion():
+            return optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         size = sum(leaf.size for leaf in jax.tree.leaves(outer_var))

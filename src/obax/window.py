@@ -140,10 +140,6 @@ class RingBuffer(eqx.Module):
         """An empty buffer for rounds shaped like this one."""
 
         def empty(leaf: Any) -> Array:
-            if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-                data = jax.eval_shape(jax.random.key_data, leaf)
-                zero = jnp.zeros((slots, *data.shape), data.dtype)
-                return jax.random.wrap_key_data(zero, impl=jax.random.key_impl(leaf))
             return jnp.zeros((slots, *leaf.shape), leaf.dtype)
 
         return cls(jax.tree.map(empty, example_round))

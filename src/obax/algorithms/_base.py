@@ -57,7 +57,9 @@ class Algorithm(eqx.Module):
         """
         state.round_spec.check(round)
         new, info = self.update(state, round)
-        accepted = _tree.all_finite(round) & _tree.all_finite(_without_windows(new))
+        # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
+        seen = (round, _without_windows(new), info.hypergradient_norm)
+        accepted = _tree.all_finite(seen)
 
         def keep(new_node: Any, old_node: Any) -> Any:
             if _is_window(new_node):

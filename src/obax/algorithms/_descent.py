@@ -60,7 +60,8 @@ class Descent(eqx.Module):
         """One step."""
         if self.optimiser is None:
             return _tree.scaled_add(var, -rate, gradient), optimiser_state
-        update, optimiser_state = self.optimiser.update(gradient, optimiser_state, var)
+        with _tree.standard_promotion():
+            update, optimiser_state = self.optimiser.update(gradient, optimiser_state, var)
         return _tree.scaled_add(var, rate, update), optimiser_state
 
 

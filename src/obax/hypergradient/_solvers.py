@@ -83,7 +83,8 @@ def _conjugate_gradients(
         step, _, v, left, direction, size = now
         product = hvp(direction)
         curvature = _tree.vdot(direction, product)
-        go = curvature > 0
+        # Not `> 0`: a NaN goes on into v, where the guard sees it.
+        go = ~(curvature <= 0)
         length = jnp.where(go, size / jnp.where(go, curvature, 1), 0)
         v = _tree.scaled_add(v, length, direction)
         left = _tree.scaled_add(left, -length, product)
@@ -92,6 +93,8 @@ def _conjugate_gradients(
         return step + 1, go, v, left, direction, new_size
 
     size = _tree.squared_norm(left)
+    # A gradient that is not finite must not look like a system that is solved already.
+    v = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(size), leaf, jnp.nan), v)
     start = (jnp.asarray(0, jnp.int32), jnp.asarray(True), v, left, left, size)
     steps, _, v, *_ = jax.lax.while_loop(unfinished, one, start)
     return v, steps

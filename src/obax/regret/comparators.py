@@ -187,7 +187,7 @@ def stage_solutions(
         *_arguments(given), jnp.asarray(starts), jnp.asarray(lengths), int(lengths.max()), solver
     )
     stage = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths))
-    return _comparator("stages", given, solver, *found, stage=stage)
+    return _comparator("stages", given, solver, *found, stage)
 
 
 def _comparator(

@@ -71,13 +71,16 @@ def shared(size: str, decay: float, normalise: str, follower: str) -> Method:
 
 
 def own_methods(config: Config, group: Group) -> list[Method]:
-    """The same with own curvature, the paper's definition: w systems a round."""
-    if not config.own_curvature or group.outer_dim != 1:
+    """Algorithm 1 to the letter: own curvature, w linear systems a round, follower on g_t alone.
+
+    On the paper's own scenario with one penalty: it costs w times as much as the others.
+    """
+    if not config.own_curvature or group.outer_dim != 1 or group.scenario != "paper":
         return []
     return [
         dataclasses.replace(method, curvature="own")
         for method in methods(config)
-        if method.window not in (None, "1")
+        if method.window not in (None, "1") and method.follower == "current"
     ]
 
 

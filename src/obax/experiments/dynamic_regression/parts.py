@@ -60,7 +60,7 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
 def compare_own(config: Config, group: Group, method: Method) -> pd.DataFrame:
     """Own curvature. For w = T only at the setting that is best with current curvature: w linear
     systems a round over the whole grid would take hours."""
-    if method.window != "T" or method.decay < 1:
+    if method.window != "T":
         return compare(config, group, method)
     twin = shared(method.window, method.decay, method.normalise, method.follower)
     regrets = _final_regrets(config, group, play(config, group, twin))

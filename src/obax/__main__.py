@@ -1,0 +1,5 @@
+"""`python -m obax`, the same as `obax`."""
+
+from .cli import main
+
+main()

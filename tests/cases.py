@@ -1,0 +1,273 @@
+"""The algorithms and the problems that `test_conformance.py` plays against each other.
+
+Everything is built on demand and once in a process. A new algorithm is one line in ALGORITHMS and
+gets the whole suite.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import obax
+from obax import hypergradient as hg
+from obax.problems import comparability, dynamic_regression, lower_bound_game, quadratic
+
+HORIZON = 3
+
+
+@dataclass(frozen=True)
+class ProblemCase:
+    """A problem, its rounds, where it starts, and step sizes with which OAGD converges on it."""
+
+    problem: obax.Problem
+    rounds: Any
+    outer_var: Any
+    inner_var: Any
+    outer_step: float
+    inner_step: float
+    buffers: Any = None
+    overflow: Callable[[Any], Any] | None = None
+    """A finite round made from another one, that sends the follower to infinity."""
+
+    @property
+    def example_round(self):
+        return round_at(self.rounds, 0)
+
+    def start(self, algorithm):
+        return algorithm.init(
+            self.outer_var, self.inner_var, self.example_round, buffers=self.buffers
+        )
+
+
+def round_at(rounds, index):
+    return jax.tree.map(lambda leaf: leaf[index], rounds)
+
+
+def stack(rounds):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *rounds)
+
+
+def _ready(instance, outer_step, inner_step, overflow=None):
+    return ProblemCase(
+        instance.problem,
+        instance.rounds,
+        instance.outer_var,
+        instance.inner_var,
+        outer_step,
+        inner_step,
+        overflow=overflow,
+    )
+
+
+def _huge(round):
+    return jax.tree.map(lambda leaf: leaf * 1e200, round)
+
+
+def _pytrees():
+    """Named leaves on both levels and in the round; y* and x* in closed form."""
+    rng = np.random.default_rng(3)
+    scale = rng.uniform(1.0, 2.0, (HORIZON, 3))
+    target = rng.standard_normal((HORIZON, 2))
+    rounds = ({"scale": jnp.asarray(scale)}, jnp.asarray(target))
+
+    def answer(x, round):
+        return {"head": round[0]["scale"] * x["b"], "tail": (x["a"],)}
+
+    def inner(x, y, round):
+        best = answer(x, round)
+        head, tail = y["head"] - best["head"], y["tail"][0] - best["tail"][0]
+        return jnp.sum(round[0]["scale"] * head**2) + 0.5 * jnp.sum(tail**2)
+
+    def outer(x, y, round):
+        return 0.5 * jnp.sum((y["tail"][0] - round[1]) ** 2) + 0.5 * jnp.sum((y["head"] - 1.0) ** 2)
+
+    def outer_argmin(round):
+        s = round[0]["scale"]
+        return {"a": round[1], "b": jnp.sum(s) / jnp.sum(s**2)}
+
+    problem = obax.Problem(outer, inner, obax.Ball(10.0), answer, outer_argmin)
+    x = {"a": jnp.zeros(2), "b": jnp.zeros(())}
+    y = {"head": jnp.zeros(3), "tail": (jnp.ones(2),)}
+    return ProblemCase(problem, rounds, x, y, 0.1, 0.2, overflow=_huge)
+
+
+def _buffers():
+    """A running mean like a BatchNorm's: carried, passed back, not differentiated."""
+    rng = np.random.default_rng(4)
+    rounds = {
+        "inputs": jnp.asarray(rng.standard_normal((HORIZON, 4, 2)) + 1.0),
+        "count": jnp.arange(HORIZON, dtype=jnp.int32),
+    }
+
+    def inner(x, y, round, buffers):
+        mean = 0.5 * buffers["mean"] + 0.5 * jnp.mean(round["inputs"], axis=0)
+        centred = round["inputs"] - jax.lax.stop_gradient(mean)
+        loss = 0.5 * jnp.mean((centred @ y - 1.0) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2)
+        return loss, {"mean": mean, "seen": buffers["seen"] + 1}
+
+    def outer(x, y, round, buffers):
+        return 0.5 * jnp.mean(((round["inputs"] - buffers["mean"]) @ y + 1.0) ** 2)
+
+    problem = obax.Problem(outer, inner, obax.Box(-3.0, 3.0), has_buffers=True)
+    start = {"mean": jnp.zeros(2), "seen": jnp.zeros((), jnp.int32)}
+
+    def overflow(round):
+        return {**round, "inputs": round["inputs"] * 1e200}
+
+    return ProblemCase(
+        problem, rounds, jnp.zeros(()), jnp.ones(2), 0.1, 0.2, buffers=start, overflow=overflow
+    )
+
+
+def _no_follower():
+    rng = np.random.default_rng(5)
+    rounds = jnp.asarray(rng.uniform(0.0, 1.0, (HORIZON, 3)))
+    rounds = rounds / jnp.sum(rounds, axis=1, keepdims=True)
+    problem = obax.Problem(
+        lambda x, y, round: 0.5 * jnp.sum((x - round) ** 2),
+        domain=obax.Simplex(),
+        outer_argmin=lambda round: round,
+    )
+    return ProblemCase(problem, rounds, jnp.array([1.0, 0.0, 0.0]), None, 0.3, 0.1)
+
+
+PROBLEMS: dict[str, Callable[[], ProblemCase]] = {
+    "comparability": lambda: _ready(comparability(HORIZON), 0.2, 0.5),
+    "lower-bound-game": lambda: _ready(lower_bound_game(HORIZON), 0.02, 0.5),
+    "quadratic": lambda: _ready(quadratic(HORIZON, 2, 3), 0.2, 0.3, _huge),
+    "quadratic-active-box": lambda: _ready(
+        quadratic(HORIZON, 3, 2, box=0.05, outer_condition=3.0), 0.1, 0.3, _huge
+    ),
+    "regression": lambda: _ready(dynamic_regression(HORIZON, 2, 2, 2, samples=3), 0.1, 0.1, _huge),
+    "pytrees": _pytrees,
+    "buffers": _buffers,
+    "no-follower": _no_follower,
+}
+
+
+@functools.cache
+def problem_case(name):
+    return PROBLEMS[name]()
+
+
+class Decaying(eqx.Module):
+    """scale / sqrt(t): a schedule whose number is a leaf, so that it can be swept over."""
+
+    scale: jax.Array
+
+    def __call__(self, t):
+        return self.scale / jnp.sqrt(t.astype(self.scale.dtype))
+
+
+def growing_steps(t):
+    return 1 + t // 2
+
+
+@dataclass(frozen=True)
+class AlgorithmCase:
+    """How to build an algorithm for a problem, with its step sizes times `scale`."""
+
+    make: Callable[[ProblemCase, float], obax.Algorithm]
+    needs_follower: bool = True
+    exact: bool = True
+    """Whether it reaches the known answer when one round is repeated."""
+    moves_leader: bool = True
+
+    def applies(self, case):
+        return case.problem.inner is not None or not self.needs_follower
+
+
+def _oagd(window=None, estimator=None, steps=2, *, needs_follower=True, exact=True):
+    def make(case, scale=1.0):
+        inner = {}
+        if case.problem.inner is not None:
+            inner = {"inner_step_size": case.inner_step * scale, "inner_steps": steps}
+        return obax.OAGD(
+            case.problem,
+            case.outer_step * scale,
+            window=None if window is None else window(),
+            hypergradient=None if estimator is None else estimator(case),
+            **inner,
+        )
+
+    return AlgorithmCase(make, needs_follower, exact)
+
+
+# One object each: transformations are compared by identity, and a sweep shares what is not varied.
+MOMENTUM = optax.sgd(1.0, momentum=0.5)
+ADAM = optax.adam(1.0)
+
+
+def _with_optax(case, scale=1.0):
+    inner = {}
+    if case.problem.inner is not None:
+        inner = {
+            "inner_step_size": 0.5 * case.inner_step * scale,
+            "inner_steps": 2,
+            "inner_optimiser": MOMENTUM,
+        }
+    return obax.OAGD(case.problem, 0.01 * scale, outer_optimiser=ADAM, **inner)
+
+
+def _ogd(case, scale=1.0):
+    if case.problem.inner is None:
+        return obax.OGD(case.problem, outer_step_size=case.outer_step * scale)
+    return obax.OGD(case.problem, inner_step_size=case.inner_step * scale, inner_steps=2)
+
+
+def _scheduled(case, scale=1.0):
+    inner = {}
+    if case.problem.inner is not None:
+        inner = {
+            "inner_step_size": Decaying(jnp.asarray(case.inner_step * scale)),
+            "inner_steps": growing_steps,
+        }
+    return obax.OAGD(
+        case.problem, Decaying(jnp.asarray(case.outer_step * scale)), window=obax.Window(2), **inner
+    )
+
+
+def _window(**options):
+    return lambda: obax.Window(3, **options)
+
+
+ALGORITHMS: dict[str, AlgorithmCase] = {
+    "OAGD": _oagd(needs_follower=False),
+    "OAGD-own": _oagd(_window(decay=0.9), needs_follower=False),
+    "OAGD-current": _oagd(_window(curvature="current", normalise="seen"), needs_follower=False),
+    "OAGD-chunked": _oagd(
+        lambda: obax.Window(3, weights=[1.0, 0.5, 0.5], chunk=2), lambda _: hg.Dense()
+    ),
+    "OAGD-follower-window": _oagd(_window(follower="window", decay=0.5)),
+    "OAGD-follower-each": _oagd(_window(follower="each")),
+    "OAGD-follower-average": _oagd(_window(follower="average", curvature="current")),
+    "OAGD-optax": AlgorithmCase(_with_optax, needs_follower=False, exact=False),
+    "OAGD-scheduled": AlgorithmCase(_scheduled, needs_follower=False, exact=False),
+    "OAGD-warm": _oagd(_window(), lambda _: hg.CG(warm_start=True)),
+    "OAGD-Nystrom": _oagd(_window(), lambda _: hg.Nystrom(1, damping=0.5, seed=1), exact=False),
+    "OAGD-Neumann": _oagd(None, lambda case: hg.Neumann(3, case.inner_step), exact=False),
+    "OAGD-FixedPoint": _oagd(None, lambda case: hg.FixedPoint(case.inner_step)),
+    "OAGD-GMRES": _oagd(None, lambda _: hg.GMRES()),
+    "OAGD-Unrolled": _oagd(None, lambda _: hg.Unrolled(), 3, exact=False),
+    "OAGD-Unrolled-window": _oagd(
+        _window(follower="window", curvature="current"), lambda _: hg.Unrolled(), exact=False
+    ),
+    "OGD": AlgorithmCase(_ogd, needs_follower=False, moves_leader=False),
+}
+
+PAIRS = [(algorithm, problem) for problem in PROBLEMS for algorithm in ALGORITHMS]
+
+
+def applicable_pairs():
+    return [
+        (algorithm, problem)
+        for algorithm, problem in PAIRS
+        if ALGORITHMS[algorithm].applies(problem_case(problem))
+    ]

@@ -1,0 +1,16 @@
+"""Double precision everywhere; strict promotion while a test of this folder runs.
+
+Strict promotion is a fixture and not a global switch, because the doctests of `src` run in the same
+processes and are written the way users write.
+"""
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def strict_promotion():
+    with jax.numpy_dtype_promotion("strict"):
+        yield

@@ -1,0 +1,128 @@
+"""Windows against a plain list, and every complaint."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import obax
+from obax.window import RingBuffer
+
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=25, database=None)
+
+
+def slot_ages(window, t):
+    """The age that stands at each place of `with_current`, from `position`."""
+    places = {int(window.position(t, jnp.asarray(age))): age for age in range(window.size)}
+    return [places[place] for place in range(window.size)]
+
+
+@SETTINGS
+@given(
+    size=st.integers(1, 4),
+    decay=st.floats(0.05, 1.0),
+    normalise=st.sampled_from(["full", "seen"]),
+    rounds=st.integers(1, 9),
+    chunk=st.sampled_from([None, 1, 2]),
+    refused=st.sets(st.integers(0, 8)),
+)
+def test_against_a_list(size, decay, normalise, rounds, chunk, refused):
+    window = obax.Window(size, decay, normalise=normalise, chunk=chunk)
+    u = decay ** np.arange(size)
+    buffer = RingBuffer.like({"r": jax.ShapeDtypeStruct((), jnp.float64)}, size - 1)
+    naive, t = [], 1
+    for n in range(rounds):
+        value = 10.0 + n
+        round = {"r": jnp.asarray(value)}
+        now = jnp.asarray(t, jnp.int32)
+        newest_first = [value, *reversed(naive)][:size]
+        # The shares: none for what is not there, u_i / W in the right place for what is.
+        share, seen = window.shares(now) if size > 1 else (jnp.ones(1), jnp.array([True]))
+        full = u.sum() if normalise == "full" else u[: len(newest_first)].sum()
+        if normalise == "seen" or len(newest_first) == size:
+            np.testing.assert_allclose(share.sum(), 1.0, rtol=1e-12)
+        if size > 1:
+            rounds_now = buffer.with_current(round)
+            for place, age in enumerate(slot_ages(window, now)):
+                present = age < len(newest_first)
+                assert bool(seen[place]) == present
+                expected = u[age] / full if present else 0.0
+                np.testing.assert_allclose(share[place], expected, rtol=1e-12)
+                if present:
+                    assert rounds_now["r"][place] == newest_first[age]
+            # The mean of a function of the rounds, which is NaN for what is not there.
+            terms = window.map(
+                lambda one: jnp.where(one["r"] == 0, jnp.nan, one["r"] ** 2), rounds_now
+            )
+            expected = sum(u[i] * r**2 for i, r in enumerate(newest_first)) / full
+            np.testing.assert_allclose(window.mean(terms, now), expected, rtol=1e-12)
+        accepted = n not in refused
+        if size > 1:
+            before = buffer
+            buffer = buffer.push(now, round, jnp.asarray(accepted))
+            if not accepted:
+                np.testing.assert_array_equal(buffer.rounds["r"], before.rounds["r"])
+        if accepted:
+            naive, t = [*naive, value][-max(size - 1, 0) :] if size > 1 else [], t + 1
+
+
+def test_shares_of_a_single_round():
+    share, seen = obax.Window().shares(jnp.asarray(1, jnp.int32))
+    assert share.tolist() == [1.0]
+    assert seen.tolist() == [True]
+
+
+def test_explicit_weights():
+    window = obax.Window(3, weights=[1, 0.5, 0.5])
+    assert window.weights.tolist() == [1.0, 0.5, 0.5]
+    share, _ = window.shares(jnp.asarray(7, jnp.int32))
+    np.testing.assert_allclose(share.sum(), 1.0)
+    np.testing.assert_allclose(share[-1], 0.5)
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_random_keys_in_the_buffer(impl):
+    keys = jax.random.split(jax.random.key(1, impl=impl), 3)
+    buffer = RingBuffer.like(jax.eval_shape(lambda: keys[0]), 2)
+    for t in (1, 2):
+        buffer = buffer.push(jnp.asarray(t, jnp.int32), keys[t - 1], jnp.asarray(True))
+    stacked = buffer.with_current(keys[2])
+    np.testing.assert_array_equal(jax.random.key_data(stacked), jax.random.key_data(keys))
+
+
+def test_the_buffer_does_not_grow():
+    buffer = RingBuffer.like(jax.ShapeDtypeStruct((4,), jnp.float32), 9)
+    after = buffer.push(jnp.asarray(10**6, jnp.int32), jnp.ones(4, jnp.float32), jnp.asarray(True))
+    assert after.rounds.shape == (9, 4)
+    assert after.rounds.dtype == jnp.float32
+
+
+COMPLAINTS = [
+    (lambda: obax.Window(0), "Window.size must be an integer >= 1, but got 0"),
+    (lambda: obax.Window(-2), "Window.size must be an integer >= 1, but got -2"),
+    (lambda: obax.Window(2.0), "Window.size must be an integer >= 1, but got 2.0"),
+    (lambda: obax.Window(True), "Window.size must be an integer >= 1, but got True"),
+    (lambda: obax.Window(2, decay=0.0), "Window.decay must be a number > 0, but got 0.0"),
+    (lambda: obax.Window(2, decay=1.5), r"Window.decay must be in \(0, 1\], but got 1.5"),
+    (lambda: obax.Window(2, decay="a"), "Window.decay must be a number, but got 'a'"),
+    (lambda: obax.Window(2, weights=[1.0, 1.1]), r"1 = u_0 >= u_1 >= ... > 0, but got \[1.0, 1.1"),
+    (lambda: obax.Window(2, weights=[0.5, 0.5]), "1 = u_0 >= u_1"),
+    (lambda: obax.Window(2, weights=[1.0, 0.0]), "1 = u_0 >= u_1"),
+    (lambda: obax.Window(2, weights=[1.0]), r"Window.weights must be 2 numbers.*shape \(1,\)"),
+    (lambda: obax.Window(2, weights=[1.0, np.nan]), "Window.weights must be finite"),
+    (lambda: obax.Window(2, follower="all"), "Window.follower must be one of 'current', 'window'"),
+    (lambda: obax.Window(2, curvature="x"), "Window.curvature must be one of 'own', 'current'"),
+    (lambda: obax.Window(2, normalise=None), "Window.normalise must be one of 'full', 'seen'"),
+    (lambda: obax.Window(2, chunk=0), "Window.chunk must be an integer >= 1, but got 0"),
+    (
+        lambda: obax.Window(2, follower="each", curvature="current"),
+        "Window.curvature must be 'own' with follower='each', but got 'current'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), COMPLAINTS)
+def test_complaints(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
