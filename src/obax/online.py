@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from . import _tree, _validate
 from ._pack import Packing
@@ -113,12 +114,12 @@ class Play(Iterator[tuple[Any, Info]]):
             self._bar.close()
             raise
         state, info = self._step(self._dynamic, self.state, round)
+        self.rounds += 1
         if not info.accepted:
             self.rejected += 1
             if self._raise:
                 self._bar.close()
-                raise _rejection(self._algorithm, self.state, round, self.rounds)
-        self.rounds += 1
+                raise _rejection(self._algorithm, self.state, round, self.rounds - 1)
         self.state = state
         if self._bar.enabled:
             self._bar.advance(1, info.played_value)
@@ -327,9 +328,16 @@ def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
         keep = numeric and (eqx.is_array(values[0]) or not same)
         if keep:
             family[0].check_sweep(_tree.leaf_name(path, ""))
-        stacked.append(jnp.stack([jnp.asarray(value) for value in values]) if keep else None)
+        stacked.append(_stack_numbers(values) if keep else None)
         shared.append(None if keep else values[0])
     return jax.tree.unflatten(treedef, stacked), jax.tree.unflatten(treedef, shared)
+
+
+def _stack_numbers(values: list[Any]) -> Array:
+    if _tree.is_concrete(values):
+        # Stacking hundreds of device arrays one by one would take longer than a short sweep.
+        return jnp.asarray(np.stack([np.asarray(value) for value in values]))
+    return jnp.stack([jnp.asarray(value) for value in values])
 
 
 def _length(rounds: PyTree) -> int:

@@ -177,9 +177,10 @@ def test_findings_come_from_the_table_alone(tiny_table):
     assert len([claim for claim in found.claims if claim.id.startswith("C1")]) == 4
     names = {figure.name for figure in found.figures}
     assert names == {
-        "regret-noisy-S2", "regret-noisy-S1", "trajectory-noisy-S2", "trajectory-noisy-S1",
-        "windows-noisy",
-    }  # fmt: skip
+        f"{kind}-{scenario}{end}"
+        for scenario in ("paper", "noisy")
+        for kind, end in (("regret", "-S2"), ("trajectory", "-S2"), ("windows", ""))
+    }
     for figure in found.figures:
         assert all(len(series.x) == len(series.mean) > 0 for series in figure.series)
     # 8 combinations for each of 4 groups, and own curvature on the paper's stream with d1 = 1.

@@ -63,6 +63,11 @@ class Comparator(eqx.Module):
         reached = [r for r in (self.residual, self.inner_residual) if r is not None]
         return all(bool(jnp.all(r <= self.tolerance)) for r in reached)
 
+    @property
+    def horizon(self) -> int:
+        """How many rounds it belongs to."""
+        return self.inner_residual.size if self.stage is None else self.stage.size
+
     def of_rounds(self, horizon: int) -> tuple[PyTree, PyTree]:
         """x and y, both stacked with one entry for each round."""
         x, y = self.outer_var, self.inner_var

@@ -101,10 +101,10 @@ def path_lengths(
         ("comparators", comparators, "rounds"),
         ("static", static, "static"),
     ):
-        if found.kind != kind or found.inner_residual.shape != (given.horizon,):
+        if found.kind != kind or found.horizon != given.horizon:
             raise ValueError(
                 f"{name} must be of kind {kind!r} for {given.horizon} rounds, but is of kind "
-                f"{found.kind!r} for {found.inner_residual.size}."
+                f"{found.kind!r} for {found.horizon}."
             )
     variation, exact = None, False
     if with_H:
@@ -138,7 +138,7 @@ def inner_variation(
 
 def points_of(comparators: Comparator, most: int = 16) -> Float[Array, "n d1"]:
     """Some of the comparators, spread over the rounds, as vectors."""
-    length = comparators.inner_residual.size
+    length = comparators.horizon
     index = jnp.linspace(0, length - 1, min(most, length)).astype(int)
     chosen = jax.tree.map(lambda leaf: leaf[index], comparators.outer_var)
     return jax.vmap(lambda tree: ravel_pytree(tree)[0])(chosen)

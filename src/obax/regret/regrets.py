@@ -237,10 +237,11 @@ def _difference(
     rounds: PyTree,
     decisions: Comparator | None,
 ) -> RegretCurve:
-    best = _losses_of(problem, comparators, rounds)
-    if best.shape != losses.shape:
+    if comparators.horizon != losses.size:
         raise ValueError(
-            f"comparators must belong to these {losses.size} rounds, but belong to {best.size}."
+            f"comparators must belong to these {losses.size} rounds, but belong to "
+            f"{comparators.horizon}."
         )
+    best = _losses_of(problem, comparators, rounds)
     terms = losses.astype(best.dtype) - best
     return RegretCurve(terms, jnp.cumsum(terms), comparators, decisions)

@@ -1,0 +1,131 @@
+"""The command line as a person meets it: real processes would be slow, so `main` is called."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from obax import __version__, cli, datasets
+
+SMALL = [
+    "horizon=20", "seeds=1", "scenarios=paper", "stages=1", "outer_dims=1", "windows=1,5",
+    "window_sizes=1", "decays=1", "normalisations=seen", "followers=current", "inner_steps=2",
+    "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no", "offline_points=2",
+    "curve_points=5",
+]  # fmt: skip
+
+
+@pytest.fixture
+def obax(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["obax", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+            raise SystemExit(0)
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    return call
+
+
+def small_run(obax, out, *more):
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    return obax("run", "dynamic-regression", "--out", out, *settings, *more)
+
+
+def test_version_and_help(obax):
+    assert obax("--version")[:2] == (0, f"obax {__version__}\n")
+    code, out, _ = obax("--help")
+    assert code == 0
+    assert all(word in out for word in ("list", "run", "report", "data"))
+
+
+def test_list(obax):
+    assert "dynamic-regression" in obax("list")[1]
+    (row,) = json.loads(obax("list", "--json")[1])
+    assert row["name"] == "dynamic-regression"
+    assert row["quick"]
+
+
+def test_run_then_report_then_compare(obax, tmp_path):
+    code, out, _ = small_run(obax, "a")
+    assert code == 0
+    assert "C1" in out
+    assert "a/report.html" in out
+    for file in ("run.json", "metrics.parquet", "report.html", "figures/windows-paper.png"):
+        assert (tmp_path / "a" / file).is_file()
+    code, out, _ = small_run(obax, "b", "--seeds", "2", "--json")
+    assert code == 0
+    assert {claim["id"] for claim in json.loads(out)["claims"]} == {"C1", "C2"}
+    assert set(pd.read_parquet("b/metrics.parquet").seed) == {0, 1}
+    (tmp_path / "a" / "report.html").unlink()
+    assert obax("report", "a")[0] == 0
+    assert (tmp_path / "a" / "report.html").is_file()
+    assert json.loads(obax("report", "a", "b", "--json")[1]) == {"report": "comparison.html"}
+    assert (tmp_path / "comparison.html").is_file()
+    code, _, err = small_run(obax, "a")
+    assert code == 2
+    assert "holds a run of dynamic-regression" in err
+    # Going on with a finished run changes nothing.
+    before = (tmp_path / "a" / "metrics.parquet").read_bytes()
+    assert obax("run", "dynamic-regression", "--out", "a", "--resume")[0] == 0
+    assert (tmp_path / "a" / "metrics.parquet").read_bytes() == before
+
+
+def test_an_interrupt_says_how_to_go_on(obax, monkeypatch):
+    from obax import experiments
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments, "run", interrupted)
+    code, _, err = small_run(obax, "a")
+    assert code == 130
+    assert "obax run dynamic-regression --out a --resume" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "dynamic-regresion"], "Did you mean 'dynamic-regression'?"),
+        (["run", "dynamic-regression", "--set", "horizn=3"], "Did you mean 'horizon'?"),
+        (["run", "dynamic-regression", "--set", "horizon=x"], "must be an integer"),
+        (["run", "dynamic-regression", "--preset", "papr"], "Did you mean 'paper'?"),
+        (["run", "dynamic-regression", "--resume"], "--resume needs --out"),
+        (["run", "dynamic-regression", "--resume", "--out", "none"], "not a run folder"),
+        (["report", "none"], "not a run folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(obax, words, message):
+    code, out, err = obax(*words)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_data_says_what_is_where(obax, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OBAX_DATA", str(tmp_path))
+    (tmp_path / "elec2.csv.gz").write_bytes(b"not the one we know")
+    rows = {row["file"]: row for row in json.loads(obax("data", "--json")[1])}
+    assert rows["mnist.npz"]["state"] == "missing"
+    assert rows["elec2.csv.gz"]["state"].startswith("another version")
+    out = obax("data")[1]
+    assert "To get mnist" in out
+    assert "OBAX_DATA" in out
+
+
+def test_known_data_is_verified(monkeypatch):
+    import os
+
+    if "OBAX_DATA" not in os.environ:
+        monkeypatch.setenv("OBAX_DATA", "/nonexistent")
+        assert all(status.state == "missing" for status in datasets.status() if not status.path)
+        return
+    states = {status.file: status.state for status in datasets.status()}
+    assert set(states.values()) == {"verified"}
