@@ -84,13 +84,13 @@ def checked_steps(inner_steps: Steps) -> Steps:
 
 
 def steps_at(inner_steps: Steps, t: Int[Array, ""]) -> int | Array:
-    """K_t."""
-    if not callable(inner_steps):
+    """K_t, an `int` if it is fixed and int32 if it is traced."""
+    if isinstance(inner_steps, int):
         return inner_steps
-    steps = jnp.asarray(inner_steps(t))
+    steps = jnp.asarray(inner_steps(t) if callable(inner_steps) else inner_steps)
     if not jnp.issubdtype(steps.dtype, jnp.integer) or steps.shape != ():
         raise ValueError(
             f"inner_steps(t) must return one integer, but returns {steps.dtype}"
             f"{list(steps.shape)}; wrap it in jnp.ceil(...).astype(int)."
         )
-    return steps
+    return steps.astype(jnp.int32)
