@@ -93,7 +93,7 @@ def _pytrees():
         return {"a": round[1], "b": jnp.sum(s) / jnp.sum(s**2)}
 
     problem = obax.Problem(outer, inner, obax.Ball(10.0), answer, outer_argmin)
-    x = {"a": jnp.zeros(2), "b": jnp.zeros(())}
+    x = {"a": jnp.zeros(2), "b": jnp.asarray(0.1)}
     y = {"head": jnp.zeros(3), "tail": (jnp.ones(2),)}
     return ProblemCase(problem, rounds, x, y, 0.1, 0.2, overflow=_huge)
 

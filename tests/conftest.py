@@ -14,3 +14,12 @@ jax.config.update("jax_enable_x64", True)
 def strict_promotion():
     with jax.numpy_dtype_promotion("strict"):
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """Without most of XLA's optimisations compilation, which is what tests wait for, takes half."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

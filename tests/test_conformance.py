@@ -1,10 +1,9 @@
 """Every algorithm on every problem that it applies to: what must hold everywhere.
 
 A pair is compiled three times (scan, step, and sweep where it is swept) and all checks share these.
-By default every algorithm meets the problems with named leaves and with buffers, and two algorithms
-meet every problem; `pytest -m slow` plays the whole product.
-Scans are played without most of XLA's optimisations, which halves the time that compilation takes;
-`test_online.py` repeats what has to hold bit for bit with them.
+By default every algorithm meets the problem with named leaves, and two algorithms meet every
+problem; `pytest -m slow` plays the rest of the product.
+`test_online.py` repeats what has to hold bit for bit with all of XLA's optimisations.
 """
 
 import dataclasses
@@ -22,12 +21,7 @@ import obax
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def whole_state(state):
@@ -93,12 +87,14 @@ def name_of(pair):
 
 ALL = applicable_pairs()
 CORE_ALGORITHMS = ("OAGD-own", "OGD")
-CORE_PROBLEMS = ("pytrees", "buffers")
 
 
 def is_core(pair):
-    """Each algorithm and each problem at least once; the rest of the product is slow."""
-    return pair[0] in CORE_ALGORITHMS or pair[1] in CORE_PROBLEMS
+    """Each algorithm and each problem at least once, and what a follower does to its buffers in
+    every mode; the rest of the product is slow."""
+    algorithm, problem = pair
+    modes = algorithm.startswith("OAGD-follower") and problem == "buffers"
+    return algorithm in CORE_ALGORITHMS or problem == "pytrees" or modes
 
 
 def params(pairs, core=is_core):

@@ -8,6 +8,8 @@ import pytest
 import obax
 from obax.problems import comparability, dynamic_regression, lower_bound_game, quadratic
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 INSTANCES = {
     "comparability-inner": lambda: comparability(6),
     "comparability-outer": lambda: comparability(6, "outer"),

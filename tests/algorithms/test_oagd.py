@@ -10,6 +10,8 @@ import pytest
 import obax
 from obax import hypergradient as hg
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 D1, D2, T = 2, 3, 5
 RNG = np.random.default_rng(0)
 
@@ -131,9 +133,9 @@ def test_three_rounds_by_hand():
         window = obax.Window(2, curvature=curvature)
         algorithm = obax.OAGD(problem, 0.5, 0.5, 2, window, hg.Dense())
         state = algorithm.init(0.0, 0.0, jnp.zeros(()))
-        seen = []
+        step, seen = eqx.filter_jit(algorithm.step), []
         for r in (1.0, 3.0, 0.0):
-            state, _ = algorithm.step(state, jnp.asarray(r))
+            state, _ = step(state, jnp.asarray(r))
             seen.append((float(state.inner_var), float(state.outer_var)))
         x2 = 0.25 + 29 / 32
         y2 = 0.1875 + (x2 - 0.1875) * 0.75
@@ -190,7 +192,7 @@ def test_info_is_of_the_round_that_was_played():
     algorithm = obax.OAGD(PROBLEM, 0.1, 0.2, 2, hypergradient=hg.Dense())
     state = algorithm.init(X1, Y1, ROUNDS[0])
     r = ROUNDS[0]
-    new, info = algorithm.step(state, r)
+    new, info = eqx.filter_jit(algorithm.step)(state, r)
     y2 = np.asarray(new.inner_var)
     np.testing.assert_allclose(info.played_value, outer(X1, Y1, r), rtol=1e-12)
     np.testing.assert_allclose(info.outer_value, outer(X1, y2, r), rtol=1e-12)
@@ -324,7 +326,8 @@ def test_buffers_are_passed_on_and_reverted():
     problem = obax.Problem(outer, inner, has_buffers=True)
     algorithm = obax.OAGD(problem, 0.1, 0.5, 2, hypergradient=hg.Dense())
     state = algorithm.init(0.0, 0.0, jnp.zeros(()), buffers={"n": 0.0})
-    new, info = algorithm.step(state, jnp.asarray(1.0))
+    step = eqx.filter_jit(algorithm.step)
+    new, info = step(state, jnp.asarray(1.0))
     # y: 0 -> 0 (buffer 0) -> 1/2 (buffer 1); buffer 2 afterwards, where f = (1/2 - 20)^2 / 2.
     assert float(new.inner_var) == 0.5
     assert float(new.buffers["n"]) == 2.0
@@ -332,12 +335,12 @@ def test_buffers_are_passed_on_and_reverted():
     np.testing.assert_allclose(info.outer_value, 0.5 * 19.5**2)
     np.testing.assert_allclose(info.inner_value, 0.5 * 1.5**2)
     np.testing.assert_allclose(new.outer_var, 0.1 * 19.5)
-    refused, info = algorithm.step(new, jnp.asarray(jnp.inf))
+    refused, info = step(new, jnp.asarray(jnp.inf))
     assert not info.accepted
     assert float(refused.buffers["n"]) == 2.0
     # A buffer alone that is not finite is refused as well.
     huge = eqx.tree_at(lambda s: s.buffers["n"], state, jnp.asarray(1.7e308))
-    refused, info = algorithm.step(huge, jnp.asarray(1.7e308))
+    refused, info = step(huge, jnp.asarray(1.7e308))
     assert not info.accepted
     assert float(refused.buffers["n"]) == 1.7e308
 
@@ -451,7 +454,7 @@ def test_an_infinite_hypergradient_is_refused_even_where_the_box_would_hide_it()
     )
     algorithm = obax.OAGD(problem, 0.1, 0.1, 1)
     state = algorithm.init(0.0, 0.0, jnp.zeros(()))
-    new, info = algorithm.step(state, jnp.asarray(1e200))
+    new, info = eqx.filter_jit(algorithm.step)(state, jnp.asarray(1e200))
     assert not info.accepted
     assert float(new.outer_var) == 0.0
 

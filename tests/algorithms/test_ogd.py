@@ -1,5 +1,6 @@
 """OGD in both of its roles, and as OAGD without a follower."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +8,8 @@ import optax
 import pytest
 
 import obax
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 RNG = np.random.default_rng(1)
 TARGETS = RNG.standard_normal((6, 3))
@@ -56,9 +59,9 @@ def test_oagd_without_a_follower_and_window_is_ogd(optimiser):
     ends = []
     for kind in (obax.OAGD, obax.OGD):
         algorithm = kind(problem, outer_step_size=0.3, outer_optimiser=optimiser)
-        state = algorithm.init(np.zeros(3), None, at(0))
+        state, step = algorithm.init(np.zeros(3), None, at(0)), eqx.filter_jit(algorithm.step)
         for t in range(6):
-            state, info = algorithm.step(state, at(t))
+            state, info = step(state, at(t))
             ends.append((state.outer_var, info))
     for (x, info), (other, other_info) in zip(ends[:6], ends[6:], strict=True):
         np.testing.assert_array_equal(x, other)
@@ -117,9 +120,9 @@ def test_momentum_on_the_follower():
 def test_the_follower_starts_where_the_problem_says():
     problem = obax.Problem(FOLLOWED.outer, FOLLOWED.inner, inner_start=lambda x: x * jnp.ones(3))
     algorithm = obax.OGD(problem, inner_step_size=0.2)
-    state = algorithm.init(0.5, np.zeros(3), at(0))
+    state, step = algorithm.init(0.5, np.zeros(3), at(0)), eqx.filter_jit(algorithm.step)
     for t in range(2):
-        state, info = algorithm.step(state, at(t))
+        state, info = step(state, at(t))
         start = np.full(3, 0.5)
         np.testing.assert_allclose(
             state.inner_var, start - 0.2 * CURVES[t] * (start - 0.5 * TARGETS[t]), rtol=1e-12

@@ -8,6 +8,8 @@ import pytest
 import obax
 from obax import hypergradient as hg
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def outer(x, y, r):
     return jnp.sum((y - r) ** 2) + 0.1 * jnp.sum(x**2)

@@ -15,6 +15,8 @@ import pytest
 import obax
 from obax import hypergradient as hg
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 RNG = np.random.default_rng(0)
 D1, D2 = 3, 5
 FEATURES = RNG.standard_normal((8, D2))
@@ -43,6 +45,11 @@ def exact(matrix):
 def estimate_with(estimator, matrix=H, carry=None, gradient_y=GRADIENT_Y):
     carry = estimator.init(jnp.zeros(D2)) if carry is None else carry
     gradient = (jnp.asarray(GRADIENT_X), jnp.asarray(gradient_y))
+    return evaluate(estimator, jnp.asarray(matrix), gradient, carry)
+
+
+@eqx.filter_jit
+def evaluate(estimator, matrix, gradient, carry):
     return estimator(bent(matrix), jnp.asarray(X), jnp.ones(D2), gradient, carry)
 
 
@@ -421,7 +428,7 @@ def test_unrolled_with_and_without_rematerialisation():
     for flag in (True, False):
         algorithm = obax.OAGD(SMOOTH, 1.0, BETA, 5, hypergradient=hg.Unrolled(rematerialise=flag))
         state = algorithm.init(jnp.asarray(X), jnp.zeros(D2), ROUND)
-        moves.append(algorithm.step(state, ROUND)[0].outer_var)
+        moves.append(eqx.filter_jit(algorithm.step)(state, ROUND)[0].outer_var)
     np.testing.assert_allclose(moves[0], moves[1], rtol=1e-12)
 
 
@@ -432,7 +439,7 @@ def test_unrolled_residual_is_that_of_the_system_for_a_quadratic():
     beta, steps = 0.5 / TOP, 4
     algorithm = obax.OAGD(problem, 1.0, beta, steps, hypergradient=hg.Unrolled())
     state = algorithm.init(jnp.asarray(X), jnp.ones(D2), jnp.zeros(()))
-    _, info = algorithm.step(state, jnp.zeros(()))
+    _, info = eqx.filter_jit(algorithm.step)(state, jnp.zeros(()))
     v = sum(
         beta * np.linalg.matrix_power(np.eye(D2) - beta * H, k) @ GRADIENT_Y for k in range(steps)
     )

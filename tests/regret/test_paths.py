@@ -26,6 +26,9 @@ GAME = Problem(
 )
 
 
+BENT = problems.dynamic_regression(horizon=6, stages=2, inner_dim=2)
+
+
 def close(curve, expected):
     np.testing.assert_allclose(np.asarray(curve), expected, rtol=0, atol=1e-12)
 
@@ -78,7 +81,7 @@ def test_the_papers_example():
 
 
 def test_variations_of_three_rounds():
-    # |phi_{t-1} - phi_t| = |c_t - c_{t-1}| |2 x - c_{t-1} - c_t| / 2 is largest at x = -1: 27/8, 9/2.
+    # |phi_{t-1} - phi_t| = |c_t - c_{t-1}| |2 x - c_{t-1} - c_t| / 2, largest at x = -1: 27/8, 9/2.
     # The slopes differ by |c_t - c_{t-1}| = 3/2, 3 everywhere.
     found = regret.variations(GAME, ROUNDS, **STARTS)
     close(found.V, [0.0, 3.375, 7.875])
@@ -120,15 +123,17 @@ def test_H_is_exact_at_the_corners_of_a_box(closed):
 
 
 def test_H_on_other_sets():
+    # H does not depend on the comparators: those of the simplex serve all.
     problem, rounds, starts = turning(Simplex(2.0))
     lengths = regret.path_lengths(problem, rounds, order=1, **starts)
+    starts |= {"comparators": lengths.comparators, "static": lengths.static}
     close(np.diff(lengths.H), brute_force(rounds, 2 * np.eye(3)))
     assert lengths.H_exact
     for domain in (Unconstrained(), NonNegative()):
-        problem, rounds, starts = turning(domain)
+        problem, rounds, _ = turning(domain)
         lengths = regret.path_lengths(problem, rounds, **starts)
         assert lengths.H_exact and np.isinf(lengths.H[1:]).all()
-    problem, rounds, starts = turning(Ball(1.0))
+    problem, rounds, _ = turning(Ball(1.0))
     lengths = regret.path_lengths(problem, rounds, order=1, **starts)
     sphere = np.random.default_rng(1).normal(size=(20_000, 3))
     highest = brute_force(rounds, sphere / np.linalg.norm(sphere, axis=1, keepdims=True))
@@ -138,7 +143,7 @@ def test_H_on_other_sets():
 
 
 def test_H_of_a_curved_answer_is_an_estimate():
-    instance = problems.dynamic_regression(horizon=6, stages=2, inner_dim=2)
+    instance = BENT
     lengths = regret.path_lengths(
         instance.problem, instance.rounds, order=1, outer_start=instance.outer_var
     )
@@ -174,7 +179,7 @@ def test_bounds_are_fed_by_name():
     named = regret.bound_arguments(local.bound, problem, rounds, window=Window(3))
     assert float(named["W"]) == 3.0
     close(named["H_2"], regret.path_lengths(problem, rounds, 2).H)
-    bent = problems.dynamic_regression(horizon=4, stages=1, inner_dim=2)
+    bent = BENT
     with pytest.warns(regret.LowerEstimateWarning, match="certifies nothing"):
         regret.bound_arguments(
             local.bound, bent.problem, bent.rounds, window=Window(3), outer_start=bent.outer_var
