@@ -1,6 +1,11 @@
 """obax: online bilevel optimisation in JAX."""
 
-from . import hypergradient as hypergradient
+from . import (
+    hypergradient as hypergradient,
+    problems as problems,
+    regret as regret,
+    theory as theory,
+)
 from .algorithms import OAGD as OAGD, OGD as OGD, Algorithm as Algorithm, Info as Info
 from .domain import (
     Ball as Ball,

@@ -167,7 +167,9 @@ class Simplex(Domain):
     def project(self, outer_var: PyTree) -> PyTree:
         dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(outer_var)))
         with _tree.standard_promotion():
-            return optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
+            found = optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
+        # Under x64 optax answers in float64 whatever it was given.
+        return jax.tree.map(lambda new, leaf: new.astype(leaf.dtype), found, outer_var)
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         size = sum(leaf.size for leaf in jax.tree.leaves(outer_var))

@@ -37,7 +37,7 @@ from ..hypergradient._unrolled import through_steps
 from ..problem import Problem
 from ..window import RingBuffer, Window
 from ._base import Algorithm, State
-from ._descent import Descent, Number, Steps, checked_steps, steps_at
+from ._descent import Descent, Number, Schedule, Steps, checked_steps, steps_at
 from ._follower import Follower, learn, start_of
 from ._record import Info, record
 
@@ -117,6 +117,16 @@ class OAGD(Algorithm):
             self.inner = Descent(inner_step_size, inner_optimiser, "inner")
         if isinstance(self.hypergradient, Unrolled):
             self._check_unrolled()
+
+    @property
+    def outer_step_size(self) -> Array | Schedule:
+        """alpha_t, as given."""
+        return self.outer.step_size
+
+    @property
+    def inner_step_size(self) -> Array | Schedule | None:
+        """beta_t, as given; `None` without a follower."""
+        return None if self.inner is None else self.inner.step_size
 
     def _check_unrolled(self) -> None:
         if not isinstance(self.inner_steps, int):
@@ -210,8 +220,9 @@ class OAGD(Algorithm):
         def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
             y, buffers = follower.inner_var, follower.buffers
             gradient = outer_gradient(self.problem, x, y, round, buffers)
-            inner = self._inner(round, follower.buffers)
-            return self._estimate(inner, x, follower, pull, gradient, carry, t)
+            return self._estimate(
+                self._inner(round, buffers), x, follower, pull, gradient, carry, t
+            )
 
         if rounds is not None and window.follower == "each":
 
@@ -255,7 +266,6 @@ class OAGD(Algorithm):
             return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
         if pull is not None:
             return through_steps(pull, gradient, carry, self._inner_gradients(t))
-
         return self.hypergradient(inner, x, follower.inner_var, gradient, carry)
 
     def _follow(

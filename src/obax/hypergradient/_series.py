@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optimistix as optx
 from jaxtyping import Array
 
 from .. import _tree, _validate
@@ -73,23 +72,30 @@ class FixedPoint(Estimator):
 
         _, pull = jax.vjp(gradient_map, outer_var, inner_var)
 
-        def adjoint(u: PyTree, _: Any) -> PyTree:
-            return jax.tree.map(jnp.add, pull(u)[1], gradient_y)
-
         rtol = rounding(inner_var) if self.rtol is None else self.rtol
-        solution: Any = optx.fixed_point(
-            adjoint,
-            optx.FixedPointIteration(rtol=rtol, atol=rtol),
+
+        def unfinished(now: tuple) -> Array:
+            step, u, moved = now
+            # A NaN compares as false and ends the loop; the guard sees it in u.
+            return (step < self.max_steps) & (moved > (rtol * _tree.norm(u)) ** 2)
+
+        def iterate(now: tuple) -> tuple:
+            step, u, _ = now
+            new = jax.tree.map(jnp.add, pull(u)[1], gradient_y)
+            return step + 1, new, _tree.squared_norm(_tree.difference(new, u))
+
+        start = (
+            jnp.asarray(0, jnp.int32),
             gradient_y,
-            max_steps=self.max_steps,
-            throw=False,
+            jnp.full_like(_tree.norm(gradient_y), jnp.inf),
         )
-        cross, pulled = pull(solution.value)
-        leftover = jax.tree.map(lambda p, b, u: p + b - u, pulled, gradient_y, solution.value)
+        steps, u, _ = jax.lax.while_loop(unfinished, iterate, start)
+        cross, pulled = pull(u)
+        leftover = jax.tree.map(lambda p, b, v: p + b - v, pulled, gradient_y, u)
         return Estimate(
             value=jax.tree.map(jnp.add, gradient_x, cross),
             residual=relative(leftover, gradient_y),
             carry=carry,
-            hvps=jnp.asarray(solution.stats["num_steps"], jnp.int32),
+            hvps=steps,
             cross_products=jnp.asarray(1, jnp.int32),
         )

@@ -95,6 +95,7 @@ def searched_supremum(
     its boundary; then random moves about the best one, shorter and shorter. `around` are points
     that matter (the comparators): they are tried, and on an unbounded X they set the scale.
     """
+    around = jax.vmap(flat.project)(around)
     centre = jnp.mean(around, axis=0)
     diameter = jnp.asarray(flat.problem.domain.diameter(flat.unravel_x(flat.start)), flat.dtype)
     spread = 2 * jnp.max(jnp.linalg.norm(around - centre, axis=1))

@@ -1,0 +1,242 @@
+"""Whether a problem satisfies what a theorem assumes, tested on its rounds in float64.
+
+A point at which an assumption fails refutes it for good. That no such point was found among many is
+evidence, not a proof, except where the derivative in question is the same everywhere (the Hessians
+of quadratic losses). The families of this room therefore come with constants in closed form, and
+are tested like everybody else's.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from .. import _validate
+from ..domain import Unconstrained
+from ..problem import Problem
+from ..theory import Constants, Setting
+from ..window import Window
+from ._evidence import Evidence, Reach, gather
+from .families import SETTINGS
+
+POINTS = 8
+# Rounding of second derivatives, relative to the constant; third derivatives lose no more.
+TOLERANCE = 1e-8
+
+
+class AssumptionError(ValueError):
+    """An assumption of a theorem fails: `assumption` says which, `round` where, counted from 1
+    (`None` if it does not belong to a round)."""
+
+    def __init__(self, message: str, assumption: str, round: int | None):
+        super().__init__(message)
+        self.assumption = assumption
+        self.round = round
+
+
+@dataclass(frozen=True)
+class Check:
+    """One assumption, tested: the `worst` value found, which must be `relation` the `limit`."""
+
+    assumption: str
+    quantity: str
+    worst: float
+    relation: str
+    limit: float
+    round: int | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the worst value respects the limit, to rounding; NaN does not."""
+        slack = TOLERANCE * (abs(self.limit) or 1.0)
+        if self.relation == "<=":
+            return self.worst <= self.limit + slack
+        return self.worst >= self.limit - slack
+
+    @property
+    def share(self) -> float:
+        """How much of the limit is used, 1 being all of it; 0 where the limit is zero."""
+        if self.limit == 0.0:
+            return 0.0
+        return self.worst / self.limit if self.relation == "<=" else self.limit / self.worst
+
+    def __str__(self) -> str:
+        return f"{self.quantity} is {self.worst:.6g}, but must be {self.relation} {self.limit:.6g}"
+
+
+def verify(
+    problem: Problem,
+    rounds: PyTree,
+    constants: Constants,
+    setting: str | Setting,
+    *,
+    outer_var: PyTree,
+    inner_var: PyTree,
+    outer_vars: PyTree | None = None,
+    window: Window | None = None,
+    points: int = POINTS,
+    outer_radius: float | None = None,
+    inner_radius: float | None = None,
+    seed: int = 0,
+) -> tuple[Check, ...]:
+    """Test every assumption of a setting on these rounds; raise `AssumptionError` where one fails.
+
+    **Arguments:**
+
+    - `rounds`: stacked on axis 0; `outer_var`, `inner_var`: x_1 and y_1.
+    - `setting`: one of `obax.theory`, or its name, such as `"convex_static"`.
+    - `outer_vars`: the decisions played, stacked like the rounds; tried besides the random points.
+    - `window`: the one that the algorithm runs with; `None`: w = 1.
+    - `points`: random points of X tried in each round, half of them on its boundary.
+    - `outer_radius`: how far from x_1 they are drawn; by default D / 2, or 4 on an unbounded X.
+    - `inner_radius`: how far from y*_t(x) the Hessians are tried; by default
+      D_prime + L_y D, how far the follower can be in the first rounds (1 without D).
+
+    **Returns:** the checks, each with the worst value found and the round it was found in.
+
+    >>> problem = Problem(
+    ...     outer=lambda x, y, q: 0.5 * jnp.sum((y - q) ** 2),
+    ...     inner=lambda x, y, q: 0.5 * jnp.sum((y - x) ** 2),
+    ... )
+    >>> known = dict(ell_f0=9.0, ell_f1=1.0, ell_g1=1.0, ell_g2=0.0, mu_g=1.0, D=9.0, D_prime=0.0)
+    >>> verify(problem, jnp.ones((3, 2)), Constants(**known, mu_f=2.0), "strongly_convex_static",
+    ...     outer_var=jnp.zeros(2), inner_var=jnp.zeros(2), outer_radius=1.0)
+    Traceback (most recent call last):
+    obax.certify.verify.AssumptionError: strongly_convex_static: bounded X (assu:dom) fails: ...
+    """
+    name = setting if isinstance(setting, str) else setting.name
+    if name not in SETTINGS:
+        raise ValueError(f"setting must be one of {', '.join(SETTINGS)}, but got {name!r}")
+    if problem.inner is None or problem.has_buffers:
+        raise ValueError("problem must have an inner loss without buffers to be verified")
+    _validate.count(points, "points")
+    check_frame(problem, constants, name, window)
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        problem, rounds, outer_var, inner_var, outer_vars = jax.tree.map(
+            _double, (problem, rounds, outer_var, inner_var, outer_vars)
+        )
+        if outer_vars is None:
+            horizon = jax.tree.leaves(rounds)[0].shape[0]
+            outer_vars = jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf, (horizon, *leaf.shape)), outer_var
+            )
+        reach = reach_of(constants, outer_radius, inner_radius)
+        found = gather(
+            problem, rounds, outer_var, inner_var, outer_vars, reach, jnp.asarray(seed), points, name
+        )
+        diameter = float(problem.domain.diameter(outer_var))
+    checks = judge(jax.tree.map(np.asarray, found), constants, name, diameter)
+    raise_if_failed(checks, name)
+    return checks
+
+
+def reach_of(
+    constants: Constants, outer_radius: float | None = None, inner_radius: float | None = None
+) -> Reach:
+    """How far points are drawn from x_1 and from y*_t(x)."""
+    D, D_prime = constants.D, constants.D_prime or 0.0
+    outer = outer_radius if outer_radius is not None else (4.0 if D is None else 0.5 * D)
+    inner = inner_radius if inner_radius is not None else D_prime + constants.L_y * (D or 1.0)
+    return Reach(*(np.float64(v) for v in (outer, inner, constants.L_f)))
+
+
+def check_frame(
+    problem: Problem, constants: Constants, name: str, window: Window | None
+) -> None:
+    """What needs no numbers: samples instead of constants, the domain, the window."""
+    if constants.estimated:
+        raise AssumptionError(
+            f"{name}: constants must be known, but these are estimated=True: lower estimates of "
+            "suprema certify nothing. Derive bounds, or replace(constants, estimated=False) and "
+            "let verify try to refute them.",
+            "known constants",
+            None,
+        )
+    window = Window() if window is None else window
+    reasons = []
+    if name == "nonconvex_local":
+        if not isinstance(problem.domain, Unconstrained):
+            reasons.append(("X = R^d1", f"the domain is {problem.domain}"))
+        if window.size > 1 and window.curvature != "current":
+            reasons.append(
+                ("current curvature (erratum 7)", f"window.curvature is {window.curvature!r}")
+            )
+        if window.normalise != "full":
+            reasons.append(("full W", f"window.normalise is {window.normalise!r}"))
+    elif window.size != 1:
+        reasons.append(("w = 1", f"the window has size {window.size}"))
+    if window.size > 1 and window.follower != "current":
+        reasons.append(
+            ("follower on the current round", f"window.follower is {window.follower!r}")
+        )
+    for assumption, reason in reasons:
+        raise AssumptionError(f"{name}: {assumption} fails: {reason}.", assumption, None)
+
+
+def judge(found: Evidence, constants: Constants, name: str, diameter: float) -> tuple[Check, ...]:
+    """Evidence beside the constants, for the assumptions that this setting makes."""
+    c = constants
+    smooth, start = "smooth f_t and g_t (A3, assu:f:a2)", "bounded start (assu:dom)"
+    (D_prime,) = c.require(name, "D_prime")
+    checks = [
+        _most("Lipschitz f_t (A1, assu:f:a1)", "|grad f_t|", found.ell_f0, c.ell_f0),
+        _least("strongly convex g_t (A2, assu:f:a3)", "the curvature of g_t", found.mu_g, c.mu_g),
+        _most(smooth, "|Hess f_t|", found.ell_f1, c.ell_f1),
+        _most(smooth, "the larger of |Hess_yy g_t| and |Hess_xy g_t|", found.ell_g1, c.ell_g1),
+        _most(smooth, "|D^3 g_t|", found.ell_g2, c.ell_g2),
+        _most("known y*_t(x)", "the residual of y*_t(x)", found.inner_residual, TOLERANCE),
+        Check(start, "|y_1 - y*_1(x_1)|", float(found.start_gap), "<=", D_prime, 1),
+    ]
+    if name == "nonconvex_local":
+        (M,) = c.require(name, "M")
+        checks.append(_most("bounded f_t (assu:f:b)", "|f_t|", found.value, M))
+    else:
+        (D,) = c.require(name, "D")
+        checks.append(Check("bounded X (assu:dom)", "the diameter of X", diameter, "<=", D))
+    phi = "f_t(x, y*_t(x))"
+    if name.startswith("strongly"):
+        (mu_f,) = c.require(name, "mu_f")
+        checks.append(_least(f"strongly convex {phi}", f"the curvature of {phi}", found.mu_f, mu_f))
+    if name.startswith("convex"):
+        # Relative to L_f, so that rounding is measured against what cancels.
+        least = f"the curvature of {phi}, divided by L_f,"
+        checks.append(_least(f"convex {phi}", least, found.mu_f / c.L_f, 0.0))
+    if name == "convex_dynamic":
+        outside = f"convex and smooth {phi} outside X (erratum 6)"
+        checks.append(_least(outside, least, found.outside_mu_f / c.L_f, 0.0))
+        checks.append(_most(outside, f"|Hess {phi}|", found.outside_L_f, c.L_f))
+        slope = found.gradient_at_optimum
+        checks.append(_most("vanishing gradients", "|grad f_t(x, y*_t(x))| at x*_t", slope, 0.0))
+    if name.endswith("dynamic"):
+        checks.append(_most("known x*_t", "the residual of x*_t", found.outer_residual, TOLERANCE))
+    # Not an assumption but a consequence: it would fail if the formulas of Constants were wrong.
+    checks.append(_most("Lemma lem:lips", f"|Hess {phi}|", found.L_f, c.L_f))
+    return tuple(checks)
+
+
+def raise_if_failed(checks: tuple[Check, ...], where: str) -> None:
+    """Raise for the first check that fails."""
+    for check in checks:
+        if not check.holds:
+            place = "" if check.round is None else f" in round {check.round}"
+            raise AssumptionError(
+                f"{where}: {check.assumption} fails{place}: {check}.", check.assumption, check.round
+            )
+
+
+def _most(assumption: str, quantity: str, values: Any, limit: float) -> Check:
+    worst = int(np.argmax(np.where(np.isnan(values), np.inf, values)))
+    return Check(assumption, quantity, float(values[worst]), "<=", limit, worst + 1)
+
+
+def _least(assumption: str, quantity: str, values: Any, limit: float) -> Check:
+    worst = int(np.argmin(np.where(np.isnan(values), -np.inf, values)))
+    return Check(assumption, quantity, float(values[worst]), ">=", limit, worst + 1)
+
+
+def _double(leaf: Any) -> Any:
+    array = jnp.asarray(leaf)
+    return array.astype(jnp.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array
