@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -28,12 +29,37 @@ Loss = Callable[[Vector, Vector, PyTree], Array]
 SWEEPS = 4
 
 
-class Reach(NamedTuple):
-    """How far from x_1 and from y*_t(x) points are drawn, and L_f (for points outside X)."""
+class Points(NamedTuple):
+    """Where to look: random numbers from outside, since drawing them takes longer to compile than
+    all that is measured. `smoothness` is L_f, for points outside X."""
 
-    outer: Any
-    inner: Any
+    throws: Any
+    shifts: Any
+    directions: Any
+    mixes: Any
+    order: Any
     smoothness: Any
+
+    @classmethod
+    def draw(
+        cls, seed: Any, shape: tuple[int, int, int, int], radii: tuple[float, float, float]
+    ) -> "Points":
+        """`shape` is (points, T, d1, d2); `radii` are how far x is drawn from x_1, how far y from
+        y*_t(x), and L_f."""
+        points, horizon, outer_dim, inner_dim = shape
+        generator = np.random.default_rng(seed)
+        throws = generator.normal(size=(points, horizon, outer_dim)) * radii[0] / outer_dim**0.5
+        shifts = generator.normal(size=(points + 2, horizon, inner_dim))
+        lengths = generator.uniform(size=(points + 2, horizon, 1)) ** (1.0 / inner_dim)
+        shifts *= radii[1] * lengths / np.linalg.norm(shifts, axis=-1, keepdims=True)
+        return cls(
+            throws=throws,
+            shifts=shifts,
+            directions=generator.normal(size=(points + 2, horizon, outer_dim + inner_dim)),
+            mixes=generator.uniform(size=(points + 2, horizon, 1)),
+            order=generator.permutation(horizon),
+            smoothness=np.float64(radii[2]),
+        )
 
 
 class Evidence(NamedTuple):
@@ -62,13 +88,10 @@ def gather(
     outer_var: PyTree,
     inner_var: PyTree,
     played: PyTree,
-    reach: Reach,
-    seed: Array,
-    points: int,
+    points: Points,
     kind: str,
 ) -> Evidence:
     """The evidence of one problem. `played` are decisions stacked like the rounds."""
-    horizon = jax.tree.leaves(rounds)[0].shape[0]
     x_1, to_x = ravel_pytree(outer_var)
     y_1, to_y = ravel_pytree(inner_var)
     inner_loss = problem.inner
@@ -83,76 +106,89 @@ def gather(
     def answers(xs: Array, rounds: PyTree) -> tuple[Array, Array]:
         """y*_t(x_t) for one x a round, and its residuals."""
         found = regret.inner_solution(problem, jax.vmap(to_x)(xs), rounds, inner_start=inner_var)
-        return jax.vmap(lambda y: ravel_pytree(y)[0])(found.inner_var), found.inner_residual
+        return flattened(found.inner_var), found.inner_residual
 
-    key_x, key_y, key_v, key_order, key_mix = jax.random.split(jax.random.key(seed), 5)
-    throws = jax.random.normal(key_x, (points, horizon, x_1.size), x_1.dtype)
-    # Every second point is thrown far and comes back to the boundary.
-    far = jnp.where(jnp.arange(points) % 2 == 0, 1.0, 4.0).astype(x_1.dtype)
+    def over(function: Callable[..., Any]) -> Callable[..., Any]:
+        """For points stacked as [point, round, ...]; the rounds come last."""
+
+        def mapped(*arguments: Any) -> Any:
+            rows = (0,) * (len(arguments) - 1)
+            return jax.vmap(jax.vmap(function), (*rows, None))(*arguments)
+
+        return mapped
+
+    # Every second point is thrown far and comes back to the boundary, where there is one.
     bounded = jnp.isfinite(jnp.asarray(problem.domain.diameter(outer_var)))
-    throws = throws * reach.outer * jnp.where(bounded, far, 1.0)[:, None, None] / x_1.size**0.5
-
-    def inside(x: Vector) -> Vector:
-        return ravel_pytree(problem.domain.project(to_x(x)))[0]
-
-    drawn = jax.vmap(jax.vmap(inside))(x_1 + throws)
-    own = jax.vmap(lambda x: ravel_pytree(x)[0])(played)
-    xs = jnp.concatenate([own[None], drawn])
-    ys, residuals = jax.vmap(answers, (0, None))(xs, rounds)
-    shape = (points + 1, horizon)
-    shifts = reach.inner * jax.random.ball(key_y, y_1.size, shape=shape, dtype=y_1.dtype)
-    directions = jax.random.normal(key_v, (*shape, x_1.size + y_1.size), x_1.dtype)
-    others = ys
+    far = jnp.where(bounded & (jnp.arange(len(points.throws)) % 2 == 1), 4.0, 1.0)
+    thrown = x_1 + points.throws * far[:, None, None]
+    drawn = jax.vmap(jax.vmap(lambda x: ravel_pytree(problem.domain.project(to_x(x)))[0]))(thrown)
+    # The start comes first (for D'), then what was played.
+    begin = jnp.broadcast_to(x_1, drawn.shape[1:])
+    xs = jnp.concatenate([jnp.stack([begin, flattened(played)]), drawn])
+    horizon, asked = drawn.shape[1], (xs, rounds)
     if kind == "nonconvex_local":
         # Lemma lem:capdiff compares f_t at the answers of different rounds, and in between.
-        order = jax.random.permutation(key_order, horizon)
-        shuffled = jax.tree.map(lambda leaf: leaf[order], rounds)
-        others = jax.vmap(answers, (0, None))(xs, shuffled)[0]
-    mixes = jax.random.uniform(key_mix, shape, x_1.dtype)
+        both = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[points.order]]), rounds)
+        asked = (jnp.concatenate([xs, xs], axis=1), both)
+    ys, residuals = jax.vmap(answers, (0, None))(*asked)
+    ys, others = ys[:, :horizon], ys[:, horizon:]
 
-    def at(x: Vector, y: Vector, shift: Vector, v: Vector, other: Vector, mix: Array, r: PyTree):  # type: ignore[no-untyped-def]
-        first = _local(outer, inner, x, y, v, r)
-        second = _local(outer, inner, x, y + shift, v, r)
-        steepest = first[0]
-        if kind == "nonconvex_local":
-            for z in (other, y + mix * (other - y)):
-                steepest = jnp.maximum(steepest, _slope(outer, x, z, r))
-        joined = [jnp.maximum(a, b) for a, b in zip(first[1:], second[1:], strict=True)]
-        gradient, hessian = leader(outer, inner, x, y, r)
-        return (steepest, *joined), gradient, jnp.linalg.eigvalsh(hessian)
+    local = over(lambda x, y, v, round: _local(outer, inner, x, y, v, round))
+    twice = jnp.concatenate([xs, xs]), jnp.concatenate([ys, ys + points.shifts])
+    found = local(*twice, jnp.concatenate([points.directions] * 2), rounds)
+    found = {name: values.max(axis=0) for name, values in found.items()}
+    near = ys[None]
+    if kind == "nonconvex_local":
+        near = jnp.stack([ys, others, ys + points.mixes * (others - ys)])
+    slope = over(lambda x, y, round: _slope(outer, x, y, round))
+    ell_f0 = jax.vmap(slope, (None, 0, None))(xs, near, rounds).max(axis=(0, 1))
 
-    over_rounds = jax.vmap(at, in_axes=(0, 0, 0, 0, 0, 0, 0))
-    over_points = jax.vmap(over_rounds, in_axes=(0, 0, 0, 0, 0, 0, None))
-    local, gradients, curvatures = over_points(xs, ys, shifts, directions, others, mixes, rounds)
-    ell_f0, ell_f1, ell_g1, ell_g2, value, minus_mu_g = (leaf.max(axis=0) for leaf in local)
-    mu_f, L_f = curvatures.min(axis=(0, 2)), jnp.abs(curvatures).max(axis=(0, 2))
-    outside_mu_f, outside_L_f = mu_f, L_f
-    nothing = jnp.zeros(horizon, x_1.dtype)
+    nothing = jnp.zeros_like(ell_f0)
     at_optimum, outer_residual = nothing, nothing
-    if kind == "convex_dynamic":
-        stepped = xs - gradients / reach.smoothness
-        there = jax.vmap(answers, (0, None))(stepped, rounds)[0]
-        bend = jax.vmap(jax.vmap(lambda x, y, r: leader(outer, inner, x, y, r)[1]), (0, 0, None))
-        outside = jnp.linalg.eigvalsh(bend(stepped, there, rounds))
-        outside_mu_f, outside_L_f = outside.min(axis=(0, 2)), jnp.abs(outside).max(axis=(0, 2))
-    if kind in ("convex_dynamic", "strongly_convex_dynamic"):
-        best = regret.outer_solutions(
-            problem, rounds, outer_start=outer_var, inner_start=inner_var
-        )
+    dynamic = kind in ("convex_dynamic", "strongly_convex_dynamic")
+    if dynamic:
+        best = regret.outer_solutions(problem, rounds, outer_start=outer_var, inner_start=inner_var)
         assert best.residual is not None
         outer_residual = best.residual
-
-        def slope_at(x: PyTree, y: PyTree, r: PyTree) -> Array:
-            flat = ravel_pytree(x)[0], ravel_pytree(y)[0]
-            return jnp.linalg.norm(leader(outer, inner, *flat, r)[0])
-
-        at_optimum = jax.vmap(slope_at)(best.outer_var, best.inner_var, rounds)
-    first_round = jax.tree.map(lambda leaf: leaf[:1], rounds)
-    gap = jnp.linalg.norm(y_1 - answers(x_1[None], first_round)[0][0])
+        xs = jnp.concatenate([xs, flattened(best.outer_var)[None]])
+        ys = jnp.concatenate([ys, flattened(best.inner_var)[None]])
+    derivatives = over(lambda x, y, round: leader(outer, inner, x, y, round))
+    gradients, hessians = derivatives(xs, ys, rounds)
+    if dynamic:
+        at_optimum = jnp.linalg.norm(gradients[-1], axis=-1)
+    mu_f, L_f = _extremes(hessians)
+    outside_mu_f, outside_L_f = mu_f, L_f
+    if kind == "convex_dynamic":
+        stepped = xs - gradients / points.smoothness
+        there = jax.vmap(answers, (0, None))(stepped, rounds)[0]
+        outside_mu_f, outside_L_f = _extremes(derivatives(stepped, there, rounds)[1])
     return Evidence(
-        ell_f0, ell_f1, ell_g1, ell_g2, -minus_mu_g, value, mu_f, L_f, outside_mu_f, outside_L_f,
-        residuals.max(axis=0), at_optimum, outer_residual, gap,
-    )  # fmt: skip
+        ell_f0=ell_f0,
+        ell_f1=found["ell_f1"],
+        ell_g1=found["ell_g1"],
+        ell_g2=found["ell_g2"],
+        mu_g=-found["minus_mu_g"],
+        value=found["value"],
+        mu_f=mu_f,
+        L_f=L_f,
+        outside_mu_f=outside_mu_f,
+        outside_L_f=outside_L_f,
+        inner_residual=residuals[:, :horizon].max(axis=0),
+        gradient_at_optimum=at_optimum,
+        outer_residual=outer_residual,
+        start_gap=jnp.linalg.norm(y_1 - ys[0, 0]),
+    )
+
+
+def flattened(stacked: PyTree) -> Array:
+    """A tree stacked on axis 0, as one matrix."""
+    return jax.vmap(lambda one: ravel_pytree(one)[0])(stacked)
+
+
+def _extremes(hessians: Array) -> tuple[Array, Array]:
+    """The least eigenvalue and the largest magnitude of one, over points."""
+    values = jnp.linalg.eigvalsh(hessians)
+    return values.min(axis=(0, 2)), jnp.abs(values).max(axis=(0, 2))
 
 
 def leader(
@@ -181,8 +217,8 @@ def _slope(outer: Loss, x: Vector, y: Vector, round: PyTree) -> Array:
 
 def _local(
     outer: Loss, inner: Loss, x: Vector, y: Vector, v: Vector, round: PyTree
-) -> tuple[Array, ...]:
-    """|grad f|, |Hess f|, the norms of the blocks of Hess g, |D^3 g|, |f| and -mu_g at a point."""
+) -> dict[str, Array]:
+    """|Hess f|, the norms of the blocks of Hess g, |D^3 g|, |f| and -mu_g at a point."""
     z, cut = jnp.concatenate([x, y]), x.size
 
     def f(z: Vector) -> Array:
@@ -192,17 +228,15 @@ def _local(
         return inner(z[:cut], z[cut:], round)
 
     bend = jax.hessian(g)(z)
-    own, cross = bend[cut:, cut:], bend[:cut, cut:]
-    eigenvalues = jnp.linalg.eigvalsh(own)
+    eigenvalues, cross = jnp.linalg.eigvalsh(bend[cut:, cut:]), bend[:cut, cut:]
     cross_norm = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(cross @ cross.T).max(), 0.0))
-    return (
-        jnp.linalg.norm(jax.grad(f)(z)),
-        jnp.abs(jnp.linalg.eigvalsh(jax.hessian(f)(z))).max(),
-        jnp.maximum(jnp.abs(eigenvalues).max(), cross_norm),
-        _third(g, z, v),
-        jnp.abs(f(z)),
-        -eigenvalues.min(),
-    )
+    return {
+        "ell_f1": jnp.abs(jnp.linalg.eigvalsh(jax.hessian(f)(z))).max(),
+        "ell_g1": jnp.maximum(jnp.abs(eigenvalues).max(), cross_norm),
+        "ell_g2": _third(g, z, v),
+        "value": jnp.abs(f(z)),
+        "minus_mu_g": -eigenvalues.min(),
+    }
 
 
 def _third(g: Callable[[Vector], Array], z: Vector, v: Vector) -> Array:

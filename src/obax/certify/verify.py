@@ -19,7 +19,7 @@ from ..domain import Unconstrained
 from ..problem import Problem
 from ..theory import Constants, Setting
 from ..window import Window
-from ._evidence import Evidence, Reach, gather
+from ._evidence import Evidence, Points, gather
 from .families import SETTINGS
 
 POINTS = 8
@@ -118,29 +118,31 @@ def verify(
         problem, rounds, outer_var, inner_var, outer_vars = jax.tree.map(
             _double, (problem, rounds, outer_var, inner_var, outer_vars)
         )
+        horizon = jax.tree.leaves(rounds)[0].shape[0]
         if outer_vars is None:
-            horizon = jax.tree.leaves(rounds)[0].shape[0]
             outer_vars = jax.tree.map(
                 lambda leaf: jnp.broadcast_to(leaf, (horizon, *leaf.shape)), outer_var
             )
-        reach = reach_of(constants, outer_radius, inner_radius)
-        found = gather(
-            problem, rounds, outer_var, inner_var, outer_vars, reach, jnp.asarray(seed), points, name
+        sizes = [sum(leaf[0].size for leaf in jax.tree.leaves(tree)) for tree in (outer_vars,)]
+        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(inner_var)))
+        drawn = Points.draw(
+            seed, (points, horizon, *sizes), radii(constants, outer_radius, inner_radius)
         )
+        found = gather(problem, rounds, outer_var, inner_var, outer_vars, drawn, name)
         diameter = float(problem.domain.diameter(outer_var))
     checks = judge(jax.tree.map(np.asarray, found), constants, name, diameter)
     raise_if_failed(checks, name)
     return checks
 
 
-def reach_of(
+def radii(
     constants: Constants, outer_radius: float | None = None, inner_radius: float | None = None
-) -> Reach:
-    """How far points are drawn from x_1 and from y*_t(x)."""
+) -> tuple[float, float, float]:
+    """How far points are drawn from x_1 and from y*_t(x), and L_f."""
     D, D_prime = constants.D, constants.D_prime or 0.0
     outer = outer_radius if outer_radius is not None else (4.0 if D is None else 0.5 * D)
     inner = inner_radius if inner_radius is not None else D_prime + constants.L_y * (D or 1.0)
-    return Reach(*(np.float64(v) for v in (outer, inner, constants.L_f)))
+    return outer, inner, constants.L_f
 
 
 def check_frame(

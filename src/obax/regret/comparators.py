@@ -188,11 +188,11 @@ def stage_solutions(
     lengths = np.asarray(_check.stage_lengths(stages, given.horizon))
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     solver = solver or Solver()
-    found = search_stages(
+    x, y, residual, inner = search_stages(
         *_arguments(given), jnp.asarray(starts), jnp.asarray(lengths), int(lengths.max()), solver
     )
     stage = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths))
-    return _comparator("stages", given, solver, *found, stage)
+    return _comparator("stages", given, solver, x, y, residual, inner, stage)
 
 
 def _comparator(

@@ -88,9 +88,12 @@ def offline_solution(config: Config, group: Group) -> pd.DataFrame:
     """The trajectory of the offline solution."""
     times, solved = offline(config, group)
     rows: list[Row] = []
-    for t, values in zip(times, solved, strict=True):
-        for seed in range(config.seeds):
-            rows += _coordinates(("offline", group.label(), seed, int(t)), "x", values[seed])
+    for seed in range(config.seeds):
+        points = solved[:, seed].astype(np.float64)
+        costs = stream.excess(config, group, seed, times, points)
+        for t, x, cost in zip(times, points, costs, strict=True):
+            at = ("offline", group.label(), seed, int(t))
+            rows += [*_coordinates(at, "x", x), (*at, "excess", float(cost))]
     return _frame(rows)
 
 
@@ -106,9 +109,13 @@ def _rows(config: Config, group: Group, method: Method, found: Trajectories) -> 
             rows.append((*at, "stage_regret", float(final[index, seed])))
     label = f"{group.label()}; {_setting(found.settings[best])}"
     bilevel = stream.bilevel_regret(config, group, found.outer_vars[best])
+    times = _points(config)
     for seed in range(config.seeds):
-        for t in _points(config):
+        xs = found.outer_vars[best, seed][times - 1].astype(np.float64)
+        costs = stream.excess(config, group, seed, times, xs)
+        for t, cost in zip(times, costs, strict=True):
             at = (method.label(), label, seed, int(t))
+            rows.append((*at, "excess", float(cost)))
             rows.append((*at, "stage_regret_curve", float(regrets[best, seed, t - 1])))
             if bilevel is not None:
                 rows.append((*at, "bilevel_dynamic_regret", float(bilevel[seed, t - 1])))

@@ -88,58 +88,87 @@ class Comparators:
         return np.cumsum(np.pad(squared, ((0, 0), (1, 0))), axis=1)
 
 
+class StageProblem:
+    """The summed problem of one stage: mean validation loss of the model fitted to all of its
+    training samples, as a function of x. In float64."""
+
+    def __init__(self, stream: Instance, members: np.ndarray):
+        a, b = (np.asarray(leaf, np.float64)[members] for leaf in stream.rounds["training"])
+        self.gram, self.pull = a.T @ a / len(a), a.T @ b / len(a)
+        v, w = (np.asarray(leaf, np.float64)[members] for leaf in stream.rounds["validation"])
+        self.valid_gram, self.valid_pull = v.T @ v / len(v), v.T @ w / len(v)
+        self.constant = 0.5 * np.mean(w**2)
+
+    def answers(self, x: np.ndarray) -> np.ndarray:
+        """y_s*(x) for points [n, d1]."""
+        penalty = np.broadcast_to(2 * np.exp(x), (len(x), len(self.pull)))
+        bent = self.gram + penalty[:, :, None] * np.eye(len(self.pull))
+        return np.linalg.solve(bent, self.pull[None, :, None])[..., 0]
+
+    def losses(self, x: np.ndarray) -> np.ndarray:
+        """Mean validation loss for points [n, d1]."""
+        y = self.answers(x)
+        bent = 0.5 * np.einsum("ni,ij,nj->n", y, self.valid_gram, y)
+        return bent - y @ self.valid_pull + self.constant
+
+    def best(self, start: np.ndarray, lower: float, upper: float) -> np.ndarray:
+        """x_s*. A fine grid along each coordinate in turn, refined: the loss is smooth with few
+        valleys, and a grid is not caught, as a descent is, where exp(x) no longer matters."""
+        best = start.copy()
+        for _ in range(1 if len(best) == 1 else 20):
+            for coordinate in range(len(best)):
+                low, high = lower, upper
+                for _ in range(4):
+                    tried = np.linspace(low, high, 101)
+                    points = np.repeat(best[None], len(tried), axis=0)
+                    points[:, coordinate] = tried
+                    best = points[np.argmin(self.losses(points))]
+                    width = (high - low) / 25
+                    low = max(lower, best[coordinate] - width)
+                    high = min(upper, best[coordinate] + width)
+        return best
+
+
+@functools.lru_cache(maxsize=4)
+def stage_problems(config: Config, group: Group) -> tuple[tuple[StageProblem, ...], ...]:
+    """For each seed, the problems of its stages."""
+    of = stage_of(config.horizon, group.stages)
+    return tuple(
+        tuple(StageProblem(stream, of == stage) for stage in range(group.stages))
+        for stream in instances(config, group)
+    )
+
+
 @functools.lru_cache(maxsize=4)
 def comparators(config: Config, group: Group) -> Comparators:
-    """Stage comparators of all seeds, in float64."""
+    """Stage comparators of all seeds."""
+    first = np.full(group.outer_dim, config.start)
     outer, inner, losses = [], [], []
-    for stream in instances(config, group):
-        found = [
-            _best_pair(config, group, stream, stage_of(config.horizon, group.stages) == stage)
-            for stage in range(group.stages)
-        ]
-        outer.append([x for x, _ in found])
-        inner.append([y for _, y in found])
-        of = stage_of(config.horizon, group.stages)
-        losses.append(suffered(stream, np.asarray([y for _, y in found])[of][None])[0])
+    of = stage_of(config.horizon, group.stages)
+    pairs = zip(instances(config, group), stage_problems(config, group), strict=True)
+    for stream, stages in pairs:
+        xs = np.asarray([stage.best(first, config.lower, config.upper) for stage in stages])
+        ys = np.asarray([stage.answers(x[None])[0] for stage, x in zip(stages, xs, strict=True)])
+        outer.append(xs)
+        inner.append(ys)
+        losses.append(suffered(stream, ys[of][None])[0])
     return Comparators(np.asarray(outer), np.asarray(inner), np.asarray(losses))
 
 
-def _best_pair(
-    config: Config, group: Group, stream: Instance, members: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """argmin_x sum_t f_t(y(x)) with y(x) = argmin_y sum_t g_t(x, y), over the rounds of a stage.
-
-    A fine grid along each coordinate in turn, refined: the sum is smooth with few valleys, and a
-    grid cannot be caught on the plateau where exp(x) no longer matters, as a descent can.
-    """
-    a, b = (np.asarray(leaf, np.float64)[members] for leaf in stream.rounds["training"])
-    gram, pull = a.T @ a / len(a), a.T @ b / len(a)
-    v, w = (np.asarray(leaf, np.float64)[members] for leaf in stream.rounds["validation"])
-    valid_gram, valid_pull = v.T @ v / len(v), v.T @ w / len(v)
-
-    def answers(x: np.ndarray) -> np.ndarray:
-        penalty = np.broadcast_to(2 * np.exp(x), (len(x), len(pull)))
-        return np.linalg.solve(gram + penalty[:, :, None] * np.eye(len(pull)), pull[None, :, None])[
-            ..., 0
-        ]
-
-    def losses(x: np.ndarray) -> np.ndarray:
-        y = answers(x)
-        return 0.5 * np.einsum("ni,ij,nj->n", y, valid_gram, y) - y @ valid_pull
-
-    best = np.full(group.outer_dim, config.start)
-    for _ in range(1 if group.outer_dim == 1 else 20):
-        for coordinate in range(group.outer_dim):
-            low, high = config.lower, config.upper
-            for _ in range(4):
-                tried = np.linspace(low, high, 101)
-                points = np.repeat(best[None], len(tried), axis=0)
-                points[:, coordinate] = tried
-                best = points[np.argmin(losses(points))]
-                width = (high - low) / 25
-                low = max(config.lower, best[coordinate] - width)
-                high = min(config.upper, best[coordinate] + width)
-    return best, answers(best[None])[0]
+def excess(
+    config: Config, group: Group, seed: int, times: np.ndarray, points: np.ndarray
+) -> np.ndarray:
+    """What the decisions x_t [n, d1] at rounds `times` cost a round over the best x of their
+    stage, if the follower knew the whole stage: how much a distance in x matters."""
+    stages = stage_problems(config, group)[seed]
+    best = comparators(config, group).outer[seed]
+    of = stage_of(config.horizon, group.stages)[times - 1]
+    result = np.empty(len(times))
+    for stage, problem in enumerate(stages):
+        here = of == stage
+        if here.any():
+            result[here] = problem.losses(points[here]) - problem.losses(best[stage][None])
+    return result
 
 
 def suffered(stream: Instance, inner_vars: np.ndarray) -> np.ndarray:
