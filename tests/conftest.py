@@ -4,8 +4,16 @@ Strict promotion is a fixture and not a global switch, because the doctests of `
 processes and are written the way users write.
 """
 
+import os
+from importlib import metadata
+
 import jax
 import pytest
+
+# The newer CPU emitters of XLA take twice as long to compile what tests compile. A flag that XLA
+# does not know ends the process, so it is given only to versions that were tried, and early.
+if (0, 8) <= tuple(map(int, metadata.version("jaxlib").split(".")[:2])) <= (0, 10):
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 jax.config.update("jax_enable_x64", True)
 

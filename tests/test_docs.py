@@ -15,10 +15,12 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_print_what_the_page_says(page):
-    blocks = BLOCK.findall(page.read_text())
+    text = page.read_text()
+    blocks = BLOCK.findall(text)
     namespace: dict = {}
-    # As a reader would run it: single precision, ordinary promotion.
-    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+    # As a reader would run it: ordinary promotion, and double precision only where asked for.
+    double = '"jax_enable_x64", True' in text
+    with jax.enable_x64(double), jax.numpy_dtype_promotion("standard"):
         for code, expected in blocks:
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):

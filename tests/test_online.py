@@ -42,7 +42,7 @@ def part(tree, start, stop):
 
 # --- bit for bit, with all of XLA's optimisations -------------------------------------------------
 
-LONG = ["OAGD-own", "OAGD-warm", "OAGD-Nystrom", "OAGD-follower-window", "OAGD-optax", "OGD"]
+LONG = ["OAGD-warm", "OAGD-Nystrom", "OAGD-follower-window", "OAGD-optax", "OGD"]
 
 
 @pytest.mark.parametrize("name", LONG)

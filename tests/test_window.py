@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 import obax
 from obax.window import RingBuffer
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=25, database=None)
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=15, database=None)
 
 
 def slot_ages(window, t):
@@ -126,3 +126,8 @@ COMPLAINTS = [
 def test_complaints(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_decay_and_weights_exclude_each_other():
+    with pytest.raises(ValueError, match="must not both be given"):
+        obax.Window(2, 0.5, weights=[1.0, 0.5])

@@ -87,7 +87,12 @@ def variable(tree: PyTree, name: str) -> PyTree:
             )
         return strong(array)
 
+    def must_be_finite(leaf_name: str, array: Array) -> None:
+        if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
+            raise ValueError(f"{leaf_name} must be finite, but holds NaN or Inf: {array}.")
+
     converted = map_with_name(leaf_as_array, tree, name)
+    map_with_name(must_be_finite, converted, name)
     if not jax.tree.leaves(converted):
         raise ValueError(f"{name} must have at least one array leaf, but got {tree!r}.")
     return converted
@@ -108,6 +113,12 @@ def same_tree(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> 
                 f"{wanted_leaf.dtype}{list(wanted_leaf.shape)}, but got "
                 f"{leaf.dtype}{list(leaf.shape)}."
             )
+
+
+def instance(value: Any, kind: type, name: str, example: str) -> None:
+    """An object of a class of ours, where a number or a word is easily passed instead."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {example}, but got {value!r}.")
 
 
 def scalar_loss(value: Any, name: str) -> None:

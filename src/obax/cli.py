@@ -173,6 +173,55 @@ def rebuild_report(
 
 
 @app.command()
+def certify(
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--setting", metavar="NAME", help="A setting; may be repeated. Default: all."),
+    ] = None,
+    problems: Annotated[int, typer.Option(help="Problems drawn for each setting.")] = 20,
+    horizon: Annotated[int, typer.Option(help="T, the number of rounds.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for certify.json and the figure.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Hold the bounds of the theory against measured regret, on verified problems."""
+    from . import certify as certificates
+    from .certify import _output
+    from .experiments import UserError
+
+    try:
+        certificates.check_arguments(settings, problems, horizon)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    with _bar(as_json) as bar:
+        task = bar.add_task("certify", total=None, now="")
+
+        def on_part(done: int, total: int, now: str) -> None:
+            bar.update(task, completed=done, total=total, now=now)
+
+        try:
+            found = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
+        except certificates.AssumptionError as error:
+            errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
+            raise typer.Exit(1) from error
+    written = None if out is None else _output.write(found, out)
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        _show_certificates(found)
+        if written is not None:
+            console.print(f"\n{written} and a figure beside it hold all of this.")
+    for violation in found.violations:
+        errors.print(
+            f"obax: violated: {violation.sentence}.", highlight=False, markup=False, soft_wrap=True
+        )
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
 def data(as_json: Json = False) -> None:
     """Show which data sets are here, whether they are whole, and how to get the others."""
     found = datasets.status()
@@ -196,6 +245,19 @@ def data(as_json: Json = False) -> None:
             f"Put the files into a folder and set OBAX_DATA to it, or into "
             f"{datasets.cache_folder()}."
         )
+
+
+def _show_certificates(found: Any) -> None:
+    from .certify import _output
+
+    console.print(f"[bold]Regret beside its bound[/], T = {found.horizon}, at every t")
+    _show_rows(_output.setting_rows(found), as_json=False)
+    for line in _output.notes(found):
+        console.print(line, style="dim", highlight=False, markup=False)
+    console.print("\n[bold]Lower-bound game[/], means over seeds with 95% intervals")
+    _show_rows(_output.game_rows(found), as_json=False)
+    console.print("\n[bold]Comparability example[/], growth of path lengths")
+    _show_rows(_output.example_rows(found), as_json=False)
 
 
 def _new_folder(stem: str) -> Path:

@@ -109,21 +109,26 @@ class Play(Iterator[tuple[Any, Info]]):
 
     def __next__(self) -> tuple[Any, Info]:
         try:
-            round = next(self._source)
-        except StopIteration:
-            self._bar.close()
+            return self._play_one(next(self._source))
+        except BaseException:
+            self.close()
             raise
+
+    def _play_one(self, round: PyTree) -> tuple[Any, Info]:
         state, info = self._step(self._dynamic, self.state, round)
         self.rounds += 1
         if not info.accepted:
             self.rejected += 1
             if self._raise:
-                self._bar.close()
                 raise _rejection(self._algorithm, self.state, round, self.rounds - 1)
         self.state = state
         if self._bar.enabled:
             self._bar.advance(1, info.played_value)
         return state, info
+
+    def close(self) -> None:
+        """Take the progress bar down, where a loop is left before the source ends."""
+        self._bar.close()
 
 
 def play(

@@ -30,7 +30,7 @@ class Window(eqx.Module):
     **Arguments:**
 
     - `size`: w >= 1, how many rounds are kept.
-    - `decay`: weights u_i = decay ** i; or `weights`: the sequence u_0, ..., u_{w-1} itself.
+    - `decay`: weights u_i = decay ** i, by default 1; or `weights`: the sequence u_0, ..., u_{w-1}.
     - `follower`: what the follower trains on. `"current"`: K_t steps on g_t (Algorithm 1);
       `"window"`: K_t passes over the rounds of the window, oldest first, one step each (the paper's
       deep experiments); `"each"`: every round of the window gets a follower of its own
@@ -62,7 +62,7 @@ class Window(eqx.Module):
     def __init__(
         self,
         size: int = 1,
-        decay: Any = 1.0,
+        decay: Any = None,
         *,
         weights: Sequence[float] | Array | None = None,
         follower: str = "current",
@@ -80,8 +80,10 @@ class Window(eqx.Module):
                 f"Window.curvature must be 'own' with follower='each', but got {curvature!r}: "
                 f"every round has its own follower, so there is no one point to solve at."
             )
+        if weights is not None and decay is not None:
+            raise ValueError("Window.decay and Window.weights must not both be given.")
         if weights is None:
-            rate = _validate.positive_number(decay, "Window.decay")
+            rate = _validate.positive_number(1.0 if decay is None else decay, "Window.decay")
             if is_concrete(rate) and not np.all(np.asarray(rate) <= 1):
                 raise ValueError(f"Window.decay must be in (0, 1], but got {decay!r}.")
             self.weights = rate ** jnp.arange(self.size, dtype=rate.dtype)

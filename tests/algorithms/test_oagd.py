@@ -528,3 +528,33 @@ def step_with(**options):
 def test_complaints(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"window": 100}, r"window must be an obax\.Window"),
+        ({"hypergradient": "cg"}, "hypergradient must be an estimator"),
+    ],
+)
+def test_numbers_and_words_in_place_of_objects_are_named(arguments, message):
+    problem = obax.Problem(lambda x, y, r: y**2, lambda x, y, r: (y - x) ** 2)
+    with pytest.raises(ValueError, match=message):
+        obax.OAGD(problem, 0.1, 0.1, **arguments)
+    with pytest.raises(ValueError, match=r"problem must be an obax\.Problem"):
+        obax.OAGD(None, 0.1, 0.1)
+
+
+def test_a_start_that_is_not_finite_is_refused():
+    problem = obax.Problem(lambda x, y, r: y**2, lambda x, y, r: (y - x) ** 2)
+    algorithm = obax.OAGD(problem, 0.1, 0.1)
+    with pytest.raises(ValueError, match="inner_var must be finite"):
+        algorithm.init(0.0, float("nan"), jnp.zeros(()))
+    with pytest.raises(ValueError, match="outer_var must be finite"):
+        algorithm.init(float("inf"), 0.0, jnp.zeros(()))
+
+
+def test_step_sizes_can_be_read_off():
+    problem = obax.Problem(lambda x, y, r: y**2, lambda x, y, r: (y - x) ** 2)
+    algorithm = obax.OAGD(problem, 0.25, 0.5)
+    assert (algorithm.outer_step_size, algorithm.inner_step_size) == (0.25, 0.5)

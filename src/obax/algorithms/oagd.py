@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
+from .. import _validate
 from .._tree import PyTree
 from ..hypergradient import CG, Estimate, Estimator, Unrolled
 from ..hypergradient._average import (
@@ -101,9 +102,14 @@ class OAGD(Algorithm):
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
     ):
+        _validate.instance(problem, Problem, "problem", "an obax.Problem")
         self.problem = problem
         self.window = Window() if window is None else window
+        _validate.instance(self.window, Window, "window", "an obax.Window such as Window(100)")
         self.hypergradient = CG() if hypergradient is None else hypergradient
+        _validate.instance(
+            self.hypergradient, Estimator, "hypergradient", "an estimator such as CG()"
+        )
         self.outer = Descent(outer_step_size, outer_optimiser, "outer")
         self.inner_steps = checked_steps(inner_steps)
         self.inner = None

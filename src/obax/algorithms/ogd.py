@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
+from .. import _validate
 from .._tree import PyTree
 from ..problem import Problem
 from ..window import Window
@@ -72,6 +73,7 @@ class OGD(Algorithm):
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
     ):
+        _validate.instance(problem, Problem, "problem", "an obax.Problem")
         self.problem = problem
         self.inner_steps = checked_steps(inner_steps)
         outer, inner = (outer_step_size, outer_optimiser), (inner_step_size, inner_optimiser)

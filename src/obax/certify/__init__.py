@@ -1,0 +1,16 @@
+"""Certificates: bounds held against measured regret, on problems whose assumptions are verified.
+
+`certify` draws problems for each of the five settings of `obax.theory`, verifies their assumptions,
+plays OAGD with the prescribed steps and compares regret and bound at every t; the lower-bound game
+and the comparability example come with it. `verify` tests the assumptions of your own problem.
+"""
+
+from .certificates import (
+    Certificates as Certificates,
+    Row as Row,
+    Violation as Violation,
+    certify as certify,
+    check_arguments as check_arguments,
+)
+from .families import FAMILIES as FAMILIES, SETTINGS as SETTINGS, Drawn as Drawn, draw as draw
+from .verify import AssumptionError as AssumptionError, Check as Check, verify as verify

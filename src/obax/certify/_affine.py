@@ -9,7 +9,7 @@ and every constant has a closed form. With $\rho = \max_{x \in X} |x|$:
 
 | constant | value (the largest, or the least, over the rounds) |
 |---|---|
-| $\ell_{f,0}$ | $\|[Q; RA]\| \rho + |(c - Qp, d + R(b - q))| + |s|$, the gradient at $(x, y^*_t(x))$ |
+| $\ell_{f,0}$ | $\|[Q; RA]\| \rho + |(c - Qp, d + R(b - q))| + |s|$, at $y = y^*_t(x)$ |
 | $\ell_{f,1}$ | $\max(Q, R + s)$ |
 | $\ell_{g,1}$ | $\max(\|H\|, \|HA\|)$, the blocks that the proofs use (docs/theory.md) |
 | $\mu_g$, $\mu_f$ | least eigenvalues of $H$ and of $Q + A'RA$ |
@@ -68,8 +68,9 @@ def affine(
         "H": np.broadcast_to(H, (horizon, INNER_DIM, INNER_DIM)),
         "scale": np.ones(horizon),
     }
-    data |= {n: np.broadcast_to(v, outer) for n, v in {"Q": Q, "p": p, "c": c}.items()}
-    data |= {n: np.broadcast_to(v, inner) for n, v in {"b": b, "R": R, "q": q, "s": s, "d": d}.items()}
+    of_outer, of_inner = {"Q": Q, "p": p, "c": c}, {"b": b, "R": R, "q": q, "s": s, "d": d}
+    data |= {name: np.broadcast_to(value, outer) for name, value in of_outer.items()}
+    data |= {name: np.broadcast_to(value, inner) for name, value in of_inner.items()}
     data = {name: np.asarray(value, np.float64) for name, value in data.items()}
     hessians = data["Q"][:, :, None] * np.eye(OUTER_DIM)
     hessians = hessians + np.einsum("tia,ti,tib->tab", data["A"], data["R"], data["A"])

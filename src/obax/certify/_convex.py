@@ -4,6 +4,8 @@ Each takes a generator and a horizon. The first family of a setting is the one w
 fitted: its path lengths are sublinear and the promised order is visible at a few hundred rounds.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ..domain import Ball, Box
@@ -97,10 +99,10 @@ def scattered(generator: Generator, horizon: int) -> Instance:
     )  # fmt: skip
 
 
-def _flipping(generator: Generator, horizon: int, mu: float) -> dict[str, object]:
-    """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x: the gradient of phi_t is
+def _flipping(generator: Generator, horizon: int, mu: float, most: float) -> dict[str, Any]:
+    """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x and k <= most: the gradient of phi_t is
     +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is."""
-    k = generator.uniform(1.0, 10.0)
+    k = generator.uniform(1.0, most)
     u, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
     size = np.sqrt(1.0 + k**2)
     return {
@@ -109,13 +111,16 @@ def _flipping(generator: Generator, horizon: int, mu: float) -> dict[str, object
     }  # fmt: skip
 
 
-def flipping(generator: Generator, horizon: int) -> Instance:
+def flipping(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
     """Signs alternate, and x_1 is on the wrong side: the static bound is nearly tight."""
-    start = np.eye(OUTER_DIM)[0]
-    mu = generator.uniform(0.5, 2.0)
-    return affine(
-        Ball(UNIT_BALL), horizon, start, strongly_convex=True, **_flipping(generator, horizon, mu)
-    )
+    start, mu = np.eye(OUTER_DIM)[0], generator.uniform(0.5, 2.0)
+    coefficients = _flipping(generator, horizon, mu, most)
+    return affine(Ball(UNIT_BALL), horizon, start, strongly_convex=True, **coefficients)
+
+
+def flipping_steep(generator: Generator, horizon: int) -> Instance:
+    """The same with slopes of up to 10: printed bounds fail by factors (erratum 1)."""
+    return flipping(generator, horizon, most=10.0)
 
 
 # --- convex, on a box -----------------------------------------------------------------------------
@@ -144,7 +149,7 @@ def _square() -> Box:
     return Box(-np.ones(OUTER_DIM), np.ones(OUTER_DIM))
 
 
-def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: float) -> Instance:
+def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: Any) -> Instance:
     """q_t = A o_t + b_t makes o_t a global minimiser: gradients vanish at the optima."""
     A, b = _rank_one(generator), walk(generator, horizon, INNER_DIM, 0.05)
     optima = 0.9 * optima / np.maximum(1.0, np.abs(optima).max(axis=1, keepdims=True))
@@ -169,10 +174,15 @@ def planted_quadratic(generator: Generator, horizon: int) -> Instance:
     return _planted(generator, horizon, scatter(generator, horizon, OUTER_DIM, 0.5), R=1.0)
 
 
-def flipping_linear(generator: Generator, horizon: int) -> Instance:
+def flipping_linear(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
     """Linear losses of alternating sign: regret of order sqrt(T), nearly at the static bound."""
-    start = np.eye(OUTER_DIM)[0]
-    return affine(_interval(), horizon, start, **_flipping(generator, horizon, 0.0))
+    coefficients = _flipping(generator, horizon, 0.0, most)
+    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], **coefficients)
+
+
+def flipping_linear_steep(generator: Generator, horizon: int) -> Instance:
+    """The same with slopes of up to 10: the steps throw x from end to end for k^2 rounds."""
+    return flipping_linear(generator, horizon, most=10.0)
 
 
 def bent_scatter(generator: Generator, horizon: int) -> Instance:

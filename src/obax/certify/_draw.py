@@ -21,18 +21,18 @@ def scatter(generator: Generator, horizon: int, size: int, length: float) -> Num
 def settle(generator: Generator, horizon: int, size: int, length: float) -> Numbers:
     """A walk whose step in round t is of length about 1/t: path lengths of order log T."""
     steps = length * generator.normal(size=(horizon, size)) / np.arange(1, horizon + 1)[:, None]
-    return np.cumsum(steps, axis=0)
+    return np.asarray(np.cumsum(steps, axis=0))
 
 
 def jump(generator: Generator, horizon: int, size: int, length: float) -> Numbers:
     """Eight points, each held for an eighth of the rounds."""
     stages = np.minimum(np.arange(horizon) * 8 // horizon, 7)
-    return length * generator.normal(size=(8, size))[stages]
+    return np.asarray(length * generator.normal(size=(8, size))[stages])
 
 
 def signs(horizon: int) -> Numbers:
     """+1, -1, +1, ... as a column."""
-    return ((-1.0) ** np.arange(horizon))[:, None]
+    return np.asarray((-1.0) ** np.arange(horizon), np.float64)[:, None]
 
 
 def spectral(matrices: Numbers) -> Numbers:

@@ -12,7 +12,7 @@ from .. import theory
 from ..theory import Setting
 from . import _play
 from ._draw import Numbers
-from ._evidence import Points
+from ._evidence import Evidence, Points
 from .families import Drawn, draw
 from .verify import POINTS, AssumptionError, Check, check_frame, judge, radii, raise_if_failed
 
@@ -63,24 +63,30 @@ def outcomes(
     horizon: int,
     seed: int,
     on_batch: Callable[[int], None] = lambda done: None,
+    stride: int = 1,
 ) -> list[Outcome]:
     """Draw, play, verify and measure the problems of one setting.
 
-    `on_batch` is told how many problems are done. Raises `AssumptionError` for a problem that is
+    `on_batch` is told how many problems are done. With a `stride` only every so many-th problem is
+    drawn: with the number of families, those of the first. Raises `AssumptionError` for a problem that is
     not what its family says.
     """
-    drawn = [draw(setting, index, horizon, seed) for index in range(problems)]
+    numbers = range(0, problems * stride, stride)
+    drawn = [draw(setting, number, horizon, seed) for number in numbers]
     results: list[Outcome] = []
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        for group in _groups(drawn):
-            size = -(-len(group) // -(-len(group) // BATCH))
+        groups = _groups(drawn)
+        # One shape, one compilation: groups are cut into parts of one size, and a short part is
+        # filled up with its last problem.
+        longest = max(map(len, groups))
+        size = -(-longest // -(-longest // BATCH))
+        for group in groups:
             for start in range(0, len(group), size):
                 part = group[start : start + size]
-                # One shape, one compilation: a short last part is filled up with its last problem.
                 filled = [*part, *[part[-1]] * (size - len(part))]
                 results += _batch(filled, seed)[: len(part)]
                 on_batch(len(results))
-    return sorted(results, key=lambda outcome: outcome.drawn.index)
+    return sorted(results, key=lambda outcome: outcome.drawn.number)
 
 
 def _groups(drawn: Sequence[Drawn]) -> list[list[Drawn]]:
@@ -126,7 +132,7 @@ def _verified(
         constants = one.instance.constants
         assert constants is not None
         check_frame(one.instance.problem, constants, setting, one.window)
-        points.append(Points.draw((seed, one.index), shape, radii(constants)))
+        points.append(Points.draw((seed, one.number), shape, radii(constants)))
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *points)
     found = jax.tree.map(np.asarray, _play.evidence(batch, played, stacked, setting))
     checks = []
@@ -134,7 +140,8 @@ def _verified(
         constants = one.instance.constants
         assert constants is not None
         diameter = float(one.instance.problem.domain.diameter(one.instance.outer_var))
-        checks.append(judge(jax.tree.map(lambda a: a[row], found), constants, setting, diameter))
+        own = Evidence(*(values[row] for values in found))
+        checks.append(judge(own, constants, setting, diameter))
         raise_if_failed(checks[-1], one.where)
     return checks
 

@@ -2,6 +2,10 @@
 
 Everything here takes stacks of problems (leading axis) and calls the library as a user would:
 `OAGD` with `Dense()` and the prescribed steps, `run`, and the regrets of `obax.regret`.
+
+Playing is vmapped over problems. Measuring is vectorised over rounds and points already, and goes
+problem by problem (`lax.map`): in jaxlib 0.10 several LAPACK calls over batches of 10^5 matrices
+that run at once wait for each other's threads for ever.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,11 +74,12 @@ def play(batch: Batch, window: Window) -> tuple[Array, Array]:
 def evidence(batch: Batch, played: Array, points: Points, kind: str) -> Evidence:
     """`gather` for every problem."""
 
-    def one(batch: Batch, played: Array, points: Points) -> Evidence:
+    def one(of: tuple[Batch, Array, Points]) -> Evidence:
+        batch, played, points = of
         start = batch.outer_var, batch.inner_var
         return gather(batch.problem, batch.rounds, *start, played, points, kind)
 
-    return eqx.filter_vmap(one)(batch, played, points)
+    return jax.lax.map(one, (batch, played, points))
 
 
 class Measured(NamedTuple):
@@ -90,15 +95,16 @@ class Measured(NamedTuple):
 def dynamic(batch: Batch, played: Array, bound: Callable[..., Any]) -> Measured:
     """BD-Reg_t at every t."""
 
-    def one(batch: Batch, played: Array) -> Measured:
-        starts = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
+    def one(of: tuple[Batch, Array]) -> Measured:
+        batch, played = of
+        starts: dict[str, Any] = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
         curve = regret.dynamic(batch.problem, played, batch.rounds, **starts)
         arguments = regret.bound_arguments(bound, batch.problem, batch.rounds, **starts)
         assert curve.comparators is not None
         assert curve.comparators.residual is not None
         return Measured(curve.cumulative, arguments, curve.comparators.residual.max())
 
-    return eqx.filter_vmap(one)(batch, played)
+    return jax.lax.map(one, (batch, played))
 
 
 @eqx.filter_jit
@@ -106,7 +112,7 @@ def static(batch: Batch, played: Array, horizons: Array) -> Measured:
     """BS-Reg_t at every t against the x* of rounds 1..h, for each h: axes (problem, h, t)."""
 
     def one(batch: Batch, played: Array, h: Array) -> Measured:
-        starts = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
+        starts: dict[str, Any] = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
         seen = jnp.arange(played.shape[0]) < h
         prefix = batch.rounds | {"scale": jnp.where(seen, batch.rounds["scale"], 0.0)}
         best = regret.static_solution(batch.problem, prefix, **starts)
@@ -121,9 +127,10 @@ def static(batch: Batch, played: Array, horizons: Array) -> Measured:
         residual = best.residual * played.shape[0] / h
         return Measured(curve.cumulative, arguments, residual)
 
-    return eqx.filter_vmap(
-        lambda batch, played: eqx.filter_vmap(lambda h: one(batch, played, h))(horizons)
-    )(batch, played)
+    def all_of(of: tuple[Batch, Array]) -> Measured:
+        return jax.lax.map(lambda h: one(*of, h), horizons)
+
+    return jax.lax.map(all_of, (batch, played))
 
 
 @eqx.filter_jit
@@ -134,26 +141,22 @@ def local(batch: Batch, played: Array, window: Window) -> Measured:
     supremum, and the bound grows with H: what holds with the smaller one holds with the larger.
     """
 
-    def one(batch: Batch, played: Array) -> Measured:
+    def one(of: tuple[Batch, Array]) -> Measured:
+        batch, played = of
         curve = regret.local(
             batch.problem, played, batch.rounds, window, inner_start=batch.inner_var
         )
-        now, before = (
-            jax.tree.map(lambda leaf: leaf[part], batch.rounds)
-            for part in (slice(1, None), slice(None, -1))
-        )
+        # x_t in round t - 1, and x_{t-1} in round t.
         at = jnp.concatenate([played[1:], played[:-1]])
-        other = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), before, now)
+        other = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), batch.rounds)
         there = regret.inner_solution(batch.problem, at, other, inner_start=batch.inner_var)
         assert curve.decisions is not None
         here = curve.decisions.inner_var
         own = jnp.concatenate([here[1:], here[:-1]])
         steps = jnp.linalg.norm(there.inner_var - own, axis=1).reshape(2, -1).max(axis=0)
         steps = jnp.concatenate([jnp.zeros(1, steps.dtype), steps])
-        residual = jnp.maximum(
-            there.inner_residual.max(), curve.decisions.inner_residual.max()
-        )
+        residual = jnp.maximum(there.inner_residual.max(), curve.decisions.inner_residual.max())
         H = {"H_1": jnp.cumsum(steps), "H_2": jnp.cumsum(steps**2)}
         return Measured(curve.cumulative, H, residual)
 
-    return eqx.filter_vmap(one)(batch, played)
+    return jax.lax.map(one, (batch, played))

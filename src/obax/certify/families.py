@@ -25,13 +25,15 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
         _convex.flipping,
     ),
     "strongly_convex_static": (
-        _convex.flipping, _convex.scattered, _convex.turning_active, _convex.settling,
+        _convex.flipping, _convex.flipping_steep, _convex.scattered, _convex.turning_active,
+        _convex.settling,
     ),
     "convex_dynamic": (
         _convex.arriving, _convex.planted_walk, _convex.planted_jumps, _convex.planted_quadratic,
     ),
     "convex_static": (
-        _convex.flipping_linear, _convex.bent_scatter, _convex.biased_corner, _convex.turning_bent,
+        _convex.flipping_linear, _convex.flipping_linear_steep, _convex.bent_scatter,
+        _convex.biased_corner, _convex.turning_bent,
     ),
     "nonconvex_local": (
         _waves.curved_settling, _waves.flipping_wave, _waves.curved_walk, _waves.affine_walk,
@@ -47,14 +49,14 @@ class Drawn(NamedTuple):
 
     setting: str
     family: str
-    index: int
+    number: int
     instance: Instance
     window: Window
 
     @property
     def where(self) -> str:
         """Setting, family and number, for messages."""
-        return f"{self.setting}, family {self.family}, problem {self.index}"
+        return f"{self.setting}, family {self.family}, problem {self.number}"
 
 
 def draw(setting: str, index: int, horizon: int, seed: int) -> Drawn:

@@ -22,7 +22,7 @@ from ..window import Window
 from ._evidence import Evidence, Points, gather
 from .families import SETTINGS
 
-POINTS = 8
+POINTS = 4
 # Rounding of second derivatives, relative to the constant; third derivatives lose no more.
 TOLERANCE = 1e-8
 
@@ -145,9 +145,7 @@ def radii(
     return outer, inner, constants.L_f
 
 
-def check_frame(
-    problem: Problem, constants: Constants, name: str, window: Window | None
-) -> None:
+def check_frame(problem: Problem, constants: Constants, name: str, window: Window | None) -> None:
     """What needs no numbers: samples instead of constants, the domain, the window."""
     if constants.estimated:
         raise AssumptionError(
@@ -171,9 +169,7 @@ def check_frame(
     elif window.size != 1:
         reasons.append(("w = 1", f"the window has size {window.size}"))
     if window.size > 1 and window.follower != "current":
-        reasons.append(
-            ("follower on the current round", f"window.follower is {window.follower!r}")
-        )
+        reasons.append(("follower on the current round", f"window.follower is {window.follower!r}"))
     for assumption, reason in reasons:
         raise AssumptionError(f"{name}: {assumption} fails: {reason}.", assumption, None)
 

@@ -40,8 +40,9 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
                 "distance",
                 "C2: distance of x from the offline solution",
                 "Mean over coordinates and seeds, for the OAGD with least regret in each group. "
-                "The excess loss is what x costs a round over the best x of the stage, if the follower "
-                "knew the whole stage, over the later half: how much the distance matters.",
+                "The excess loss is what x costs a round over the best x of the stage, if the "
+                "follower knew the whole stage, over the later half: how much the distance "
+                "matters.",
                 distances,
             ),
             Table(

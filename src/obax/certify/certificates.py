@@ -1,0 +1,256 @@
+"""All certificates together: the five settings, the lower-bound game, the comparability example."""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import theory
+from ._draw import Numbers
+from ._game import GameRow, game
+from ._growth import ExampleRow, example, exponent
+from ._outcomes import Outcome, horizons, outcomes
+from .families import FAMILIES, SETTINGS
+from .verify import POINTS
+
+PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8
+# At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
+# rounds to arrive, so its growth is fitted over T, 2T, 4T and 8T.
+STRETCH, GROWTH_PROBLEMS = {"strongly_convex_dynamic": 8}, 4
+Report = Callable[[int, int, str], None]
+
+# The promised order as it is evaluated on measured path lengths, beside the regret's exponent.
+ORDERS = {
+    "strongly_convex_dynamic": "1 + min(P_1 + Y_1, P_2 + Y_2 + squared gradients)",
+    "strongly_convex_static": "1 + log T + Y_bar_2",
+    "convex_dynamic": "1 + S_1 + Y_2",
+    "convex_static": "sqrt(T) + Y_bar_1 + Y_bar_2",
+    "nonconvex_local": "T / W + H_1 + H_2",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One setting: what was measured over all of its problems."""
+
+    setting: str
+    problems: int
+    ratio_max: float
+    ratio_median: float
+    violations: int
+    printed_violations: int
+    exponent: float | None
+    promised_exponent: float | None
+    order: str
+    growth_family: str
+    growth_horizons: tuple[int, ...]
+    families: dict[str, dict[str, float]]
+    assumptions: tuple[str, ...]
+    checks: tuple[dict[str, Any], ...]
+    """Every assumption tested, with the problem and round that came nearest to its limit."""
+    curve: tuple[float, ...] = dataclasses.field(repr=False)
+    """The largest regret / bound over the problems, at t = 1..T."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Violation:
+    """A bound that a correct run exceeded, or a growth that is not the claimed one."""
+
+    where: str
+    sentence: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificates:
+    """What was certified. `ok` says whether every bound held; `violations` name what did not, and
+    `errata` the problems on which the bound *as printed* in the paper fails."""
+
+    horizon: int
+    seed: int
+    rows: tuple[Row, ...]
+    game: tuple[GameRow, ...]
+    example: tuple[ExampleRow, ...]
+    violations: tuple[Violation, ...]
+    errata: tuple[Violation, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.violations
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; numbers that are not finite become `None`."""
+        found = dataclasses.asdict(self)
+        return _plain({"ok": self.ok, **found})
+
+
+def certify(
+    settings: Sequence[str] | None = None,
+    problems: int = PROBLEMS,
+    horizon: int = HORIZON,
+    seed: int = 0,
+    *,
+    on_part: Report = lambda done, total, now: None,
+) -> Certificates:
+    """Draw problems whose assumptions are verified, play them, and hold regret against bound.
+
+    **Arguments:**
+
+    - `settings`: names of settings of `obax.theory`; `None`: all five.
+    - `problems`: how many are drawn for each setting; `horizon`: T; `seed`: of all draws.
+    - `on_part(done, total, now)`: told how far the work is.
+
+    Everything is computed in float64, whatever JAX's default is. Raises `AssumptionError` if a
+    drawn problem is not what its family says it is.
+
+    >>> found = certify(["convex_dynamic"], problems=2, horizon=16)
+    >>> found.ok, found.rows[0].violations
+    (True, 0)
+    """
+    chosen = check_arguments(settings, problems, horizon)
+    total = len(chosen) * problems + 2
+    rows: list[Row] = []
+    violations: list[Violation] = []
+    errata: list[Violation] = []
+    for number, name in enumerate(chosen):
+        before = number * problems
+        on_part(before, total, name)
+        found = outcomes(
+            name,
+            problems,
+            horizon,
+            seed,
+            lambda done, before=before, name=name: on_part(before + done, total, name),  # type: ignore[misc]
+        )
+        rows.append(_row(name, found, _growing(name, found, horizon, seed)))
+        for outcome in found:
+            violations += _exceeded(outcome, outcome.bound, "bound", seed)
+            errata += _exceeded(outcome, outcome.printed, "bound as printed", seed)
+    on_part(total - 2, total, "lower-bound game")
+    games = game(horizon, seed)
+    on_part(total - 1, total, "comparability example")
+    examples = example()
+    on_part(total, total, "")
+    violations += [
+        Violation(
+            f"lower-bound game, {row.strategy}",
+            f"the mean regret {row.regret:.6g} of {row.strategy} is below the mean S_2 of "
+            f"{row.S_2:.6g}, and the 95% interval of the difference, up to "
+            f"{row.difference_interval[1]:.3g}, does not reach zero",
+        )
+        for row in games
+        if row.violated
+    ]
+    violations += [
+        Violation(
+            f"comparability example, sequence {row.sequence}",
+            f"{row.quantity} does not grow like {row.claimed}: exponent {row.exponent}, R squared "
+            f"{row.r_squared}, total {row.total:.3g}",
+        )
+        for row in examples
+        if row.violated
+    ]
+    return Certificates(
+        horizon, seed, tuple(rows), tuple(games), tuple(examples), tuple(violations), tuple(errata)
+    )
+
+
+def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int) -> tuple[str, ...]:
+    """The settings asked for, in their own order; a `ValueError` for what cannot be done."""
+    for name in settings or ():
+        if name not in SETTINGS:
+            close = difflib.get_close_matches(name.replace("-", "_"), SETTINGS, n=1, cutoff=0.4)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"unknown setting {name!r}.{hint} Known: {', '.join(SETTINGS)}.")
+    if problems < 1:
+        raise ValueError(f"problems must be at least 1, but got {problems}.")
+    if horizon < LEAST_HORIZON:
+        raise ValueError(
+            f"horizon must be at least {LEAST_HORIZON}, so that growth can be fitted over T/8, "
+            f"T/4, T/2 and T, but got {horizon}."
+        )
+    return tuple(name for name in SETTINGS if not settings or name in settings)
+
+
+def _growing(name: str, found: list[Outcome], horizon: int, seed: int) -> list[Outcome]:
+    """The runs on which growth is fitted: of the first family, whose path lengths are sublinear."""
+    families, stretch = FAMILIES[name], STRETCH.get(name, 1)
+    if stretch > 1:
+        count = min(GROWTH_PROBLEMS, len(found))
+        return outcomes(name, count, stretch * horizon, seed, stride=len(families))
+    return [outcome for outcome in found if outcome.drawn.family == families[0].__name__]
+
+
+def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
+    ratios = np.array([outcome.ratio for outcome in found])
+    at = np.array(horizons(len(growing[0].regret))[1:])
+    regret, order = (
+        np.mean([getattr(outcome, curve) for outcome in growing], axis=0)[at - 1]
+        for curve in ("regret", "order")
+    )
+    families: dict[str, dict[str, float]] = {}
+    for family in dict.fromkeys(outcome.drawn.family for outcome in found):
+        own = [outcome.ratio for outcome in found if outcome.drawn.family == family]
+        families[family] = {
+            "problems": len(own), "ratio_max": max(own), "ratio_median": float(np.median(own)),
+        }  # fmt: skip
+    return Row(
+        setting=name,
+        problems=len(found),
+        ratio_max=float(ratios.max()),
+        ratio_median=float(np.median(ratios)),
+        violations=sum(outcome.exceeds(outcome.bound) is not None for outcome in found),
+        printed_violations=sum(outcome.exceeds(outcome.printed) is not None for outcome in found),
+        exponent=exponent(at, regret),
+        promised_exponent=exponent(at, order),
+        order=ORDERS[name],
+        growth_family=growing[0].drawn.family,
+        growth_horizons=tuple(at.tolist()),
+        families=families,
+        assumptions=getattr(theory, _CLASSES[name]).assumptions,
+        checks=_nearest(found),
+        curve=tuple(np.max([outcome.ratios for outcome in found], axis=0).tolist()),
+    )
+
+
+_CLASSES = {name: "".join(word.title() for word in name.split("_")) for name in SETTINGS}
+
+
+def _nearest(found: list[Outcome]) -> tuple[dict[str, Any], ...]:
+    """For each check the problem that used most of its limit."""
+    checks = []
+    for column in zip(*(outcome.checks for outcome in found), strict=True):
+        index = int(np.argmax([check.share for check in column]))
+        check, drawn = column[index], found[index].drawn
+        checks.append(
+            dataclasses.asdict(check)
+            | {"share": check.share, "family": drawn.family, "problem": drawn.number}
+            | {"points_per_round": POINTS + 2}
+        )
+    return tuple(checks)
+
+
+def _exceeded(outcome: Outcome, curve: Numbers, what: str, seed: int) -> list[Violation]:
+    t = outcome.exceeds(curve)
+    if t is None:
+        return []
+    return [
+        Violation(
+            outcome.drawn.where,
+            f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round "
+            f"{t} is above the {what}, {curve[t - 1]:.6g}",
+        )
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
