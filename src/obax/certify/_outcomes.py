@@ -68,8 +68,8 @@ def outcomes(
     """Draw, play, verify and measure the problems of one setting.
 
     `on_batch` is told how many problems are done. With a `stride` only every so many-th problem is
-    drawn: with the number of families, those of the first. Raises `AssumptionError` for a problem that is
-    not what its family says.
+    drawn: with the number of families, those of the first. Raises `AssumptionError` for a problem
+    that is not what its family says.
     """
     numbers = range(0, problems * stride, stride)
     drawn = [draw(setting, number, horizon, seed) for number in numbers]
