@@ -250,7 +250,7 @@ class OAGD(Algorithm):
         gradient = average_of_gradients(self.problem, window, x, y, rounds, buffers, t)
         inner = self._inner(round, buffers)
         if window.curvature == "window" and self.inner is not None:
-            inner = average_inner(self.problem, window, round, rounds, buffers, t)
+            inner = average_inner(self.problem, window, rounds, buffers, t)
         return follower, self._estimate(inner, x, follower, pull, gradient, state.carry, t)
 
     def _inner(self, round: PyTree, buffers: PyTree) -> Callable[[PyTree, PyTree], Array]:

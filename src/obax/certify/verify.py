@@ -97,15 +97,22 @@ def verify(
 
     **Returns:** the checks, each with the worst value found and the round it was found in.
 
+    >>> from obax.domain import Ball
     >>> problem = Problem(
     ...     outer=lambda x, y, q: 0.5 * jnp.sum((y - q) ** 2),
     ...     inner=lambda x, y, q: 0.5 * jnp.sum((y - x) ** 2),
+    ...     domain=Ball(1.0),
     ... )
-    >>> known = dict(ell_f0=9.0, ell_f1=1.0, ell_g1=1.0, ell_g2=0.0, mu_g=1.0, D=9.0, D_prime=0.0)
-    >>> verify(problem, jnp.ones((3, 2)), Constants(**known, mu_f=2.0), "strongly_convex_static",
-    ...     outer_var=jnp.zeros(2), inner_var=jnp.zeros(2), outer_radius=1.0)
-    Traceback (most recent call last):
-    obax.certify.verify.AssumptionError: strongly_convex_static: bounded X (assu:dom) fails: ...
+    >>> constants = Constants(
+    ...     ell_f0=2.5, ell_f1=1.0, ell_g1=1.0, ell_g2=0.0, mu_g=1.0, mu_f=1.5, D=2.0, D_prime=0.0
+    ... )
+    >>> start = {"outer_var": jnp.zeros(2), "inner_var": jnp.zeros(2)}
+    >>> try:
+    ...     verify(problem, jnp.ones((3, 2)), constants, "strongly_convex_static", **start)
+    ... except AssumptionError as error:
+    ...     print(error)
+    strongly_convex_static: strongly convex f_t(x, y*_t(x)) fails in round 1: the curvature of
+    f_t(x, y*_t(x)) is 1, but must be >= 1.5.
     """
     name = setting if isinstance(setting, str) else setting.name
     if name not in SETTINGS:

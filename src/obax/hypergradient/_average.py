@@ -39,40 +39,41 @@ def average_of_gradients(
     buffers: PyTree,
     t: Int[Array, ""],
 ) -> OuterGradient:
-    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i})."""
-    gradients = window.map(
-        lambda round: outer_gradient(problem, outer_var, inner_var, round, buffers), rounds
-    )
-    return window.mean(gradients, t)
+    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y."""
+    average = _average(problem.outer_loss, window, rounds, buffers, t)
+    if inner_var is None:
+        return jax.grad(average)(outer_var, None), None
+    return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
 
 
 def average_inner(
-    problem: Problem,
-    window: Window,
-    round: PyTree,
-    rounds: PyTree,
-    buffers: PyTree,
-    t: Int[Array, ""],
+    problem: Problem, window: Window, rounds: PyTree, buffers: PyTree, t: Int[Array, ""]
 ) -> Inner:
     """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
+
+    def loss(outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree) -> Array:
+        return problem.inner_loss(outer_var, inner_var, round, buffers)[0]
+
+    return _average(loss, window, rounds, buffers, t)
+
+
+def _average(
+    loss: Callable[..., Array], window: Window, rounds: PyTree, buffers: PyTree, t: Int[Array, ""]
+) -> Inner:
     share, seen = window.shares(t)
+
+    def fill(stacked: Array) -> Array:
+        return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, stacked[-1])
+
     # Empty slots stand in as copies of the current round: a NaN behind a zero weight would still
     # reach the derivatives.
-    filled = jax.tree.map(
-        lambda stacked, new: jnp.where(
-            seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, new
-        ),
-        rounds,
-        round,
-    )
+    filled = jax.tree.map(fill, rounds)
 
-    def inner(outer_var: PyTree, inner_var: PyTree) -> Array:
-        losses = window.map(
-            lambda one: problem.inner_loss(outer_var, inner_var, one, buffers)[0], filled
-        )
+    def average(outer_var: PyTree, inner_var: PyTree) -> Array:
+        losses = window.map(lambda one: loss(outer_var, inner_var, one, buffers), filled)
         return jnp.sum(share.astype(losses.dtype) * losses)
 
-    return inner
+    return average
 
 
 def average_of_terms(
