@@ -56,12 +56,12 @@ def finite(a, d):
 
 @nb.njit(inline="always", error_model="numpy")
 def conjugate_gradients(a, c, target, v, r, p, hp, d, max_steps, tolerance):
-    """v with (a a^T + c I) v = target, until |r| <= tolerance (1 + |target|) or a direction without
+    """v with (a a^T + c I) v = target, until |r| <= tolerance |target| or a direction without
     positive curvature. Returns the number of steps."""
     for j in range(d):
         v[j], r[j], p[j] = ZERO, target[j], target[j]
     size = dot(r, r, d)
-    enough = (tolerance + tolerance * math.sqrt(size)) ** 2
+    enough = (tolerance * math.sqrt(size)) ** 2
     step, go = 0, True
     while go and step < max_steps and size > enough:
         along = dot(a, p, d)
@@ -108,7 +108,7 @@ def build(*, recorded: bool, dimension: int = 0) -> Callable:
         total = ZERO
         for i in range(w):
             total += weights[i]
-        tolerance = f4(10) * eps
+        tolerance = f4(100) * eps
         floats = np.empty((horizon if recorded else 1, 7), np.float32)
         integers = np.empty((horizon if recorded else 1, 5), np.int32)
         xs = np.empty(horizon, np.float32)

@@ -27,6 +27,11 @@ from ..problem import Problem
 Vector = Float[Array, " d"]
 Loss = Callable[[Vector, Vector, PyTree], Array]
 SWEEPS = 4
+# jaxlib 0.10 on CPU splits a LAPACK call over many matrices into tasks and waits for them; a few
+# such calls at once fill the thread pool and wait for ever (seen from 8,000 matrices on, never at
+# 3,000). Hence nothing here, and nothing asked of `obax.regret`, is wider than this.
+WIDTH = 256
+SOLVER = regret.Solver(chunk=WIDTH)
 
 
 class Points(NamedTuple):
@@ -105,17 +110,22 @@ def gather(
 
     def answers(xs: Array, rounds: PyTree) -> tuple[Array, Array]:
         """y*_t(x_t) for one x a round, and its residuals."""
-        found = regret.inner_solution(problem, jax.vmap(to_x)(xs), rounds, inner_start=inner_var)
+        found = regret.inner_solution(
+            problem, jax.vmap(to_x)(xs), rounds, inner_start=inner_var, solver=SOLVER
+        )
         return flattened(found.inner_var), found.inner_residual
 
     def over(function: Callable[..., Any]) -> Callable[..., Any]:
         """For points stacked as [point, round, ...]; the rounds come last."""
 
-        def mapped(*arguments: Any) -> Any:
-            rows = (0,) * (len(arguments) - 1)
-            return jax.vmap(jax.vmap(function), (*rows, None))(*arguments)
+        def of_point(arguments: Any) -> Any:
+            if horizon <= WIDTH:
+                return jax.vmap(function)(*arguments, rounds)
+            return jax.lax.map(lambda one: function(*one), (*arguments, rounds), batch_size=WIDTH)
 
-        return mapped
+        return lambda *stacked: jax.lax.map(of_point, stacked)
+
+    horizon = jax.tree.leaves(rounds)[0].shape[0]
 
     # Every second point is thrown far and comes back to the boundary, where there is one.
     bounded = jnp.isfinite(jnp.asarray(problem.domain.diameter(outer_var)))
@@ -125,43 +135,46 @@ def gather(
     # The start comes first (for D'), then what was played.
     begin = jnp.broadcast_to(x_1, drawn.shape[1:])
     xs = jnp.concatenate([jnp.stack([begin, flattened(played)]), drawn])
-    horizon, asked = drawn.shape[1], (xs, rounds)
+    asked = (xs, rounds)
     if kind == "nonconvex_local":
         # Lemma lem:capdiff compares f_t at the answers of different rounds, and in between.
         both = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[points.order]]), rounds)
         asked = (jnp.concatenate([xs, xs], axis=1), both)
-    ys, residuals = jax.vmap(answers, (0, None))(*asked)
+    ys, residuals = jax.lax.map(lambda x: answers(x, asked[1]), asked[0])
     ys, others = ys[:, :horizon], ys[:, horizon:]
 
     local = over(lambda x, y, v, round: _local(outer, inner, x, y, v, round))
     twice = jnp.concatenate([xs, xs]), jnp.concatenate([ys, ys + points.shifts])
-    found = local(*twice, jnp.concatenate([points.directions] * 2), rounds)
+    found = local(*twice, jnp.concatenate([points.directions] * 2))
     found = {name: values.max(axis=0) for name, values in found.items()}
     near = ys[None]
     if kind == "nonconvex_local":
         near = jnp.stack([ys, others, ys + points.mixes * (others - ys)])
     slope = over(lambda x, y, round: _slope(outer, x, y, round))
-    ell_f0 = jax.vmap(slope, (None, 0, None))(xs, near, rounds).max(axis=(0, 1))
+    ell_f0 = jax.lax.map(lambda y: slope(xs, y), near).max(axis=(0, 1))
 
     nothing = jnp.zeros_like(ell_f0)
     at_optimum, outer_residual = nothing, nothing
     dynamic = kind in ("convex_dynamic", "strongly_convex_dynamic")
     if dynamic:
-        best = regret.outer_solutions(problem, rounds, outer_start=outer_var, inner_start=inner_var)
+        best = regret.outer_solutions(
+            problem, rounds, outer_start=outer_var, inner_start=inner_var, solver=SOLVER
+        )
         assert best.residual is not None
         outer_residual = best.residual
         xs = jnp.concatenate([xs, flattened(best.outer_var)[None]])
         ys = jnp.concatenate([ys, flattened(best.inner_var)[None]])
-    derivatives = over(lambda x, y, round: leader(outer, inner, x, y, round))
-    gradients, hessians = derivatives(xs, ys, rounds)
+    derivatives = over(lambda x, y, round: _leader_curvature(outer, inner, x, y, round))
+    gradients, least, most = derivatives(xs, ys)
     if dynamic:
         at_optimum = jnp.linalg.norm(gradients[-1], axis=-1)
-    mu_f, L_f = _extremes(hessians)
+    mu_f, L_f = least.min(axis=0), most.max(axis=0)
     outside_mu_f, outside_L_f = mu_f, L_f
     if kind == "convex_dynamic":
         stepped = xs - gradients / points.smoothness
-        there = jax.vmap(answers, (0, None))(stepped, rounds)[0]
-        outside_mu_f, outside_L_f = _extremes(derivatives(stepped, there, rounds)[1])
+        there = jax.lax.map(lambda x: answers(x, rounds)[0], stepped)
+        _, least, most = derivatives(stepped, there)
+        outside_mu_f, outside_L_f = least.min(axis=0), most.max(axis=0)
     return Evidence(
         ell_f0=ell_f0,
         ell_f1=found["ell_f1"],
@@ -185,10 +198,13 @@ def flattened(stacked: PyTree) -> Array:
     return jax.vmap(lambda one: ravel_pytree(one)[0])(stacked)
 
 
-def _extremes(hessians: Array) -> tuple[Array, Array]:
-    """The least eigenvalue and the largest magnitude of one, over points."""
-    values = jnp.linalg.eigvalsh(hessians)
-    return values.min(axis=(0, 2)), jnp.abs(values).max(axis=(0, 2))
+def _leader_curvature(
+    outer: Loss, inner: Loss, x: Vector, y: Vector, round: PyTree
+) -> tuple[Vector, Array, Array]:
+    """The gradient of phi; the least eigenvalue of its Hessian, and the largest magnitude."""
+    gradient, hessian = leader(outer, inner, x, y, round)
+    values = jnp.linalg.eigvalsh(hessian)
+    return gradient, values.min(), jnp.abs(values).max()
 
 
 def leader(

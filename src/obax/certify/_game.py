@@ -24,6 +24,7 @@ from ..problem import Problem
 from ..problems import lower_bound_game
 from ..theory import InverseTime
 from ._draw import Numbers
+from ._evidence import SOLVER
 
 SEEDS = 1000
 # The curvature of phi_t, which the steps of the strongly convex static setting are made from.
@@ -136,15 +137,18 @@ STRATEGIES: dict[str, Strategy] = {
 
 @eqx.filter_jit
 def _regrets(problem: Problem, decisions: Array, rounds: PyTree) -> Array:
-    return jax.vmap(lambda xs, r: regret.dynamic(problem, xs, r).total)(decisions, rounds)
+    def one(of: tuple[Array, PyTree]) -> Array:
+        return regret.dynamic(problem, *of, solver=SOLVER).total
+
+    return jax.lax.map(one, (decisions, rounds))
 
 
 @eqx.filter_jit
 def _squared_paths(problem: Problem, rounds: PyTree) -> Array:
     def one(rounds: PyTree) -> Array:
-        return regret.path_lengths(problem, rounds, order=2, with_H=False).S[-1]
+        return regret.path_lengths(problem, rounds, 2, with_H=False, solver=SOLVER).S[-1]
 
-    return jax.vmap(one)(rounds)
+    return jax.lax.map(one, rounds)
 
 
 def _shifted(points: Numbers) -> Numbers:

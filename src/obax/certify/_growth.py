@@ -16,6 +16,7 @@ from jaxtyping import ArrayLike
 from .. import regret
 from ..problems import comparability
 from ._draw import Numbers
+from ._evidence import SOLVER
 
 EXAMPLE_HORIZON = 2**14
 # Deterministic sequences at a fixed T: what is left is the lower-order term.
@@ -86,7 +87,7 @@ def example(horizon: int = EXAMPLE_HORIZON) -> list[ExampleRow]:
         with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
             instance = comparability(horizon, sequence)
             stated = instance.problem, instance.rounds
-            first = regret.path_lengths(*stated, order=1, with_H=False)
+            first = regret.path_lengths(*stated, order=1, with_H=False, solver=SOLVER)
             known: dict[str, Any] = {"comparators": first.comparators, "static": first.static}
             found = [first, regret.path_lengths(*stated, order=2, with_H=False, **known)]
         for name, orders in claims.items():

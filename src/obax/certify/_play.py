@@ -3,9 +3,8 @@
 Everything here takes stacks of problems (leading axis) and calls the library as a user would:
 `OAGD` with `Dense()` and the prescribed steps, `run`, and the regrets of `obax.regret`.
 
-Playing is vmapped over problems. Measuring is vectorised over rounds and points already, and goes
-problem by problem (`lax.map`): in jaxlib 0.10 several LAPACK calls over batches of 10^5 matrices
-that run at once wait for each other's threads for ever.
+Playing is vmapped over problems. Measuring is vectorised over rounds already, and goes problem by
+problem (`lax.map`): see `_evidence.WIDTH` for what happens to calls that are too wide.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from ..problem import Problem
 from ..problems import Instance
 from ..theory import Setting
 from ..window import Window
-from ._evidence import Evidence, Points, gather
+from ._evidence import SOLVER, Evidence, Points, gather
 
 
 class Batch(NamedTuple):
@@ -98,6 +97,7 @@ def dynamic(batch: Batch, played: Array, bound: Callable[..., Any]) -> Measured:
     def one(of: tuple[Batch, Array]) -> Measured:
         batch, played = of
         starts: dict[str, Any] = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
+        starts["solver"] = SOLVER
         curve = regret.dynamic(batch.problem, played, batch.rounds, **starts)
         arguments = regret.bound_arguments(bound, batch.problem, batch.rounds, **starts)
         assert curve.comparators is not None
@@ -113,6 +113,7 @@ def static(batch: Batch, played: Array, horizons: Array) -> Measured:
 
     def one(batch: Batch, played: Array, h: Array) -> Measured:
         starts: dict[str, Any] = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
+        starts["solver"] = SOLVER
         seen = jnp.arange(played.shape[0]) < h
         prefix = batch.rounds | {"scale": jnp.where(seen, batch.rounds["scale"], 0.0)}
         best = regret.static_solution(batch.problem, prefix, **starts)
@@ -144,12 +145,19 @@ def local(batch: Batch, played: Array, window: Window) -> Measured:
     def one(of: tuple[Batch, Array]) -> Measured:
         batch, played = of
         curve = regret.local(
-            batch.problem, played, batch.rounds, window, inner_start=batch.inner_var
+            batch.problem,
+            played,
+            batch.rounds,
+            window,
+            inner_start=batch.inner_var,
+            solver=SOLVER,
         )
         # x_t in round t - 1, and x_{t-1} in round t.
         at = jnp.concatenate([played[1:], played[:-1]])
         other = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), batch.rounds)
-        there = regret.inner_solution(batch.problem, at, other, inner_start=batch.inner_var)
+        there = regret.inner_solution(
+            batch.problem, at, other, inner_start=batch.inner_var, solver=SOLVER
+        )
         assert curve.decisions is not None
         here = curve.decisions.inner_var
         own = jnp.concatenate([here[1:], here[:-1]])

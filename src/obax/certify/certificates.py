@@ -42,6 +42,8 @@ class Row:
     ratio_median: float
     violations: int
     printed_violations: int
+    printed_violations_at_end: int
+    """Those above the printed bound in the last round, not only in an early one."""
     exponent: float | None
     promised_exponent: float | None
     order: str
@@ -105,10 +107,6 @@ def certify(
 
     Everything is computed in float64, whatever JAX's default is. Raises `AssumptionError` if a
     drawn problem is not what its family says it is.
-
-    >>> found = certify(["convex_dynamic"], problems=2, horizon=16)
-    >>> found.ok, found.rows[0].violations
-    (True, 0)
     """
     chosen = check_arguments(settings, problems, horizon)
     total = len(chosen) * problems + 2
@@ -204,6 +202,7 @@ def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
         ratio_median=float(np.median(ratios)),
         violations=sum(outcome.exceeds(outcome.bound) is not None for outcome in found),
         printed_violations=sum(outcome.exceeds(outcome.printed) is not None for outcome in found),
+        printed_violations_at_end=sum(not o.regret[-1] <= o.printed[-1] for o in found),
         exponent=exponent(at, regret),
         promised_exponent=exponent(at, order),
         order=ORDERS[name],

@@ -30,8 +30,8 @@ class CG(Implicit):
     **Arguments:**
 
     - `max_steps`: the budget of a round; `None`: ten times the size of y.
-    - `rtol`, `atol`: stop when the residual is below `atol + rtol * |grad_y f|`; by default 10
-      times the rounding of y's dtype. With a small budget the budget decides.
+    - `rtol`, `atol`: stop when the residual is below `atol + rtol * |grad_y f|`; by default 100
+      times the rounding of y's dtype, about what can be reached, and 0.
     - `warm_start`: start from the last round's v, carried in the state (with own curvature: one v
       for each round of the window).
     """
@@ -55,7 +55,8 @@ class CG(Implicit):
         return jax.tree.map(jnp.zeros_like, inner_var) if self.warm_start else None
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
-        rtol, atol = _tolerances(self.rtol, self.atol, gradient)
+        rtol = 100 * rounding(gradient) if self.rtol is None else self.rtol
+        atol = 0.0 if self.atol is None else self.atol
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
         budget = 10 * size if self.max_steps is None else self.max_steps
         enough = (atol + rtol * _tree.norm(gradient)) ** 2
@@ -103,9 +104,10 @@ def _conjugate_gradients(
 class GMRES(Implicit):
     """Generalised minimal residuals, for H that is not positive definite.
 
-    `max_steps` is the number of Krylov spaces that are built, `restart` the size of one; `rtol` and
-    `atol` are as for `CG`. The number of products that is reported is at most what was needed: a
-    space may end early.
+    `max_steps` is the number of Krylov spaces that are built, `restart` the size of one. It stops
+    when residual and last step are below `atol + rtol` times the size of what they change, entry by
+    entry; by default both are 10 times the rounding of y's dtype. The number of products that is
+    reported is at most what was needed: a space may end early.
     """
 
     max_steps: int | None = eqx.field(static=True)
@@ -124,7 +126,10 @@ class GMRES(Implicit):
         self.restart = _validate.count(restart, "GMRES.restart")
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
-        rtol, atol = _tolerances(self.rtol, self.atol, gradient)
+        default = 10 * rounding(gradient)
+        rtol = default if self.rtol is None else self.rtol
+        # lineax divides by atol + rtol |entry|, so unlike CG it needs an absolute part.
+        atol = default if self.atol is None else self.atol
         # The first step of lineax only evaluates the residual.
         budget = None if self.max_steps is None else self.max_steps + 1
         solver = lx.GMRES(rtol=rtol, atol=atol, max_steps=budget, restart=self.restart)
@@ -142,8 +147,3 @@ def _checked_budget(
             raise ValueError(f"{name}.{field} must be a number in [0, 1), but got {value!r}.")
     steps = None if max_steps is None else _validate.count(max_steps, f"{name}.max_steps")
     return steps, rtol, atol
-
-
-def _tolerances(rtol: float | None, atol: float | None, gradient: PyTree) -> tuple[float, float]:
-    default = 10 * rounding(gradient)
-    return default if rtol is None else rtol, default if atol is None else atol
