@@ -19,8 +19,12 @@ from ._solve import Vector
 
 Total = Callable[[Callable[[PyTree], Any]], Any]
 
-# How many numbers a chunk of rounds may keep at once: 32 MiB in float64.
+# How many numbers a chunk of rounds may keep at once, 32 MiB in float64, and how many rounds it may
+# have: several batched LAPACK calls on thousands of matrices, running at once in one compiled
+# function, can wait for each other for ever on CPU (seen with jaxlib 0.10.2 and 8,000 matrices).
+# Wider chunks are not faster.
 CHUNK_NUMBERS = 2**22
+CHUNK_ROUNDS = 512
 TOLERANCES = {"float64": 1e-10, "float32": 1e-4}
 
 
@@ -32,7 +36,8 @@ class Solver(eqx.Module):
     - `tolerance`: of the residuals; `None`: 1e-10 in float64, 1e-4 in float32. The follower is
       solved to a hundredth of it where rounding allows.
     - `max_steps`: of each search; `None`: 100 Newton or 10,000 gradient steps.
-    - `chunk`: how many rounds are evaluated at once; `None`: as many as fit into about 32 MiB.
+    - `chunk`: how many rounds are evaluated at once; `None`: up to 512, as many as fit into
+      about 32 MiB.
     - `dense_limit`: longest x or y for which dense Hessians are formed. Above it the follower is
       found by Newton steps with conjugate gradients, the leader by projected accelerated gradient.
 
@@ -132,7 +137,7 @@ class Flat:
         data = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(rounds))
         both = self.outer_dim + self.inner_dim
         work = data + (4 * both**2 if self.dense else 16 * both)
-        return max(1, CHUNK_NUMBERS // max(1, work * copies))
+        return min(CHUNK_ROUNDS, max(1, CHUNK_NUMBERS // max(1, work * copies)))
 
     def map_rounds(
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree, copies: int = 1
