@@ -42,7 +42,7 @@ def draw(figure: Figure) -> Canvas:
     axes.set_title(figure.title, fontsize=11)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, framealpha=0.85, edgecolor="none")
     return canvas
 
 
