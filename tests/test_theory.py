@@ -704,6 +704,7 @@ def test_estimates_reach_the_known_constants_of_a_quadratic():
     assert 0.2 * constants.ell_f0 < estimate.ell_f0 <= constants.ell_f0
 
 
+@pytest.mark.slow
 def test_estimates_of_a_curved_problem_are_lower_estimates():
     constants, rounds = nonconvex_problem(1, horizon=20)
     problem = Problem(
@@ -725,6 +726,7 @@ def test_estimates_of_a_curved_problem_are_lower_estimates():
     assert norms.max() / 2.0 < estimate.D <= 2.0 * norms.max()
 
 
+@pytest.mark.slow
 def test_estimate_of_the_leader_curvature_through_a_curved_follower():
     # f = y^2 / 2 with y + tanh(y) = x: phi = y(x)^2 / 2, phi'' = y'^2 + y y''.
     problem = Problem(

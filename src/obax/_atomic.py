@@ -31,6 +31,12 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
+def sweep_up(folder: Path) -> None:
+    """Remove what a killed process had written aside and not renamed."""
+    for leftover in folder.rglob(".*.part"):
+        leftover.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text`, in UTF-8."""
     write_bytes(path, text.encode())

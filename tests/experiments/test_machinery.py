@@ -101,11 +101,13 @@ def test_resume_skips_what_is_done_and_gives_the_same_table(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(broken, ToyConfig(), "quick", tmp_path / "r", on_part=stop_after_two)
     assert calls == [0, 1]
+    (tmp_path / "r" / "checkpoints" / ".p2.parquet.x.part").write_bytes(b"half")
     with pytest.raises(UserError, match="not finished; go on with: obax run toy"):
         RunFolder.open(tmp_path / "r").table()
     resumed = run(broken, ToyConfig(), "quick", tmp_path / "r", resume=True)
     assert calls == [0, 1, 2]
     pd.testing.assert_frame_equal(resumed.table(), whole)
+    assert not list((tmp_path / "r").rglob("*.part"))
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path):

@@ -121,6 +121,7 @@ def test_H_is_exact_at_the_corners_of_a_box():
     assert lengths.H_exact
 
 
+@pytest.mark.slow
 def test_H_on_other_sets():
     # H does not depend on the comparators: those of the simplex serve all.
     problem, rounds, starts = turning(Simplex(2.0))
@@ -141,6 +142,7 @@ def test_H_on_other_sets():
     assert np.all(np.diff(lengths.H) >= 0.95 * highest)  # a random search: near, not at, the top
 
 
+@pytest.mark.slow
 def test_H_of_a_curved_answer_is_an_estimate():
     instance = BENT
     lengths = regret.path_lengths(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from .. import _atomic
 from ..report import Findings
 from ._config import UserError, as_dict, from_dict
 from ._folder import COLUMNS, RunFolder
@@ -104,4 +105,5 @@ def _folder_for(
             f"{out} was run with other settings ({', '.join(keys)}); --resume goes on with the "
             f"same ones. Leave out --set, --seeds and --preset, or choose another --out."
         )
+    _atomic.sweep_up(out)
     return folder
