@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from cases import ALGORITHMS, problem_case
 
@@ -476,3 +477,41 @@ COMPLAINTS = [
 def test_complaints(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_state_of_another_algorithm_is_refused():
+    problem = obax.Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
+    alone = obax.OAGD(problem, 0.1, 0.1)
+    state = alone.init(0.0, 0.0, jnp.zeros(()))
+    for other in (
+        obax.OAGD(problem, 0.1, 0.1, window=obax.Window(20)),
+        obax.OAGD(problem, 0.1, 0.1, hypergradient=obax.hypergradient.CG(warm_start=True)),
+        obax.OAGD(problem, outer_optimiser=optax.adam(0.1), inner_step_size=0.1),
+    ):
+        with pytest.raises(ValueError, match="call init again"):
+            obax.run(other, state, jnp.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"outer_step_size": lambda t: -0.1}, r"outer_step_size\(t\) must be one number >= 0"),
+        ({"inner_step_size": lambda t: jnp.ones(2)}, r"inner_step_size\(t\) must be one number"),
+        ({"inner_steps": lambda t: 0 * t}, r"inner_steps\(t\) must be >= 1, but at t = 1"),
+    ],
+)
+def test_schedules_are_tried_at_the_first_round(arguments, message):
+    problem = obax.Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
+    given = {"outer_step_size": 0.1, "inner_step_size": 0.1} | arguments
+    with pytest.raises(ValueError, match=message):
+        obax.OAGD(problem, **given)
+
+
+def test_a_loop_that_is_left_takes_its_bar_down():
+    problem = obax.Problem(lambda x, y, r: (x - r) ** 2)
+    algorithm = obax.OGD(problem, 0.1)
+    state = algorithm.init(0.0, None, jnp.zeros(()))
+    with obax.play(algorithm, state, [jnp.zeros(())] * 3, progress=True) as rounds:
+        for _ in rounds:
+            break
+    assert not rounds._bar.enabled

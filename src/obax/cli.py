@@ -6,6 +6,7 @@ mended; 130 interrupted.
 
 import dataclasses
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,9 +108,10 @@ def run(
         hint = experiments.nearest(preset, experiment.presets)
         raise UserError(f"unknown preset {preset!r}.{hint} Known: {known}.")
     changes = list(settings or ()) + ([] if seeds is None else [f"seeds={seeds}"])
-    config = experiments.with_overrides(experiment.presets[preset], changes)
-    if resume and not changes and preset == stored.info["preset"]:
-        config = experiment.config(stored)
+    start = experiment.presets[preset]
+    if resume and preset == stored.info["preset"]:
+        start = experiment.config(stored)
+    config = experiments.with_overrides(start, changes)
     path = out or _new_folder(f"{name}-{preset}")
 
     try:
@@ -127,7 +129,7 @@ def run(
     except KeyboardInterrupt:
         errors.print(
             f"\nInterrupted. What was finished is saved; go on with:\n"
-            f"  obax run {name} --out {path} --resume",
+            f"  {shlex.join(['obax', 'run', name, '--out', str(path), '--resume'])}",
             highlight=False,
         )
         raise typer.Exit(130) from None
@@ -191,6 +193,8 @@ def certify(
     from .certify import _output
     from .experiments import UserError
 
+    if out is not None and out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file, not a folder. Choose another --out.")
     try:
         certificates.check_arguments(settings, problems, horizon)
     except ValueError as error:
@@ -206,6 +210,9 @@ def certify(
         except certificates.AssumptionError as error:
             errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
             raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            errors.print("\nInterrupted: nothing was certified.", highlight=False)
+            raise typer.Exit(130) from None
     written = None if out is None else _output.write(found, out)
     if as_json:
         _print_json(found.to_dict())
@@ -309,6 +316,9 @@ def main() -> None:
 
     try:
         app(standalone_mode=True)
-    except UserError as error:
+    except (UserError, OSError) as error:
         errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("\nobax: interrupted.")
+        sys.exit(130)

@@ -126,6 +126,17 @@ class Play(Iterator[tuple[Any, Info]]):
             self._bar.advance(1, info.played_value)
         return state, info
 
+    def __enter__(self) -> "Play":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A loop that is left early drops its last reference here.
+        if hasattr(self, "_bar"):
+            self.close()
+
     def close(self) -> None:
         """Take the progress bar down, where a loop is left before the source ends."""
         self._bar.close()

@@ -146,9 +146,23 @@ def test_offline_solution_minimises_the_validation_loss_so_far():
     assert np.all(np.abs(solved[-1, :, 0] - best) < 1.5)
 
 
+def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
+    group = stream.Group("noisy", 2, 1)
+    found = play(TINY, group, Method("oracle"))
+    one, best = stream.instances(TINY, group)[0], stream.comparators(TINY, group)
+    y = np.zeros(5)
+    k, _, beta = found.settings[0]
+    for t in range(25):
+        np.testing.assert_allclose(found.inner_vars[0, 0, t], y, atol=1e-10)
+        a, b = (np.asarray(leaf[t]) for leaf in one.rounds["training"])
+        penalty = np.exp(best.outer[0, 0 if t < 20 else 1, 0])
+        for _ in range(k):
+            y = y - beta * (a * (a @ y - b) + 2 * penalty * y)
+
+
 def test_every_combination_of_options_is_there():
     labels = [method.label() for method in methods(TINY)]
-    assert len(labels) == len(set(labels)) == 2 + 2 * 8
+    assert len(labels) == len(set(labels)) == 3 + 2 * 8
     assert shared("T", 1.0, "seen", "average").curvature == "window"
 
 
@@ -161,9 +175,15 @@ def test_config_says_what_is_wrong():
         "followers": (("each",), "followers must be among"),
         "stages": ((0,), "between 1 and the horizon"),
         "seeds": (0, "at least 1"),
+        "outer_step_sizes": ((-1.0,), "numbers > 0"),
+        "inner_steps": ((0,), "at least 1"),
+        "decays": ((2.0,), "in \\(0, 1]"),
+        "inner_step_sizes": ((), "must not be empty"),
     }.items():
         with pytest.raises(ValueError, match=message[1]):
             Config(**{change: message[0]})
+    with pytest.raises(ValueError, match="at least two sizes"):
+        Config(windows=("1",))
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +201,7 @@ def test_findings_come_from_the_table_alone(tiny_table):
         f"{kind}-{scenario}{end}"
         for scenario in ("paper", "noisy")
         for kind, end in (("regret", "-S2"), ("trajectory", "-S2"), ("windows", ""))
-    }
+    } | {"distance"}
     for figure in found.figures:
         assert all(len(series.x) == len(series.mean) > 0 for series in figure.series)
     # 8 combinations for each of 4 groups, and own curvature on the paper's stream with d1 = 1.

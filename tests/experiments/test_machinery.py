@@ -116,6 +116,12 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
         run(toy([]), ToyConfig(), "quick", tmp_path)
 
 
+def test_a_file_is_no_run_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file, not a folder"):
+        run(toy([]), ToyConfig(), "quick", tmp_path / "file")
+
+
 def test_resume_refuses_other_experiments_and_settings(tmp_path):
     run(toy([]), ToyConfig(), "quick", tmp_path)
     other = dataclasses.replace(toy([]), name="other")
@@ -128,6 +134,7 @@ def test_resume_refuses_other_experiments_and_settings(tmp_path):
 def test_damage_is_named_and_kept(tmp_path):
     run(toy([]), ToyConfig(), "quick", tmp_path)
     part = tmp_path / "checkpoints" / "p1.parquet"
+    intact = part.read_bytes()
     part.write_bytes(b"rubbish")
     with pytest.raises(UserError, match=r"p1\.parquet is damaged.*run with --resume"):
         run(toy([]), ToyConfig(), "quick", tmp_path, resume=True)
@@ -136,6 +143,15 @@ def test_damage_is_named_and_kept(tmp_path):
     metrics.write_bytes(metrics.read_bytes()[:-3])
     with pytest.raises(UserError, match=r"metrics\.parquet is damaged"):
         RunFolder.open(tmp_path).table()
+    part.unlink()
+    part.write_bytes(intact)
+    run(toy([]), ToyConfig(), "quick", tmp_path, resume=True)
+    assert (tmp_path / "metrics.damaged").is_file()
+    assert len(RunFolder.open(tmp_path).table()) == 12
+    info = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(info | {"parts": []}))
+    with pytest.raises(UserError, match=r"run\.json is damaged"):
+        RunFolder.open(tmp_path)
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match=r"run\.json is damaged"):
         RunFolder.open(tmp_path)

@@ -180,3 +180,36 @@ COMPLAINTS = [
 def test_complaints(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_at_the_optimum_nothing_is_wrong():
+    problem = obax.Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
+    assert obax.check_hypergradient(problem, 2.0, 2.0, jnp.asarray(2.0)).ok
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "words"),
+    [
+        (lambda x, y, r: 0 * y + 3.0, lambda x, y, r: (y - x) ** 2, "both exactly zero"),
+        (lambda x, y, r: jnp.round(10 * y), lambda x, y, r: (y - x) ** 2, "both exactly zero"),
+        (
+            lambda x, y, r: (y - r) ** 2,
+            lambda x, y, r: (y - jax.lax.stop_gradient(x)) ** 2,
+            "a gradient is stopped",
+        ),
+        (lambda x, y, r: jnp.log(-1 - y**2), lambda x, y, r: (y - x) ** 2, "not finite"),
+    ],
+)
+def test_silent_zeros_are_not_silent(outer, inner, words):
+    check = obax.check_hypergradient(obax.Problem(outer, inner), 1.0, 1.0, jnp.asarray(2.0))
+    assert not check.ok
+    assert words in str(check)
+
+
+def test_a_wrong_formula_is_named():
+    problem = obax.Problem(
+        lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2, None, lambda x, r: x + 1
+    )
+    assert "its formula is wrong" in str(
+        obax.check_hypergradient(problem, 1.0, 1.0, jnp.asarray(2.0))
+    )

@@ -246,3 +246,11 @@ class TestBadInput:
         problem = Problem(lambda x, y, r, b: y, lambda x, y, r, b: (y**2, b), has_buffers=True)
         with pytest.raises(ValueError, match="not defined by the losses alone"):
             regret.dynamic(problem, X, ROUNDS, inner_start=Y0)
+
+
+def test_comparators_of_another_kind_are_refused():
+    problem = Problem(lambda x, y, r: (x - r) ** 2)
+    targets = jnp.array([1.0, 2.0, 4.0])
+    fixed = regret.static_solution(problem, targets, outer_start=jnp.zeros(()))
+    with pytest.raises(ValueError, match="must come from outer_solutions"):
+        regret.dynamic(problem, jnp.zeros(3), targets, comparators=fixed)

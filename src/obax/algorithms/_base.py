@@ -1,7 +1,8 @@
 """What every algorithm shares: the interface and the guard.
 
 An algorithm is a frozen Equinox module. `init` makes a state without consuming a round; `step`
-plays one round. A subclass writes `init` and `update`; `step` adds the guard.
+plays one round. A subclass writes `fresh_state` and `update`; `init` checks what it is
+given and `step` adds the guard.
 """
 
 from typing import Any
@@ -42,7 +43,7 @@ class Algorithm(eqx.Module):
         `example_round` gives structure, shapes and dtypes only (arrays or `jax.ShapeDtypeStruct`):
         no round is consumed.
         """
-        raise NotImplementedError
+        return self.fresh_state(*self._checked_start(outer_var, inner_var, example_round, buffers))
 
     def update(self, state: Any, round: PyTree) -> tuple[Any, Info]:
         """One round without the guard. A ring buffer in the state is left as it is: the round
@@ -56,6 +57,7 @@ class Algorithm(eqx.Module):
         exactly as it was, t included, and is reported as `info.accepted = False`.
         """
         state.round_spec.check(round)
+        self.check_state(state)
         new, info = self.update(state, round)
         # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
         seen = (round, _without_windows(new), info.hypergradient_norm)
@@ -69,11 +71,37 @@ class Algorithm(eqx.Module):
         info = eqx.tree_at(lambda i: i.accepted, info, accepted)
         return jax.tree.map(keep, new, state, is_leaf=_is_window), info
 
+    def check_state(self, state: Any) -> None:
+        """Raise a `ValueError` if the state was not made by an algorithm with this structure. Looks
+        at structure and shapes, when a function is traced; costs nothing when it runs."""
+        expected = jax.eval_shape(
+            lambda x, y, buffers: self.fresh_state(x, y, buffers, state.round_spec),
+            state.outer_var,
+            state.inner_var,
+            getattr(state, "buffers", None),
+        )
+        came = jax.eval_shape(lambda: state)
+        same = _tree.structure(came) == _tree.structure(expected) and all(
+            (a.shape, a.dtype) == (b.shape, b.dtype)
+            for a, b in zip(jax.tree.leaves(came), jax.tree.leaves(expected), strict=True)
+        )
+        if not same:
+            raise ValueError(
+                f"state must come from the init of an algorithm like this {type(self).__name__}, "
+                f"with the same window, estimator and optimisers, but it does not; call init again."
+            )
+
+    def fresh_state(
+        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
+    ) -> Any:
+        """The state before the first round, from values that have been checked."""
+        raise NotImplementedError
+
     def check_sweep(self, field: str) -> None:
         """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
         which is what a sweep does with numbers that differ."""
 
-    def checked_start(
+    def _checked_start(
         self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, buffers: PyTree
     ) -> tuple[PyTree, PyTree, PyTree, RoundSpec]:
         """Validated x_1, y_1 and buffers, and the specification of the rounds, for `init`."""

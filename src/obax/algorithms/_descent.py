@@ -46,6 +46,15 @@ class Descent(eqx.Module):
         )
         self.optimiser = optimiser
 
+    def check(self, name: str) -> None:
+        """Evaluate a schedule at t = 1: one finite number >= 0 (0 holds the level still)."""
+        if not callable(self.step_size):
+            return
+        first = self.step_size(jnp.asarray(1, jnp.int32))
+        array = _validate.as_number(first, f"{name}(1)")
+        if array.shape != () or (_tree.is_concrete(array) and float(array) < 0):
+            raise ValueError(f"{name}(t) must be one number >= 0, but at t = 1 it is {first!r}.")
+
     def init(self, var: PyTree) -> PyTree:
         """The optimiser's state, empty for plain gradient steps."""
         return () if self.optimiser is None else self.optimiser.init(var)
@@ -81,6 +90,14 @@ def checked_steps(inner_steps: Steps) -> Steps:
                 raise ValueError(f"inner_steps must be an integer >= 1, but got {inner_steps}.")
         return inner_steps
     return _validate.count(inner_steps, "inner_steps")
+
+
+def check_steps(inner_steps: Steps) -> None:
+    """Evaluate a schedule at t = 1: one integer >= 1."""
+    if callable(inner_steps):
+        steps = steps_at(inner_steps, jnp.asarray(1, jnp.int32))
+        if _tree.is_concrete(steps) and int(steps) < 1:
+            raise ValueError(f"inner_steps(t) must be >= 1, but at t = 1 it is {int(steps)}.")
 
 
 def steps_at(inner_steps: Steps, t: Int[Array, ""]) -> int | Array:

@@ -36,9 +36,10 @@ from ..hypergradient._average import (
 )
 from ..hypergradient._unrolled import through_steps
 from ..problem import Problem
+from ..round_spec import RoundSpec
 from ..window import RingBuffer, Window
 from ._base import Algorithm, State
-from ._descent import Descent, Number, Schedule, Steps, checked_steps, steps_at
+from ._descent import Descent, Number, Schedule, Steps, check_steps, checked_steps, steps_at
 from ._follower import Follower, learn, start_of
 from ._record import Info, record
 
@@ -121,6 +122,10 @@ class OAGD(Algorithm):
                 )
         else:
             self.inner = Descent(inner_step_size, inner_optimiser, "inner")
+        self.outer.check("outer_step_size")
+        if self.inner is not None:
+            self.inner.check("inner_step_size")
+            check_steps(self.inner_steps)
         if isinstance(self.hypergradient, Unrolled):
             self._check_unrolled()
 
@@ -147,6 +152,11 @@ class OAGD(Algorithm):
                 "window.curvature must be 'current' with hypergradient=Unrolled() and size > 1, "
                 "but is 'own': only the steps that the follower took can be differentiated."
             )
+        if self.window.curvature == "window" and self.window.follower != "average":
+            raise ValueError(
+                "window.curvature must be 'current' with hypergradient=Unrolled(), but is "
+                "'window': the follower's steps are differentiated, whatever they were taken on."
+            )
 
     def check_sweep(self, field: str) -> None:
         if field == ".inner_steps" and isinstance(self.hypergradient, Unrolled):
@@ -155,10 +165,10 @@ class OAGD(Algorithm):
                 "whose loop must have a fixed length; sweep over it with several calls."
             )
 
-    def init(
-        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
+    def fresh_state(
+        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
     ) -> OAGDState:
-        x, y, buffers, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
+        x, y, spec = outer_var, inner_var, round_spec
         size, window = self.window.size, self.window
         carry = None if self.inner is None else self.hypergradient.init(y)
         if carry is not None and size > 1 and window.curvature == "own":

@@ -23,9 +23,10 @@ from jaxtyping import Array
 from .. import _validate
 from .._tree import PyTree
 from ..problem import Problem
+from ..round_spec import RoundSpec
 from ..window import Window
 from ._base import Algorithm, State
-from ._descent import Descent, Number, Steps, checked_steps, steps_at
+from ._descent import Descent, Number, Steps, check_steps, checked_steps, steps_at
 from ._follower import Follower, learn, start_of
 from ._record import Info, record
 
@@ -86,17 +87,19 @@ class OGD(Algorithm):
                 f"{why}."
             )
         self.descent = Descent(*given[moving], moving)
+        self.descent.check(f"{moving}_step_size")
+        if problem.inner is not None:
+            check_steps(self.inner_steps)
 
-    def init(
-        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
+    def fresh_state(
+        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
     ) -> OGDState:
-        x, y, buffers, spec = self.checked_start(outer_var, inner_var, example_round, buffers)
         return OGDState(
             t=jnp.asarray(1, jnp.int32),
-            outer_var=x,
-            inner_var=y,
-            round_spec=spec,
-            optimiser=self.descent.init(x if y is None else y),
+            outer_var=outer_var,
+            inner_var=inner_var,
+            round_spec=round_spec,
+            optimiser=self.descent.init(outer_var if inner_var is None else inner_var),
             buffers=buffers,
         )
 

@@ -26,6 +26,8 @@ from .. import __version__, _atomic
 from ._config import UserError
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "lineax", "optimistix", "numpy", "pandas")
+KEYS = {"experiment", "preset", "config", "command", "versions", "commit", "machine", "started"}
+KEYS |= {"finished", "parts"}
 COLUMNS = ("experiment", "method", "setting", "seed", "t", "metric", "value")
 
 
@@ -41,6 +43,8 @@ class RunFolder:
         cls, path: Path, experiment: str, preset: str, config: dict[str, Any]
     ) -> "RunFolder":
         """A new folder; refuses one that holds anything."""
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file, not a folder. Choose another --out.")
         if path.exists() and any(path.iterdir()):
             raise UserError(
                 f"{path} is not empty{_what_is_in(path)}. Choose another --out, or go on with "
@@ -55,7 +59,7 @@ class RunFolder:
                 "command": ["obax", *sys.argv[1:]],
                 "versions": versions(),
                 "commit": commit(),
-                "machine": f"{platform.machine()}, {platform.system()}, {_cores()} cores",
+                "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
                 "started": time.strftime("%Y-%m-%d %H:%M:%S"),
                 "finished": None,
                 "parts": {},
@@ -71,8 +75,10 @@ class RunFolder:
             raise UserError(f"{path} is not a run folder: it has no run.json.")
         try:
             info = json.loads((path / "run.json").read_text())
-            info["experiment"], info["config"], info["parts"], info["preset"]
-        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            missing = KEYS - info.keys()
+            if missing or not isinstance(info["parts"], dict):
+                raise ValueError(f"it lacks {', '.join(sorted(missing)) or 'its parts'}")
+        except (ValueError, AttributeError, UnicodeDecodeError) as error:
             raise UserError(
                 f"{path / 'run.json'} is damaged ({error}). It is left as it is; move the folder "
                 f"away and run again."
@@ -113,7 +119,12 @@ class RunFolder:
     def finish(self, table: pd.DataFrame) -> None:
         """Save the whole table."""
         data = _parquet(table)
-        _atomic.write_bytes(self.path / "metrics.parquet", data)
+        path = self.path / "metrics.parquet"
+        known = self.info.get("metrics_sha256")
+        if known and path.is_file() and _atomic.checksum(path.read_bytes()) != known:
+            # Damaged since: kept for whoever wants to look at it.
+            path.replace(path.with_suffix(".damaged"))
+        _atomic.write_bytes(path, data)
         self.info["metrics_sha256"] = _atomic.checksum(data)
         self.info["finished"] = time.strftime("%Y-%m-%d %H:%M:%S")
         self.save()
@@ -129,9 +140,9 @@ class RunFolder:
         data = path.read_bytes()
         if _atomic.checksum(data) != self.info.get("metrics_sha256"):
             raise UserError(
-                f"{path} is damaged: its checksum does not match. It is left as it is; obax run "
+                f"{path} is damaged: its checksum does not match. obax run "
                 f"{self.info['experiment']} --out {self.path} --resume writes it again from the "
-                f"checkpoints once it is moved away."
+                f"checkpoints and keeps this one as metrics.damaged."
             )
         return pd.read_parquet(io.BytesIO(data))
 
@@ -177,8 +188,3 @@ def commit() -> str | None:
     if answer.returncode:
         return None
     return answer.stdout.strip() + (" with changes" if changed.stdout.strip() else "")
-
-
-def _cores() -> int:
-
-    return os.cpu_count() or 1

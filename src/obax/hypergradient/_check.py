@@ -163,13 +163,14 @@ class _Case:
             loss = jax.jit(lambda x: self.outer(x, self.answer(x, best)))
             eigenvalue = self._smallest_eigenvalue(best, rng)
             distance = float(_tree.norm(self.y - best) / (1 + _tree.norm(best)))
-            self._explain_zero(best, rng, messages)
             self._explain_inner(best, eigenvalue, messages)
             if not residual <= 1e-3:
+                cure = f"Give {type(estimator).__name__} more steps or terms, or use Dense()."
+                if isinstance(estimator, Dense):
+                    cure = "The inner Hessian is singular: add a ridge term to the inner loss."
                 messages.append(
                     f"the linear system H v = grad_y f is not solved: relative residual "
-                    f"{residual:.1e}. Give {type(estimator).__name__} more steps or terms, or use "
-                    f"Dense()."
+                    f"{residual:.1e}. {cure}"
                 )
             if distance > 1e-3:
                 there, _ = self.estimate(estimator, self.x, self.y)
@@ -180,7 +181,17 @@ class _Case:
                     f"There the hypergradient is off by {_relative(there, value):.1e} relative; "
                     f"more inner steps bring it closer."
                 )
-        error = self._compare(loss, value, rng)
+        differences, error = self._compare(loss, value, rng)
+        if self.y is not None:
+            messages[:0] = self._explain_zero(best, differences, rng)
+        if not np.isfinite(float(loss(self.x))):
+            messages.append("the outer loss is not finite at this point.")
+        elif not np.any(differences) and not np.any(np.asarray(value)) and not messages:
+            messages.append(
+                "estimate and finite differences are both exactly zero: the outer loss does not "
+                "depend on outer_var, neither directly nor through the follower. Is it constant, "
+                "or piecewise constant (rounding, a comparison)?"
+            )
         fatal = [m for m in messages if not m.startswith(("inner_var is not", "note: "))]
         if not error <= tolerance and not fatal:
             messages.append(
@@ -199,8 +210,9 @@ class _Case:
 
     def _compare(
         self, loss: Callable[[Flat], Array], value: Flat, rng: np.random.Generator
-    ) -> float:
-        """The relative error of the directional derivatives."""
+    ) -> tuple[np.ndarray, float]:
+        """Directional differences, and how far the estimate is from them. Differences are known up
+        to the rounding of the loss divided by the step, so errors below that count as none."""
         size = self.x.size
         directions = np.eye(size) if size <= DIRECTIONS else rng.standard_normal((DIRECTIONS, size))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -210,7 +222,12 @@ class _Case:
         for direction in directions:
             move = lambda k, d=direction: float(loss(self.x + k * step * d))  # noqa: E731
             differences.append((8 * (move(1) - move(-1)) - (move(2) - move(-2))) / (12 * step))
-        return _relative(jnp.asarray(directions) @ value, jnp.asarray(differences))
+        found = np.asarray(differences)
+        noise = 1e-14 * max(1.0, abs(float(loss(self.x)))) / step
+        gap = float(np.linalg.norm(directions @ np.asarray(value) - found))
+        if gap <= 10 * noise * np.sqrt(len(found)):
+            return found, 0.0
+        return found, gap / max(float(np.linalg.norm(found)), noise)
 
     def _smallest_eigenvalue(self, y: Flat, rng: np.random.Generator) -> float:
         if y.size <= DENSE_SIZE:
@@ -228,32 +245,47 @@ class _Case:
         largest, _ = rayleigh(jnp.zeros(()), start)
         return float(rayleigh(jnp.abs(largest), start)[0])
 
-    def _explain_zero(self, y: Flat, rng: np.random.Generator, messages: list[str]) -> None:
+    def _explain_zero(
+        self, y: Flat, differences: np.ndarray, rng: np.random.Generator
+    ) -> list[str]:
         """Leaves of x whose cross derivative is exactly zero."""
+        messages = []
+        # One difference for each coordinate, where x is small enough for that.
+        known = differences if len(differences) == self.x.size else np.zeros(self.x.size)
+        moves = jax.tree.leaves(self.unravel_x(jnp.asarray(known)))
         _, pull = jax.vjp(lambda x: jax.grad(self.inner, 1)(x, y), self.x)
         covector = jnp.asarray(rng.standard_normal(y.size))
         cross = self.unravel_x(pull(covector)[0])
         direct = self.unravel_x(jax.grad(self.outer)(self.x, y))
         leaves = jax.tree_util.tree_leaves_with_path(cross)
-        for (path, leaf), own in zip(leaves, jax.tree.leaves(direct), strict=True):
+        for (path, leaf), own, moved in zip(leaves, jax.tree.leaves(direct), moves, strict=True):
             if np.any(np.asarray(leaf) != 0):
                 continue
             name = _tree.leaf_name(path, "outer_var")
             zero = f"{name} does not reach the inner loss: its cross derivative is exactly zero."
-            if np.any(np.asarray(own) != 0):
+            if np.any(np.asarray(moved)) and not np.any(np.asarray(own)):
+                messages.append(
+                    f"{zero} But the outer loss does change with {name}: a gradient is stopped "
+                    f"somewhere (stop_gradient, rounding, a conversion to NumPy)."
+                )
+            elif np.any(np.asarray(own) != 0):
                 messages.append(f"note: {zero} Only its direct effect on the outer loss moves it.")
             else:
                 messages.append(
                     f"{zero} It does not reach the outer loss either, so its hypergradient is "
                     f"always zero; let inner depend on it."
                 )
+        return messages
 
     def _explain_inner(self, y: Flat, eigenvalue: float, messages: list[str]) -> None:
         slope = float(_tree.norm(jax.grad(self.inner, 1)(self.x, y)))
         if not slope <= 1e-6 * (1 + float(_tree.norm(y))):
+            cure = "Is it bounded below, smooth and finite? An inner_argmin would help."
+            if self.problem.inner_argmin is not None:
+                cure = "It is the problem's inner_argmin that says so: its formula is wrong."
             messages.append(
                 f"the inner problem could not be solved: |grad_y g| = {slope:.1e} at the best y "
-                f"found. Is it bounded below, smooth and finite? An inner_argmin would help."
+                f"found. {cure}"
             )
         if not eigenvalue > 0:
             messages.append(

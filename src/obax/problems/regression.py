@@ -70,7 +70,7 @@ def dynamic_regression(
             a, b = a[:, 0], b[:, 0]
         return jnp.asarray(a, float), jnp.asarray(b, float)
 
-    problem = Problem(_outer, _inner, Box(lower, upper), _inner_argmin)
+    problem = Problem(outer, inner, Box(lower, upper), _inner_argmin)
     rounds = {"training": draw(), "validation": draw()}
     middle = jnp.full(outer_dim, (lower + upper) / 2, float)
     return Instance(problem, rounds, middle, jnp.zeros(inner_dim))
@@ -86,11 +86,13 @@ def _squared_error(y: Array, data: tuple[Array, Array]) -> Array:
     return 0.5 * jnp.mean((a @ y - b) ** 2)
 
 
-def _outer(x: Array, y: Array, round: PyTree) -> Array:
+def outer(x: Array, y: Array, round: PyTree) -> Array:
+    """f_t: squared error on the validation samples."""
     return _squared_error(y, round["validation"])
 
 
-def _inner(x: Array, y: Array, round: PyTree) -> Array:
+def inner(x: Array, y: Array, round: PyTree) -> Array:
+    """g_t: squared error on the training samples, and the penalty."""
     return _squared_error(y, round["training"]) + jnp.sum(jnp.exp(x) * y**2)
 
 

@@ -69,6 +69,7 @@ def dynamic(
         comparators = outer_solutions(
             problem, rounds, solver=solver, **_starts(played, outer_start, inner_start)
         )
+    _of_kind(comparators, "rounds", "outer_solutions")
     return _difference(problem, _losses_of(problem, played, rounds), comparators, rounds, played)
 
 
@@ -95,6 +96,7 @@ def static(
         comparators = static_solution(
             problem, rounds, solver=solver, **_starts(played, outer_start, inner_start)
         )
+    _of_kind(comparators, "static", "static_solution")
     return _difference(problem, _losses_of(problem, played, rounds), comparators, rounds, played)
 
 
@@ -206,6 +208,14 @@ def played(
             problem, rounds, outer_start=outer_start, inner_start=inner_start, solver=solver
         )
     return _difference(problem, losses, comparator, rounds, None)
+
+
+def _of_kind(comparators: Comparator, kind: str, maker: str) -> None:
+    if comparators.kind != kind:
+        raise ValueError(
+            f"comparators must come from {maker}, of kind {kind!r}, but are of kind "
+            f"{comparators.kind!r}."
+        )
 
 
 def _decisions(

@@ -2,6 +2,7 @@
 
 import html
 import json
+import shlex
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -85,7 +86,7 @@ def _reproduce(info: dict[str, Any]) -> str:
         for name, part in slow
     )
     return (
-        f"<h3>How to reproduce</h3><pre>{html.escape(' '.join(info['command']))}</pre>"
+        f"<h3>How to reproduce</h3><pre>{html.escape(shlex.join(info['command']))}</pre>"
         f"<p>{html.escape(versions)}. Commit {html.escape(str(info['commit'] or 'unknown'))}. "
         f"{html.escape(info['machine'])}.</p>"
         f"<details><summary>Slowest parts</summary><table><thead><tr><th>part</th>"

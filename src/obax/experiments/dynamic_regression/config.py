@@ -50,6 +50,24 @@ class Config:
         for name in counts:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
+        for window in (*self.windows, *self.window_sizes):
+            if window != "T" and not (window.isdigit() and int(window) >= 1):
+                raise ValueError(f"windows must be integers >= 1 or T, but got {window!r}.")
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) == ():
+                raise ValueError(f"{field.name} must not be empty.")
+        for name in ("outer_step_sizes", "inner_step_sizes"):
+            for size in getattr(self, name):
+                if not 0 < size < float("inf"):
+                    raise ValueError(f"{name} must be numbers > 0, but got {size}.")
+        for steps in self.inner_steps:
+            if steps < 1:
+                raise ValueError(f"inner_steps must be at least 1, but got {steps}.")
+        for decay in self.decays:
+            if not 0 < decay <= 1:
+                raise ValueError(f"decays must be in (0, 1], but got {decay}.")
+        if len({self.size(w) for w in self.windows}) < 2:
+            raise ValueError(f"windows must be at least two sizes, but got {self.windows}.")
         for name in self.scenarios:
             if name not in SCENARIOS:
                 known = ", ".join(SCENARIOS)
@@ -57,9 +75,6 @@ class Config:
         for stages in self.stages:
             if not 1 <= stages <= self.horizon:
                 raise ValueError(f"stages must be between 1 and the horizon, but got {stages}.")
-        for size in (*self.windows, *self.window_sizes):
-            if size != "T" and not (size.isdigit() and int(size) >= 1):
-                raise ValueError(f"windows must be integers >= 1 or T, but got {size!r}.")
         for dim in self.outer_dims:
             if dim not in (1, self.inner_dim):
                 raise ValueError(f"outer_dims must be 1 or {self.inner_dim}, but got {dim}.")

@@ -1,5 +1,7 @@
 """The figures of the experiment, from its table."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
@@ -61,11 +63,45 @@ def regrets(config: Config, rows: pd.DataFrame, best: pd.DataFrame) -> list[Figu
     return figures
 
 
+def gaps(ours: pd.DataFrame, offline: pd.DataFrame) -> Iterator[np.ndarray]:
+    """|x - x_offline| at the rounds of the offline solution, for each seed and coordinate."""
+    for (seed, metric), theirs in offline.groupby(["seed", "metric"]):
+        mine = ours[(ours.seed == seed) & (ours.metric == metric)].sort_values("t")
+        theirs = theirs.sort_values("t")
+        yield np.abs(np.interp(theirs.t, mine.t, mine.value) - theirs.value.to_numpy())
+
+
+def distance(rows: pd.DataFrame, chosen: pd.DataFrame) -> Figure:
+    """How far the learned x is from the offline one, over time, in every group."""
+    is_x = rows.metric.str.startswith("x_")
+    series = []
+    for _, best in chosen.iterrows():
+        offline = rows[(rows.kind == "offline") & is_x]
+        offline = offline[(offline[GROUP] == best[GROUP]).all(axis=1)]
+        ours = rows[(rows.method == best.method) & (rows.setting == best.setting) & is_x]
+        found = np.asarray(list(gaps(ours, offline)))
+        mean, spread = found.mean(axis=0), found.std(axis=0)
+        label = f"{best.scenario}, S = {best.stages}, d1 = {best.d1}"
+        times = sorted(offline.t.unique().tolist())
+        low, high = np.maximum(mean - spread, 0), mean + spread
+        series.append(Series(label, times, mean.tolist(), low.tolist(), high.tolist()))
+    return Figure(
+        "distance",
+        "Distance of the learned x from the offline solution",
+        "round t",
+        "|x - x offline|",
+        series,
+        "The OAGD with least regret of each stream; mean and one standard deviation over seeds and "
+        "coordinates.",
+    )
+
+
 def _one_for_each_window(config: Config, in_group: pd.DataFrame) -> pd.DataFrame:
     """OGD, and for each window size the options with least regret."""
     shown = in_group[(in_group.kind == "OGD") | in_group.w.isin(config.windows)]
     mean = shown.groupby(["method", "setting"], sort=False).value.mean().reset_index()
-    mean = mean.merge(shown[["method", "w"]].drop_duplicates().fillna("OGD"), on="method")
+    window = shown.assign(w=shown.w.fillna(shown.method))[["method", "w"]].drop_duplicates()
+    mean = mean.merge(window, on="method")
     return mean.loc[mean.groupby("w", sort=False).value.idxmin()]
 
 
@@ -137,7 +173,7 @@ def _plain(follower: str) -> str:
 def _short(method: str) -> str:
     """`OAGD w=100, u=0.9, seen, average` from the label of the table."""
     if not method.startswith("OAGD"):
-        return "OGD, x fixed"
+        return method.replace("; ", ", ")
     values = dict(item.split("=", 1) for item in method.split("; ")[1:])
     if values["w"] == "1":
         return "OAGD w=1"

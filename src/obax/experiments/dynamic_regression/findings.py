@@ -12,7 +12,6 @@ from .config import Config
 
 OPTIONS = ["u", "normalise", "follower", "curvature"]
 GROUP = figures.GROUP
-PAPER_ORDER = "w = T best, then 100, then 1"
 
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
@@ -27,6 +26,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
             *figures.regrets(config, rows, best),
             *figures.trajectories(config, rows, best),
             *figures.windows(config, best),
+            figures.distance(rows, least_regret(best)),
         ],
         tables=[
             Table(
@@ -61,7 +61,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
                 _grid(rows),
             ),
         ],
-        paragraphs=_explanation(order),
+        paragraphs=_explanation(config, order),
         summary=Table(
             "order",
             "C1: does the regret fall with the window?",
@@ -118,7 +118,7 @@ def window_order(config: Config, best: pd.DataFrame) -> pd.DataFrame:
             regrets = {"1": single} | {
                 w: one.sort_values("seed").value.to_numpy() for w, one in chosen.groupby("w")
             }
-            sizes = [w for w in config.windows if w in regrets]
+            sizes = sorted((w for w in config.windows if w in regrets), key=config.size)
             row = dict(zip(GROUP, group, strict=True)) | dict(zip(OPTIONS, options, strict=True))
             for w in sizes:
                 row[f"regret w={w}"] = _mean_and_deviation(regrets[w])
@@ -132,6 +132,12 @@ def window_order(config: Config, best: pd.DataFrame) -> pd.DataFrame:
             row["order holds"] = _verdict(gains)
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _order(config: Config) -> str:
+    """`w = T best, then 100, then 1`, for the windows that were run."""
+    largest, *others = sorted(config.windows, key=config.size, reverse=True)
+    return ", ".join([f"w = {largest} best", *(f"then {w}" for w in others)])
 
 
 def _compact(order: pd.DataFrame) -> pd.DataFrame:
@@ -191,11 +197,11 @@ def _order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
             f"u={r.u}, {r.normalise}, follower {r.follower}, {r.curvature} ({r['order holds']})"
             for _, r in where.iterrows()
         )
-        verdict = "reproduced" if yes == len(rows) else "partly" if yes else "not reproduced"
+        verdict = "reproduced" if clear == len(rows) else "partly" if yes else "not reproduced"
         claims.append(
             Claim(
                 "C1" if (scenario, d1) == ("paper", "1") else f"C1 ({scenario}, d1={d1})",
-                f"S={stages}: regret falls with the window, {PAPER_ORDER}",
+                f"S={stages}: regret falls with the window, {_order(config)}",
                 f"holds in {yes} of {len(rows)} combinations of options, clearly in {clear}"
                 + (f": {named}" if named else ""),
                 verdict,
@@ -220,12 +226,7 @@ def offline_distances(rows: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     result = []
     for _, chosen in least_regret(best).iterrows():
         ours = rows[(rows.method == chosen.method) & (rows.setting == chosen.setting) & is_x]
-        gaps = []
-        for keys, theirs in offline[_same_group(offline, chosen)].groupby(["seed", "metric"]):
-            mine = ours[(ours.seed == keys[0]) & (ours.metric == keys[1])].sort_values("t")
-            theirs = theirs.sort_values("t")
-            gaps.append(np.abs(np.interp(theirs.t, mine.t, mine.value) - theirs.value.to_numpy()))
-        gap = np.mean(gaps, axis=0)
+        gap = np.mean(list(figures.gaps(ours, offline[_same_group(offline, chosen)])), axis=0)
         half = len(gap) // 2
         ours = rows[(rows.method == chosen.method) & (rows.setting == chosen.setting)]
         theirs = rows[(rows.kind == "offline") & _same_group(rows, chosen)]
@@ -285,7 +286,7 @@ COMPARISONS = (
 )
 
 
-def _explanation(order: pd.DataFrame) -> list[str]:
+def _explanation(config: Config, order: pd.DataFrame) -> list[str]:
     """Where the order holds, and the comparisons that show why."""
     yes = order["order holds"].str.startswith("yes")
     counts = []
@@ -293,7 +294,7 @@ def _explanation(order: pd.DataFrame) -> list[str]:
         here = order.stages == stages
         counts.append(f"S={stages}: {int((yes & here).sum())} of {int(here.sum())}")
     words = [
-        f"The paper's order ({PAPER_ORDER}) holds in these combinations of options: "
+        f"The paper's order ({_order(config)}) holds in these combinations of options: "
         f"{', '.join(counts)}. What the options do, by stage regret:"
     ]
     for u, normalise, follower, stages, what in COMPARISONS:
@@ -312,7 +313,8 @@ def _both_regrets(rows: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     last = rows[(rows.metric == "bilevel_dynamic_regret") & (rows.t == rows.t.max())]
     stage = best.groupby(keys, sort=False).value.agg(["mean", "std"])
     definition = last.groupby(keys, sort=False).value.agg(["mean", "std"])
-    both = stage.join(definition, lsuffix=" stage", rsuffix=" BD-Reg").reset_index()
+    named = stage.add_prefix("stage regret, "), definition.add_prefix("BD-Reg, ")
+    both = named[0].join(named[1]).reset_index()
     both["method"] = both.method.str.replace("; ", ", ")
     return both.replace(np.inf, np.nan)
 

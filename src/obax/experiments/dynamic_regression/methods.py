@@ -1,7 +1,6 @@
 """The methods that are compared, each over the whole grid of step sizes and all seeds at once."""
 
 import dataclasses
-import functools
 import itertools
 from typing import Any
 
@@ -9,23 +8,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array
 
 from ... import hypergradient
+from ..._tree import PyTree
 from ...algorithms import OAGD, OGD, Info
 from ...online import sweep
+from ...problem import Problem
 from ...problems import Instance
 from ...problems.moments import windowed
+from ...problems.regression import (
+    inner as dynamic_regression_inner,
+    outer as dynamic_regression_outer,
+)
 from ...window import Window
 from .config import Config
-from .stream import Group, instances, stacked, start
+from .stream import Group, comparators, instances, stacked, start
 
+BASELINES: dict[str | None, str] = {None: "OGD; x fixed", "oracle": "OGD; oracle x"}
 # Exact for five features, whatever the penalty.
 ESTIMATOR = hypergradient.CG(max_steps=5)
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """OAGD with one kind of window; or, without one, OGD with x held fixed."""
+    """OAGD with one kind of window; or OGD, with x held at its start (no window) or given the
+    best x of each stage (the window `oracle`)."""
 
     window: str | None
     decay: float = 1.0
@@ -35,8 +43,8 @@ class Method:
 
     def label(self) -> str:
         """As it stands in the table's method column."""
-        if self.window is None:
-            return "OGD; x fixed"
+        if self.window in BASELINES:
+            return BASELINES[self.window]
         return (
             f"OAGD; w={self.window}; u={self.decay:g}; normalise={self.normalise}; "
             f"follower={self.follower}; curvature={self.curvature}"
@@ -48,13 +56,13 @@ Setting = tuple[int, float, float]
 
 def grid(config: Config, method: Method) -> list[Setting]:
     """(K, alpha, beta); OGD has no alpha."""
-    alphas = (float("nan"),) if method.window is None else config.outer_step_sizes
+    alphas = (float("nan"),) if method.window in BASELINES else config.outer_step_sizes
     return list(itertools.product(config.inner_steps, alphas, config.inner_step_sizes))
 
 
 def methods(config: Config) -> list[Method]:
     """OGD, then every combination of options; those that w = 1 does not see, once."""
-    found = [Method(None)]
+    found = [Method(window) for window in BASELINES]
     for size in config.windows:
         options = itertools.product(config.decays, config.normalisations, config.followers)
         if size == "1":
@@ -80,7 +88,7 @@ def own_methods(config: Config, group: Group) -> list[Method]:
     return [
         dataclasses.replace(method, curvature="own")
         for method in methods(config)
-        if method.window not in (None, "1") and method.follower == "current"
+        if method.window not in (*BASELINES, "1") and method.follower == "current"
     ]
 
 
@@ -112,6 +120,8 @@ def play(
     settings = grid(config, method) if settings is None else settings
     streams = instances(config, group)
     x = start(config, group)
+    if method.window == "oracle":
+        return _play_oracle(config, group, settings)
     if method.window is None:
         algorithms: list = [OGD(streams[0].problem, None, beta, k) for k, _, beta in settings]
         rounds, model = stacked(streams), streams[0]
@@ -126,6 +136,29 @@ def play(
     state = algorithms[0].init(x, model.inner_var, model.example_round)
     _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
     return _trajectories(settings, history, np.asarray(model.inner_var))
+
+
+def _oracle_outer(x: Array, y: Array, round: PyTree) -> Array:
+    return dynamic_regression_outer(round["oracle"], y, round)
+
+
+def _oracle_inner(x: Array, y: Array, round: PyTree) -> Array:
+    return dynamic_regression_inner(round["oracle"], y, round)
+
+
+def _play_oracle(config: Config, group: Group, settings: list[Setting]) -> Trajectories:
+    """OGD whose penalty is the best x of the stage, which nobody can know beforehand."""
+    streams = instances(config, group)
+    best, _ = comparators(config, group).per_round(group.stages)
+    rounds = stacked(streams) | {"oracle": jnp.asarray(best, float)}
+    problem = Problem(_oracle_outer, _oracle_inner, streams[0].problem.domain)
+    algorithms = [OGD(problem, None, beta, k) for k, _, beta in settings]
+    example = jax.tree.map(lambda leaf: leaf[0, 0], rounds)
+    state = algorithms[0].init(start(config, group), streams[0].inner_var, example)
+    _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
+    played = _trajectories(settings, history, np.asarray(streams[0].inner_var))
+    shown = np.broadcast_to(best, played.outer_vars.shape)
+    return dataclasses.replace(played, outer_vars=shown)
 
 
 def _oagd(stream: Instance, settings: list[Setting], window: Window) -> list[OAGD]:
@@ -151,11 +184,7 @@ def _window(config: Config, method: Method) -> Window:
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _offline_optimiser() -> optax.GradientTransformation:
-    return optax.adam(0.05)
-
-
+OFFLINE_OPTIMISER = optax.adam(0.05)
 OFFLINE_STEPS = 200
 OFFLINE_INNER_STEPS = 100
 
@@ -182,7 +211,7 @@ def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
         float(1 / (largest + 2 * np.exp(config.upper))),
         OFFLINE_INNER_STEPS,
         hypergradient=hypergradient.Unrolled(),
-        outer_optimiser=_offline_optimiser(),
+        outer_optimiser=OFFLINE_OPTIMISER,
     )
     state = algorithm.init(start(config, group), views[0].inner_var, views[0].example_round)
     _, history = sweep(algorithm, state, rounds, seeds=True)

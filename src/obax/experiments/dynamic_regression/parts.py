@@ -10,6 +10,7 @@ from .._experiment import Part
 from . import stream
 from .config import Config
 from .methods import (
+    BASELINES,
     Method,
     Setting,
     Trajectories,
@@ -160,8 +161,8 @@ def _coordinates(at: tuple, metric: str, values: np.ndarray) -> Iterable[Row]:
 
 
 def _file(method: Method) -> str:
-    if method.window is None:
-        return "ogd"
+    if method.window in BASELINES:
+        return "ogd" if method.window is None else f"ogd-{method.window}"
     options = (f"u{method.decay:g}", method.normalise, method.follower, method.curvature)
     return "-".join([f"w{method.window}", *options])
 
