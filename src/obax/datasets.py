@@ -76,7 +76,7 @@ class FileStatus:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: `$XDG_CACHE_HOME/obax`, usually `~/.cache/obax`."""
+    """Where files are looked for after `OBAX_DATA`: `$XDG_CACHE_HOME/obax`, or `~/.cache/obax`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "obax"
 
 

@@ -54,7 +54,7 @@ def run(
     - `rounds`: a pytree like the example round, stacked on axis 0.
     - `record`: `state -> pytree`, what to keep after each round besides the info, for instance
       `lambda state: state.inner_var`; it is in `history.recorded`.
-    - `progress`: show a bar. The scan then runs in pieces, which costs nothing measurable.
+    - `progress`: show a bar. The scan then runs in up to 50 pieces.
     - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard refuses, or
       `"skip"` such rounds; `history.accepted` and `history.rejected` tell.
 
@@ -71,7 +71,7 @@ def run(
     _validate.one_of(on_rejected, POLICIES, "on_rejected")
     state.round_spec.check(rounds, stacked=True)
     horizon = _length(rounds)
-    piece = horizon if not progress else max(1, -(-horizon // 50))
+    piece = _piece(horizon) if progress else horizon
     histories = []
     with Progress(horizon, enabled=progress) as bar:
         for start in range(0, horizon, piece):
@@ -365,6 +365,13 @@ def _length(rounds: PyTree) -> int:
 
 def _slice(rounds: PyTree, start: int, stop: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[start:stop], rounds)
+
+
+def _piece(horizon: int) -> int:
+    """A length to cut the horizon into for a progress bar, if possible one that divides it: a
+    remainder would be compiled for on its own."""
+    even = (horizon // parts for parts in range(50, 9, -1) if horizon % parts == 0)
+    return next(even, -(-horizon // 50))
 
 
 def _first(rounds: PyTree) -> PyTree:

@@ -21,6 +21,9 @@ class RoundSpec:
         self.treedef = treedef
         self.leaves = leaves
 
+    def __repr__(self) -> str:
+        return f"RoundSpec({self.example()})"
+
     @classmethod
     def of(cls, example_round: PyTree) -> "RoundSpec":
         """The one specification of rounds like this; equal ones are the same object."""

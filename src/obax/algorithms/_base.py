@@ -113,8 +113,9 @@ class Algorithm(eqx.Module):
         self.problem.check(outer_var, inner_var, spec.example(), buffers)
         if _tree.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
             projected = self.problem.domain.project(outer_var)
+            shown = eqx.tree_pformat(self.problem.domain, short_arrays=False)
             raise ValueError(
-                f"outer_var must start in the domain {self.problem.domain}, but is {outer_var}; "
+                f"outer_var must start in the domain {shown}, but is {outer_var}; "
                 f"the nearest point of the domain is problem.domain.project(outer_var) = "
                 f"{projected}."
             )

@@ -15,7 +15,7 @@ class UserError(Exception):
 
 def nearest(word: str, choices: Iterable[str]) -> str:
     """` Did you mean ...?`, or nothing."""
-    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.4)
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

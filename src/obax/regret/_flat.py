@@ -39,7 +39,7 @@ class Solver(eqx.Module):
     - `chunk`: how many rounds are evaluated at once; `None`: up to 512, as many as fit into
       about 32 MiB.
     - `dense_limit`: longest x or y for which dense Hessians are formed. Above it the follower is
-      found by Newton steps with conjugate gradients, the leader by projected accelerated gradient.
+      found by Newton steps with conjugate gradients, the leader by spectral projected gradient.
 
     >>> Solver(tolerance=1e-6).tolerance
     1e-06
