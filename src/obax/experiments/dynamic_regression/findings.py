@@ -190,6 +190,7 @@ def _readable(value: float) -> str:
 def _order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
     claims = []
     for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
+        as_printed = (scenario, d1) == ("paper", "1")
         holds = rows["order holds"]
         yes, clear = holds.str.startswith("yes").sum(), (holds == "yes, clearly").sum()
         where = rows[holds.str.startswith("yes")]
@@ -200,7 +201,7 @@ def _order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
         verdict = "reproduced" if clear == len(rows) else "partly" if yes else "not reproduced"
         claims.append(
             Claim(
-                "C1" if (scenario, d1) == ("paper", "1") else f"C1 ({scenario}, d1={d1})",
+                f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
                 f"S={stages}: regret falls with the window, {_order(config)}",
                 f"holds in {yes} of {len(rows)} combinations of options, clearly in {clear}"
                 + (f": {named}" if named else ""),
