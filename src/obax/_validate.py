@@ -1,6 +1,8 @@
 """Eager checks of what a person passes in. Each message names the argument, what was expected
 and what came. Traced values are let through: they cannot be tested with `if`."""
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -62,6 +64,12 @@ def one_of(value: Any, choices: tuple[str, ...], name: str) -> str:
         expected = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {expected}, but got {value!r}.")
     return value
+
+
+def nearest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """` Did you mean ...?` for a word that is none of the choices, or nothing."""
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=cutoff)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def function(value: Any, name: str, signature: str) -> None:

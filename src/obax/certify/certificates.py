@@ -1,7 +1,6 @@
 """All certificates together: the five settings, the lower-bound game, the comparability example."""
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import theory
+from .._validate import nearest
 from ._draw import Numbers
 from ._game import GameRow, game
 from ._growth import ExampleRow, example, exponent
@@ -160,8 +160,7 @@ def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int)
     """The settings asked for, in their own order; a `ValueError` for what cannot be done."""
     for name in settings or ():
         if name not in SETTINGS:
-            close = difflib.get_close_matches(name.replace("-", "_"), SETTINGS, n=1, cutoff=0.4)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
+            hint = nearest(name.replace("-", "_"), SETTINGS, cutoff=0.4)
             raise ValueError(f"unknown setting {name!r}.{hint} Known: {', '.join(SETTINGS)}.")
     if problems < 1:
         raise ValueError(f"problems must be at least 1, but got {problems}.")

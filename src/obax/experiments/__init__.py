@@ -1,6 +1,7 @@
 """The experiments of the paper: a registry, typed configs, run folders."""
 
-from ._config import UserError as UserError, nearest as nearest, with_overrides as with_overrides
+from .._validate import nearest as nearest
+from ._config import UserError as UserError, with_overrides as with_overrides
 from ._experiment import Experiment as Experiment, Part as Part, run as run
 from ._folder import RunFolder as RunFolder
 from .dynamic_regression import DYNAMIC_REGRESSION

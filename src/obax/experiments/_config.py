@@ -1,22 +1,17 @@
 """Typed settings of an experiment: frozen, complete, and strict about what they are given."""
 
 import dataclasses
-import difflib
 import typing
 from collections.abc import Iterable
 from typing import Any, TypeVar
+
+from .._validate import nearest
 
 C = TypeVar("C")
 
 
 class UserError(Exception):
     """Something a person can mend. The command line prints the message and exits with code 2."""
-
-
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """` Did you mean ...?`, or nothing."""
-    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def with_overrides(config: C, assignments: Iterable[str]) -> C:

@@ -64,8 +64,8 @@ def compare_own(config: Config, group: Group, method: Method) -> pd.DataFrame:
     if method.window != "T":
         return compare(config, group, method)
     twin = shared(method.window, method.decay, method.normalise, method.follower)
-    regrets = _final_regrets(config, group, play(config, group, twin))
-    best = grid(config, twin)[int(np.argmin(_scores(regrets)))]
+    regrets = _cumulative_regrets(config, group, play(config, group, twin))
+    best = grid(config, twin)[_best(regrets)]
     return _rows(config, group, method, play(config, group, method, [best]))
 
 
@@ -101,7 +101,7 @@ def offline_solution(config: Config, group: Group) -> pd.DataFrame:
 def _rows(config: Config, group: Group, method: Method, found: Trajectories) -> pd.DataFrame:
     regrets = _cumulative_regrets(config, group, found)
     final = regrets[:, :, -1]
-    best = int(np.argmin(_scores(final)))
+    best = _best(regrets)
     rows: list[Row] = []
     for index, setting in enumerate(found.settings):
         label = f"{group.label()}; {_setting(setting)}"
@@ -137,12 +137,9 @@ def _cumulative_regrets(config: Config, group: Group, found: Trajectories) -> np
     return np.where(np.isfinite(regrets), regrets, np.inf)
 
 
-def _final_regrets(config: Config, group: Group, found: Trajectories) -> np.ndarray:
-    return _cumulative_regrets(config, group, found)[:, :, -1]
-
-
-def _scores(final: np.ndarray) -> np.ndarray:
-    return np.mean(final, axis=1)
+def _best(regrets: np.ndarray) -> int:
+    """The setting with the least mean regret at the end, from curves [settings, seeds, T]."""
+    return int(np.argmin(np.mean(regrets[:, :, -1], axis=1)))
 
 
 def _points(config: Config) -> np.ndarray:
