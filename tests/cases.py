@@ -234,6 +234,29 @@ def _scheduled(case, scale=1.0):
     )
 
 
+def _autobalance(case, scale=1.0):
+    return obax.AutoBalance(
+        case.problem,
+        case.outer_step * scale,
+        case.inner_step * scale,
+        capacity=4,
+        outer_every=1,
+        outer_rounds=2,
+    )
+
+
+def late(t):
+    return t >= 2
+
+
+def _warmed_up(case, scale=1.0):
+    inner = {}
+    if case.problem.inner is not None:
+        inner = {"inner_step_size": case.inner_step * scale}
+    window = obax.Window(2)
+    return obax.OAGD(case.problem, case.outer_step * scale, window=window, outer_when=late, **inner)
+
+
 def _window(**options):
     return lambda: obax.Window(3, **options)
 
@@ -259,6 +282,8 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     "OAGD-Unrolled-window": _oagd(
         _window(follower="window", curvature="current"), lambda _: hg.Unrolled(), exact=False
     ),
+    "OAGD-warm-up": AlgorithmCase(_warmed_up, needs_follower=False, exact=False),
+    "AutoBalance": AlgorithmCase(_autobalance, exact=False),
     "OGD": AlgorithmCase(_ogd, needs_follower=False, moves_leader=False),
 }
 

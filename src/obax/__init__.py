@@ -6,7 +6,13 @@ from . import (
     regret as regret,
     theory as theory,
 )
-from .algorithms import OAGD as OAGD, OGD as OGD, Algorithm as Algorithm, Info as Info
+from .algorithms import (
+    OAGD as OAGD,
+    OGD as OGD,
+    Algorithm as Algorithm,
+    AutoBalance as AutoBalance,
+    Info as Info,
+)
 from .domain import (
     Ball as Ball,
     Box as Box,

@@ -16,6 +16,7 @@ from .._tree import PyTree
 Schedule = Callable[[Int[Array, ""]], Any]
 Number = float | Array | Schedule
 Steps = int | Array | Schedule
+When = Callable[[Int[Array, ""]], Any]
 
 
 class Descent(eqx.Module):
@@ -72,6 +73,19 @@ class Descent(eqx.Module):
         with _tree.standard_promotion():
             update, optimiser_state = self.optimiser.update(gradient, optimiser_state, var)
         return _tree.scaled_add(var, rate, update), optimiser_state
+
+
+def checked_when(when: When | None) -> When | None:
+    """Evaluate at t = 1 the rule that says in which rounds the leader moves: one bool."""
+    if when is None:
+        return None
+    _validate.function(when, "outer_when", "t -> bool")
+    first = jax.eval_shape(when, jnp.asarray(1, jnp.int32))
+    if getattr(first, "shape", None) != () or first.dtype != jnp.bool_:
+        raise ValueError(
+            f"outer_when(t) must return one bool, such as t >= 80, but returns {first}."
+        )
+    return when
 
 
 def checked_steps(inner_steps: Steps) -> Steps:

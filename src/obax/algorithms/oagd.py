@@ -39,7 +39,17 @@ from ..problem import Problem
 from ..round_spec import RoundSpec
 from ..window import RingBuffer, Window
 from ._base import Algorithm, State
-from ._descent import Descent, Number, Schedule, Steps, check_steps, checked_steps, steps_at
+from ._descent import (
+    Descent,
+    Number,
+    Schedule,
+    Steps,
+    When,
+    check_steps,
+    checked_steps,
+    checked_when,
+    steps_at,
+)
 from ._follower import Follower, learn, start_of
 from ._record import Info, record
 
@@ -69,6 +79,9 @@ class OAGD(Algorithm):
     - `hypergradient`: an estimator of `obax.hypergradient`.
     - `outer_optimiser`, `inner_optimiser`: an optax transformation in place of the plain step; its
       update is scaled by the step size, which is then 1 unless given.
+    - `outer_when`: `t -> bool`, the rounds in which the leader moves, such as `lambda t: t >= 80`
+      for a warm-up. In the others no hypergradient is computed and x and its optimiser stay as
+      they are; the record shows a direction of norm zero. Without it, every round.
 
     >>> problem = Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
@@ -90,6 +103,7 @@ class OAGD(Algorithm):
     inner_steps: Steps
     window: Window
     hypergradient: Estimator
+    outer_when: When | None
 
     def __init__(
         self,
@@ -102,9 +116,11 @@ class OAGD(Algorithm):
         *,
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
+        outer_when: When | None = None,
     ):
         _validate.instance(problem, Problem, "problem", "an obax.Problem")
         self.problem = problem
+        self.outer_when = checked_when(outer_when)
         self.window = Window() if window is None else window
         _validate.instance(self.window, Window, "window", "an obax.Window such as Window(100)")
         self.hypergradient = CG() if hypergradient is None else hypergradient
@@ -195,15 +211,30 @@ class OAGD(Algorithm):
         # Line 3: start from y_t.
         held = Follower(state.inner_var, state.inner_optimiser, state.buffers)
         start = start_of(self.problem, x, held, self.inner)
-        # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
-        follower, estimate = self._play(state, start, round, rounds)
-        # Line 8: the projected step of the leader.
-        moved, outer_optimiser = self.outer.apply(
-            x, estimate.value, state.outer_optimiser, self.outer.rate(t)
+
+        def both() -> tuple[Follower, Estimate, PyTree, PyTree]:
+            # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
+            follower, estimate = self._play(state, start, round, rounds)
+            # Line 8: the projected step of the leader.
+            moved, optimiser = self.outer.apply(
+                x, estimate.value, state.outer_optimiser, self.outer.rate(t)
+            )
+            return follower, estimate, self.problem.domain.project(moved), optimiser
+
+        def follower_only() -> tuple[Follower, Estimate, PyTree, PyTree]:
+            follower = self._learn(x, start, round, t, rounds)
+            nothing = jax.tree.map(
+                lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(both)[1]
+            )
+            return follower, nothing._replace(carry=state.carry), x, state.outer_optimiser
+
+        moves = None if self.outer_when is None else self.outer_when(t)
+        follower, estimate, new_x, outer_optimiser = (
+            both() if moves is None else jax.lax.cond(moves, both, follower_only)
         )
         new = OAGDState(
             t=t + 1,
-            outer_var=self.problem.domain.project(moved),
+            outer_var=new_x,
             inner_var=follower.inner_var,
             round_spec=state.round_spec,
             outer_optimiser=outer_optimiser,
@@ -221,7 +252,7 @@ class OAGD(Algorithm):
             round,
             hypergradient=estimate.value,
             residual=estimate.residual,
-            gradients=self._gradients(t),
+            gradients=self._gradients(t, moves),
             hvps=estimate.hvps,
             cross_products=estimate.cross_products,
         )
@@ -293,13 +324,10 @@ class OAGD(Algorithm):
         rounds: PyTree = None,
     ) -> tuple[Follower, Pullback]:
         """Lines 4-7: the follower after the round, and for `Unrolled` the pullback to (x, y_t)."""
-        if self.inner is None:
-            return start, None
-        steps = steps_at(self.inner_steps, t)
-        arguments = (self.inner, steps, t, round, self.window, rounds)
         estimator = self.hypergradient
-        if not isinstance(estimator, Unrolled):
-            return learn(self.problem, x, start, *arguments), None
+        if self.inner is None or not isinstance(estimator, Unrolled):
+            return self._learn(x, start, round, t, rounds), None
+        arguments = (self.inner, steps_at(self.inner_steps, t), t, round, self.window, rounds)
 
         def result(x: PyTree, y: PyTree) -> tuple[PyTree, Follower]:
             if self.problem.inner_start is not None:
@@ -319,11 +347,24 @@ class OAGD(Algorithm):
         _, pull, follower = jax.vjp(result, x, start.inner_var, has_aux=True)
         return follower, pull
 
-    def _gradients(self, t: Int[Array, ""]) -> Array:
+    def _learn(
+        self, x: PyTree, start: Follower, round: PyTree, t: Int[Array, ""], rounds: PyTree
+    ) -> Follower:
+        """Lines 4-7."""
+        if self.inner is None:
+            return start
+        steps = steps_at(self.inner_steps, t)
+        return learn(self.problem, x, start, self.inner, steps, t, round, self.window, rounds)
+
+    def _gradients(self, t: Int[Array, ""], moves: Array | None) -> Array:
+        """Outer and inner gradients of round t."""
         seen = jnp.minimum(t, self.window.size)
+        one = jnp.ones_like(seen)
+        followers = seen if self.window.follower == "each" else one
+        if moves is not None:
+            seen, followers = jnp.where(moves, seen, 0), jnp.where(moves, followers, one)
         if self.inner is None:
             return seen
-        followers = seen if self.window.follower == "each" else 1
         return seen + followers * self._inner_gradients(t)
 
     def _inner_gradients(self, t: Int[Array, ""]) -> int | Array:

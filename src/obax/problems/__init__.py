@@ -2,6 +2,11 @@
 
 from ._instance import Instance as Instance
 from .examples import comparability as comparability, lower_bound_game as lower_bound_game
+from .loss_tuning import (
+    balanced_weights as balanced_weights,
+    loss_tuning as loss_tuning,
+    loss_tuning_start as loss_tuning_start,
+)
 from .moments import windowed as windowed
 from .quadratic import quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression
