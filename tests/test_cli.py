@@ -125,7 +125,7 @@ def test_data_says_what_is_where(obax, monkeypatch, tmp_path):
 def test_a_known_checksum_is_verified(monkeypatch, tmp_path):
     known = hashlib.sha256(b"the one we know").hexdigest()
     small = datasets.DataSet("small", "what", {"small.csv": known}, "how")
-    monkeypatch.setattr(datasets, "DATASETS", (small,))
+    monkeypatch.setattr(datasets._registry, "DATASETS", (small,))
     monkeypatch.setenv("OBAX_DATA", str(tmp_path))
     (tmp_path / "small.csv").write_bytes(b"the one we know")
     (status,) = datasets.status()

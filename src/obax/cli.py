@@ -75,7 +75,8 @@ def list_experiments(as_json: Json = False) -> None:
 def run(
     name: Annotated[str, typer.Argument(help="An experiment, see `obax list`.")],
     preset: Annotated[
-        str | None, typer.Option(help="quick (the default) or paper, the paper's sizes.")
+        str | None,
+        typer.Option(help="quick (the default), paper (its sizes), or another of `obax list`."),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
     out: Annotated[
@@ -229,10 +230,26 @@ def certify(
 
 
 @app.command()
-def data(as_json: Json = False) -> None:
+def data(
+    name: Annotated[
+        str | None, typer.Argument(help="A data set: fetch it, if its files are not here.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 unless all files are here and whole.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show which data sets are here, whether they are whole, and how to get the others."""
-    found = datasets.status()
+    from .experiments import UserError, nearest
+
     how = {dataset.name: dataset for dataset in datasets.DATASETS}
+    if name is not None and name not in how:
+        hint = nearest(name, how)
+        raise UserError(f"unknown data set {name!r}.{hint} Known: {', '.join(how)}.")
+    if name is not None and not check:
+        # What is here already is shown below, even where its checksum is another.
+        datasets.fetch(name, verify=False)
+    found = [status for status in datasets.status() if name in (None, status.dataset)]
     rows = [
         {
             "data set": status.dataset,
@@ -243,14 +260,20 @@ def data(as_json: Json = False) -> None:
         for status in found
     ]
     _show_rows(rows, as_json)
-    if as_json:
-        return
-    for name in dict.fromkeys(status.dataset for status in found if status.path is None):
-        console.print(f"To get [bold]{name}[/] ({how[name].what}): {how[name].how}.")
-    if any(status.path is None for status in found):
+    if not as_json:
+        _show_how([how[status.dataset] for status in found if status.path is None])
+    if check and any(status.state != "verified" for status in found):
+        raise typer.Exit(1)
+
+
+def _show_how(missing: list[datasets.DataSet]) -> None:
+    for dataset in {dataset.name: dataset for dataset in missing}.values():
+        console.print(f"To get [bold]{dataset.name}[/] ({dataset.what}): {dataset.how}.")
+    if missing:
         console.print(
-            f"Put the files into a folder and set OBAX_DATA to it, or into "
-            f"{datasets.cache_folder()}."
+            f"`obax data NAME` downloads one. Or put the files into a folder and set OBAX_DATA to "
+            f"it, or into {datasets.cache_folder()}.",
+            soft_wrap=True,
         )
 
 
@@ -300,9 +323,11 @@ def _show_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         _print_json(rows)
         return
-    table = ScreenTable(*(rows[0] if rows else ()), box=None, header_style="bold", pad_edge=False)
+    # Rows may lack a column that others have, such as a preset.
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    table = ScreenTable(*columns, box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(str(row.get(column, "")) for column in columns))
     console.print(table, highlight=False)
 
 
