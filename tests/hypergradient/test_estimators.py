@@ -146,6 +146,19 @@ def test_fixed_point_on_a_budget():
     assert got.residual > 1e-3
 
 
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_damped_cg_solves_the_damped_system(warm_start):
+    """Here with an indefinite H, which plain CG must not be given; the residual is that of H."""
+    indefinite = H - 2.0 * np.eye(D2)
+    damped = indefinite + 5.0 * np.eye(D2)
+    assert np.linalg.eigvalsh(indefinite)[0] < 0 < np.linalg.eigvalsh(damped)[0]
+    estimate = estimate_with(hg.CG(damping=5.0, warm_start=warm_start), indefinite)
+    np.testing.assert_allclose(estimate.value, exact(damped), rtol=1e-10)
+    left = indefinite @ np.linalg.solve(damped, GRADIENT_Y) - GRADIENT_Y
+    wanted = np.linalg.norm(left) / np.linalg.norm(GRADIENT_Y)
+    np.testing.assert_allclose(estimate.residual, wanted, rtol=1e-8)
+
+
 def test_warm_start_saves_steps():
     solved = estimate_with(hg.CG(warm_start=True)).carry
     np.testing.assert_allclose(H @ np.asarray(solved), GRADIENT_Y, rtol=1e-10)
@@ -457,6 +470,7 @@ COMPLAINTS = [
     (lambda: hg.GMRES(max_steps=1.5), "GMRES.max_steps must be an integer >= 1, but got 1.5"),
     (lambda: hg.Neumann(0, 0.1), "Neumann.terms must be an integer >= 1, but got 0"),
     (lambda: hg.Neumann(2, 0.0), "Neumann.step_size must be a number > 0, but got 0.0"),
+    (lambda: hg.CG(damping=-1.0), "CG.damping must be a number >= 0, but got -1.0"),
     (lambda: hg.FixedPoint(-1.0), "FixedPoint.step_size must be a number > 0, but got -1.0"),
     (lambda: hg.FixedPoint(0.1, max_steps=0), "FixedPoint.max_steps must be an integer >= 1"),
     (lambda: hg.FixedPoint(0.1, rtol=0.0), r"FixedPoint.rtol must be a number in \(0, 1\)"),

@@ -175,9 +175,7 @@ class AutoBalance(Algorithm):
         def one_step(k: Array, now: _Now) -> _Now:
             follower = now.follower
             slope, buffers = differentiate(now.x, follower.inner_var, visited(k), follower.buffers)
-            y, optimiser = self.inner.apply(
-                follower.inner_var, slope, follower.optimiser, rates[1]
-            )
+            y, optimiser = self.inner.apply(follower.inner_var, slope, follower.optimiser, rates[1])
             steps = now.steps + 1
             now = now._replace(follower=Follower(y, optimiser, buffers), steps=steps)
             return jax.lax.cond(

@@ -34,12 +34,16 @@ class CG(Implicit):
       times the rounding of y's dtype, about what can be reached, and 0.
     - `warm_start`: start from the last round's v, carried in the state (with own curvature: one v
       for each round of the window).
+    - `damping`: solve (H + damping I) v = grad_y f. The Hessian of a network in training is not
+      positive definite, and without damping v may point the wrong way; the residual that is
+      reported is that of H v = grad_y f all the same.
     """
 
     max_steps: int | None = eqx.field(static=True)
     rtol: float | None = eqx.field(static=True)
     atol: float | None = eqx.field(static=True)
     warm_start: bool = eqx.field(static=True)
+    damping: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -47,9 +51,13 @@ class CG(Implicit):
         rtol: float | None = None,
         atol: float | None = None,
         warm_start: bool = False,
+        damping: float = 0.0,
     ):
         self.max_steps, self.rtol, self.atol = _checked_budget(max_steps, rtol, atol, "CG")
         self.warm_start = bool(warm_start)
+        if not (isinstance(damping, int | float) and 0 <= damping < float("inf")):
+            raise ValueError(f"CG.damping must be a number >= 0, but got {damping!r}.")
+        self.damping = float(damping)
 
     def init(self, inner_var: PyTree) -> PyTree:
         return jax.tree.map(jnp.zeros_like, inner_var) if self.warm_start else None
@@ -60,10 +68,14 @@ class CG(Implicit):
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
         budget = 10 * size if self.max_steps is None else self.max_steps
         enough = (atol + rtol * _tree.norm(gradient)) ** 2
+        product = hvp if self.damping == 0 else self._damped(hvp)
         v = jax.tree.map(jnp.zeros_like, gradient) if carry is None else carry
-        left = gradient if carry is None else _tree.difference(gradient, hvp(carry))
-        v, steps = _conjugate_gradients(hvp, v, left, enough, budget)
+        left = gradient if carry is None else _tree.difference(gradient, product(carry))
+        v, steps = _conjugate_gradients(product, v, left, enough, budget)
         return v, v if self.warm_start else carry, steps + (1 if self.warm_start else 0)
+
+    def _damped(self, hvp: LinearMap) -> LinearMap:
+        return lambda v: _tree.scaled_add(hvp(v), self.damping, v)
 
 
 def _conjugate_gradients(

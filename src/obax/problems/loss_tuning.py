@@ -132,6 +132,11 @@ class _Inner:
     def __call__(self, x: PyTree, y: PyTree, round: PyTree, buffers: PyTree) -> tuple[Array, Any]:
         inputs, labels = round["train"]
         logits, buffers = self.predict(y, inputs, buffers, training=True, key=round["key"])
+        if logits.shape[-1] != self.classes:
+            raise ValueError(
+                f"the classifier must return {self.classes} logits a row, one for each class, but "
+                f"returns {logits.shape[-1]}."
+            )
         scale = x["gamma"] if self.link == "identity" else jax.nn.sigmoid(x["gamma"])
         adjusted = scale.astype(logits.dtype) * logits + x["delta"].astype(logits.dtype)
         return jnp.mean(_cross_entropy(adjusted, labels, self.classes)), buffers
@@ -155,11 +160,7 @@ class _Outer:
 def _cross_entropy(
     logits: Float[Array, "n classes"], labels: Int[Array, " n"], classes: int
 ) -> Float[Array, " n"]:
-    if logits.shape[-1] != classes:
-        raise ValueError(
-            f"the classifier must return {classes} logits a row, one for each class, but returns "
-            f"{logits.shape[-1]}."
-        )
     own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1, mode="clip")
-    # Not the loss of some other class.
-    return jnp.where((labels >= 0) & (labels < classes), -own[:, 0], jnp.nan)
+    # Not the loss of some other class: a factor NaN, so that the gradient is NaN too.
+    known = (labels >= 0) & (labels < classes)
+    return -own[:, 0] * jnp.where(known, 1, jnp.nan).astype(logits.dtype)
