@@ -91,7 +91,7 @@ def test_forgets_the_oldest_beyond_its_capacity():
     [
         ({"capacity": 1}, "capacity must be at least 2"),
         ({"capacity": 4, "outer_every": 0}, "outer_every"),
-        ({"capacity": 4, "hypergradient": hg.Unrolled()}, "too long to unroll"),
+        ({"capacity": 4, "hypergradient": hg.Unrolled()}, "hypergradient must be one that solves"),
         ({"capacity": 4, "outer_when": lambda t: t}, "one bool"),
         ({"capacity": 4, "outer_when": 3}, "outer_when must be a function"),
     ],

@@ -44,6 +44,8 @@ class Info(eqx.Module):
     """Hessian-vector products."""
     cross_products: Int[Array, ""]
     """Products with the cross derivative."""
+    evaluations: Int[Array, ""]
+    """Function values asked for by a method that does not differentiate."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
 
@@ -66,6 +68,7 @@ def record(
     gradients: Any = 0,
     hvps: Any = 0,
     cross_products: Any = 0,
+    evaluations: Any = 0,
 ) -> Info:
     """The record of a round that took the follower from `before` to `after`."""
     played_value = problem.outer_loss(outer_var, before.inner_var, round, before.buffers)
@@ -89,4 +92,5 @@ def record(
         gradients=jnp.asarray(gradients, jnp.int32),
         hvps=jnp.asarray(hvps, jnp.int32),
         cross_products=jnp.asarray(cross_products, jnp.int32),
+        evaluations=jnp.asarray(evaluations, jnp.int32),
     )

@@ -29,7 +29,7 @@ from jaxtyping import Array, Int
 
 from .. import _validate
 from .._tree import PyTree
-from ..hypergradient import CG, Estimator, Unrolled
+from ..hypergradient import CG, Estimator
 from ..hypergradient._average import outer_gradient
 from ..problem import Problem
 from ..round_spec import RoundSpec
@@ -37,6 +37,7 @@ from ..window import RingBuffer
 from ._base import Algorithm, State
 from ._descent import Descent, Number, When, checked_when
 from ._follower import Follower, start_of
+from ._oracles import pointwise, with_follower
 from ._record import Info, record
 
 
@@ -109,24 +110,15 @@ class AutoBalance(Algorithm):
         inner_optimiser: optax.GradientTransformation | None = None,
         outer_when: When | None = None,
     ):
-        _validate.instance(problem, Problem, "problem", "an obax.Problem")
-        if problem.inner is None:
-            raise ValueError("problem must have a follower for AutoBalance, but inner is None.")
-        self.problem = problem
+        self.problem = with_follower(problem, "AutoBalance")
         self.outer = Descent(outer_step_size, outer_optimiser, "outer")
         self.inner = Descent(inner_step_size, inner_optimiser, "inner")
         self.outer.check("outer_step_size")
         self.inner.check("inner_step_size")
         self.outer_when = checked_when(outer_when)
-        self.hypergradient = CG() if hypergradient is None else hypergradient
-        _validate.instance(
-            self.hypergradient, Estimator, "hypergradient", "an estimator such as CG()"
+        self.hypergradient = pointwise(
+            CG() if hypergradient is None else hypergradient, "AutoBalance"
         )
-        if isinstance(self.hypergradient, Unrolled):
-            raise ValueError(
-                "hypergradient must be an implicit estimator such as CG() or Neumann() for "
-                "AutoBalance, but is Unrolled(): a pass over all rounds is too long to unroll."
-            )
         self.capacity = _validate.count(capacity, "capacity")
         if self.capacity < 2:
             raise ValueError(f"capacity must be at least 2 rounds, but got {capacity!r}.")

@@ -4,10 +4,12 @@ from .._validate import nearest as nearest
 from ._config import UserError as UserError, with_overrides as with_overrides
 from ._experiment import Experiment as Experiment, Part as Part, run as run
 from ._folder import RunFolder as RunFolder
+from .compare import COMPARE
 from .dynamic_regression import DYNAMIC_REGRESSION
+from .loss_tuning import LOSS_TUNING
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (DYNAMIC_REGRESSION,)
+    experiment.name: experiment for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING)
 }
 
 

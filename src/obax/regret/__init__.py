@@ -6,7 +6,8 @@
 | against the best fixed decision? | `static`; on part of the rounds: `interval` |
 | against one decision and one model for each segment? | `staged` |
 | with the losses as they were suffered? | `played` |
-| is the leader near a stationary point of the recent losses? | `local` |
+| is the leader near a stationary point of the recent losses? | `local`, `local_past` |
+| and if a constraint holds it back? | `projected` |
 | how much did the problem move? | `path_lengths`, `variations` |
 | what does a bound of `obax.theory` ask for? | `bound_arguments` |
 
@@ -17,6 +18,8 @@ residual that they reached. This room sees problems and trajectories, never algo
 from ._curve import RegretCurve as RegretCurve
 from ._flat import Solver as Solver
 from ._local import local as local
+from ._past import local_past as local_past
+from ._projected import projected as projected
 from .comparators import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from .._tree import PyTree
 from ..problem import Problem
@@ -13,7 +13,7 @@ from . import _check
 from ._curve import RegretCurve
 from ._flat import Flat, Solver, length_of
 from ._model import one_round, pulled_back
-from .comparators import inner_solution
+from .comparators import Comparator, inner_solution
 
 
 def local(
@@ -39,27 +39,39 @@ def local(
     >>> print(curve.terms)
     [ 1.  9. 25.]
     """
-    window = Window() if window is None else window
-    if not isinstance(window, Window):
-        raise ValueError(f"window must be an obax.Window, but got {window!r}.")
-    found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
-    rounds, _ = _check.stacked(rounds, "rounds")
-    given = _check.setup(problem, rounds, None, inner_start, found.outer_var)
-    terms = _local_terms(
-        problem,
-        rounds,
-        given.outer_start,
-        given.inner_start,
-        found.outer_var,
-        found.inner_var,
-        window,
-        solver or Solver(),
-    )
+    window = checked_window(window)
+    gradients, found = window_gradients(problem, outer_vars, rounds, window, inner_start, solver)
+    terms = jnp.sum(gradients**2, axis=1)
     return RegretCurve(terms, jnp.cumsum(terms), None, found)
 
 
+def checked_window(window: Window | None) -> Window:
+    """The window, by default that of w = 1."""
+    window = Window() if window is None else window
+    if not isinstance(window, Window):
+        raise ValueError(f"window must be an obax.Window, but got {window!r}.")
+    return window
+
+
+def window_gradients(
+    problem: Problem,
+    outer_vars: PyTree,
+    rounds: PyTree,
+    window: Window,
+    inner_start: PyTree,
+    solver: Solver | None,
+) -> tuple[Float[Array, "T d1"], Comparator]:
+    """grad F_{t,u}(x_t, y*_t(x_t)) as vectors, and the pairs (x_t, y*_t(x_t))."""
+    found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
+    rounds, _ = _check.stacked(rounds, "rounds")
+    given = _check.setup(problem, rounds, None, inner_start, found.outer_var)
+    starts = given.outer_start, given.inner_start
+    pairs = found.outer_var, found.inner_var
+    return _gradients(problem, rounds, *starts, *pairs, window, solver or Solver()), found
+
+
 @eqx.filter_jit
-def _local_terms(problem, rounds, outer_start, inner_start, xs, ys, window, solver):  # type: ignore[no-untyped-def]
+def _gradients(problem, rounds, outer_start, inner_start, xs, ys, window, solver):  # type: ignore[no-untyped-def]
     flat = Flat(problem, outer_start, inner_start, solver)
     ages = jnp.arange(window.size)
 
@@ -73,8 +85,7 @@ def _local_terms(problem, rounds, outer_start, inner_start, xs, ys, window, solv
         past = jax.tree.map(lambda leaf: leaf[jnp.maximum(t - ages, 0)], rounds)
         slopes = window.map(lambda r: jax.grad(flat.outer, (0, 1))(x, y, r), past)
         slope_x, slope_y = jax.tree.map(lambda leaf: shares @ leaf, slopes)
-        gradient = pulled_back(flat, one_round(round), x, y, slope_x, slope_y)
-        return jnp.vdot(gradient, gradient)
+        return pulled_back(flat, one_round(round), x, y, slope_x, slope_y)
 
     times = jnp.arange(length_of(rounds))
     return flat.map_rounds(term, rounds, times, xs, ys, copies=window.size)

@@ -1,0 +1,227 @@
+"""SOGD, simultaneous online gradient descent with momentum in all three of its directions.
+
+Nazari, Hou, Tarzanagh, Shen, Michailidis: *Stochastic Regret Guarantees for Online Zeroth- and
+First-Order Bilevel Optimization*, NeurIPS 2025. Here v solves grad_y f + H v = 0, so that the
+hypergradient is grad_x f + J v, with H = grad^2_yy g_t and J = grad^2_xy g_t. At z = (x, y, v),
+
+    D^y_t = grad_y g_t,    D^v_t = grad_y f_t + H v,    D^x_t = grad_x f_t + J v,
+    d_t   = D_t(z_t) + (1 - c_t) (d_{t-1} - D_t(z_{t-1}))     for each of y, v and x,
+
+with the functions of *this* round at the present and at the previous point, and d_1 = D_1(z_1).
+All three move at once:
+
+    y_{t+1} = y_t - beta_t d^y_t
+    v_{t+1} = projection of  v_t - delta_t d^v_t  on the ball of radius p
+    x_{t+1} = projection on X of  x_t - alpha_t d^x_t
+    alpha_t = a_x (c + t)^(-1/3),  beta_t = a_y alpha_t,  delta_t = a_v alpha_t,
+    c_t     = b alpha_t^2, at most 1                          (a_x = 1 in the paper)
+
+| symbol | name | symbol | name |
+|---|---|---|---|
+| x_t, y_t, v_t | `outer_var`, `inner_var`, `dual_var` | c | `offset` |
+| a_y, a_v | `inner_ratio`, `dual_ratio` | b of y, v, x | `inner_momentum`, `dual_`, `outer_` |
+| a_x | `scale` | p, X | `radius`, `problem.domain` |
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .. import _tree, _validate
+from .._tree import PyTree
+from ..domain import Ball
+from ..hypergradient._average import outer_gradient
+from ..hypergradient._base import relative
+from ..problem import Problem
+from ..round_spec import RoundSpec
+from ._base import Algorithm, State
+from ._follower import Follower
+from ._oracles import with_follower
+from ._record import Info, record
+
+
+class Point(NamedTuple):
+    """z = (x, y, v); also directions in that space."""
+
+    outer_var: PyTree
+    inner_var: PyTree
+    dual_var: PyTree
+
+
+class SOGDState(State):
+    """z_t, z_{t-1} and d_{t-1}; with `key`, the random numbers of ZO-SOGD."""
+
+    buffers: PyTree
+    dual_var: PyTree
+    previous: Point
+    momentum: Point
+    key: PyTree = None
+
+
+class SOGD(Algorithm):
+    """Simultaneous online gradient descent on x, y and v, with recursive momentum.
+
+    **Arguments:**
+
+    - `problem`: with a follower that goes on from round to round (no `inner_start`).
+    - `offset`, `scale`: c and a_x of alpha_t = a_x (c + t)^(-1/3), > 0. To begin near a step size
+      s, take c = s^-3, or any c that is not small beside the horizon and a_x = s c^(1/3).
+    - `inner_ratio`, `dual_ratio`: beta_t and delta_t in units of alpha_t.
+    - `inner_momentum`, `dual_momentum`, `outer_momentum`: c_t in units of alpha_t^2. Where it
+      reaches 1 there is no momentum.
+    - `radius`: p, of the ball that v is kept in; it should hold |H^-1 grad_y f|.
+
+    >>> problem = Problem(
+    ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
+    ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
+    ... )
+    >>> algorithm = SOGD(problem, offset=7.0)
+    >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
+    >>> for target in (1.0, 1.0, 1.0):
+    ...     state, info = algorithm.step(state, jnp.asarray(target))
+    ...     print(f"{state.outer_var:.4f} {state.inner_var:.4f} {state.dual_var:.4f}")
+    0.0000 0.0000 0.5000
+    0.2404 0.0000 0.7404
+    0.5840 0.1116 0.8609
+    """
+
+    problem: Problem
+    offset: Array
+    inner_ratio: Array
+    dual_ratio: Array
+    inner_momentum: Array
+    dual_momentum: Array
+    outer_momentum: Array
+    scale: Array
+    ball: Ball
+
+    def __init__(
+        self,
+        problem: Problem,
+        offset: float | Array = 1.0,
+        inner_ratio: float | Array = 1.0,
+        dual_ratio: float | Array = 1.0,
+        *,
+        scale: float | Array = 1.0,
+        inner_momentum: float | Array = 1.0,
+        dual_momentum: float | Array = 1.0,
+        outer_momentum: float | Array = 1.0,
+        radius: float | Array = 100.0,
+    ):
+        name = type(self).__name__
+        self.problem = with_follower(problem, name)
+        if problem.inner_start is not None:
+            raise ValueError(
+                f"problem.inner_start must be None for {name}, whose momentum follows one y from "
+                f"round to round; use obax.OAGD."
+            )
+        self.offset = _validate.positive_number(offset, "offset")
+        self.inner_ratio = _validate.positive_number(inner_ratio, "inner_ratio")
+        self.dual_ratio = _validate.positive_number(dual_ratio, "dual_ratio")
+        self.inner_momentum = _validate.positive_number(inner_momentum, "inner_momentum")
+        self.dual_momentum = _validate.positive_number(dual_momentum, "dual_momentum")
+        self.outer_momentum = _validate.positive_number(outer_momentum, "outer_momentum")
+        self.scale = _validate.positive_number(scale, "scale")
+        self.ball = Ball(_validate.positive_number(radius, "radius"))
+
+    def outer_step_size(self, t: Int[Array, ""]) -> Array:
+        """alpha_t."""
+        decayed = (self.offset + t.astype(self.offset.dtype)) ** (-1 / 3)
+        return self.scale.astype(decayed.dtype) * decayed
+
+    def fresh_state(
+        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
+    ) -> SOGDState:
+        here = Point(outer_var, inner_var, jax.tree.map(jnp.zeros_like, inner_var))
+        return SOGDState(
+            t=jnp.asarray(1, jnp.int32),
+            outer_var=outer_var,
+            inner_var=inner_var,
+            round_spec=round_spec,
+            buffers=buffers,
+            dual_var=here.dual_var,
+            previous=here,
+            momentum=jax.tree.map(jnp.zeros_like, here),
+            key=self.first_key(),
+        )
+
+    def update(self, state: SOGDState, round: PyTree) -> tuple[SOGDState, Info]:
+        t, x = state.t, state.outer_var
+        here = Point(x, state.inner_var, state.dual_var)
+        key, drawn = self.draw(state.key, here)
+        now, slope_y, buffers = self.directions(here, round, state.buffers, drawn)
+        then, _, _ = self.directions(state.previous, round, state.buffers, drawn)
+        alpha = self.outer_step_size(t)
+        momentum = self._momentum(t, alpha, now, then, state.momentum)
+        moved = Point(
+            _tree.scaled_add(x, -alpha, momentum.outer_var),
+            _tree.scaled_add(here.inner_var, -alpha * self.inner_ratio, momentum.inner_var),
+            _tree.scaled_add(here.dual_var, -alpha * self.dual_ratio, momentum.dual_var),
+        )
+        new = SOGDState(
+            t=t + 1,
+            outer_var=self.problem.domain.project(moved.outer_var),
+            inner_var=moved.inner_var,
+            round_spec=state.round_spec,
+            buffers=buffers,
+            dual_var=self.ball.project(moved.dual_var),
+            previous=here,
+            momentum=momentum,
+            key=key,
+        )
+        info = record(
+            self.problem,
+            t,
+            x,
+            Follower(here.inner_var, (), state.buffers),
+            Follower(new.inner_var, (), buffers),
+            round,
+            hypergradient=momentum.outer_var,
+            residual=relative(now.dual_var, slope_y),
+            # In the first round there is no previous point.
+            **{name: count * jnp.minimum(t, 2) for name, count in self.counts().items()},
+        )
+        return new, info
+
+    def _momentum(
+        self, t: Int[Array, ""], alpha: Array, now: Point, then: Point, before: Point
+    ) -> Point:
+        """d_t for each of x, y and v."""
+        units = Point(self.outer_momentum, self.inner_momentum, self.dual_momentum)
+
+        def recursion(unit: Array, now: PyTree, then: PyTree, before: PyTree) -> PyTree:
+            kept = jnp.where(t == 1, 0, 1 - jnp.minimum(unit * alpha**2, 1))
+            return _tree.scaled_add(now, kept, _tree.difference(before, then))
+
+        return Point(*map(recursion, units, now, then, before))
+
+    # What ZO-SOGD does otherwise.
+
+    def first_key(self) -> PyTree:
+        """The random state before the first round."""
+        return None
+
+    def draw(self, key: PyTree, point: Point) -> tuple[PyTree, Any]:
+        """The next random state, and what this round's estimates at both points share."""
+        return key, None
+
+    def counts(self) -> dict[str, int]:
+        """What `directions` asks for."""
+        return {"gradients": 2, "hvps": 1, "cross_products": 1}
+
+    def directions(
+        self, point: Point, round: PyTree, buffers: PyTree, drawn: Any
+    ) -> tuple[Point, PyTree, PyTree]:
+        """(D^x, D^y, D^v) of this round at a point, grad_y f there, and the buffers after it."""
+        x, y, v = point
+
+        def slope(x: PyTree, y: PyTree) -> tuple[PyTree, PyTree]:
+            return jax.grad(self.problem.inner_loss, argnums=1, has_aux=True)(x, y, round, buffers)
+
+        slope_g, pull, after = jax.vjp(slope, x, y, has_aux=True)
+        cross, curved = pull(v)
+        gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, after)
+        add = lambda a, b: jax.tree.map(jnp.add, a, b)  # noqa: E731
+        return Point(add(gradient_x, cross), slope_g, add(gradient_y, curved)), gradient_y, after

@@ -1,0 +1,22 @@
+"""The small networks of the experiments, as pytrees that can be the follower's variable.
+
+A model is an Equinox module whose array leaves are exactly its trainable parameters; everything
+else about it is static. What is carried but not trained, the running statistics of BatchNorm, are
+its *buffers*, apart from it:
+
+    model, buffers = obax.models.cnn(key)
+    logits, buffers = model(inputs, buffers, training=True)
+    state = algorithm.init(x, model, example_round, buffers=buffers)
+"""
+
+from ._networks import (
+    CNN as CNN,
+    MLP as MLP,
+    ConvolutionalFeatures as ConvolutionalFeatures,
+    DenseFeatures as DenseFeatures,
+    Linear as Linear,
+    Statistics as Statistics,
+    cnn as cnn,
+    count_parameters as count_parameters,
+    mlp as mlp,
+)
