@@ -23,12 +23,13 @@ from .findings import (
 from .parts import parts
 
 # Two cores cannot play the paper's network for 400 rounds and five seeds in a day; these sizes they
-# can: 14 x 14 pixels, three blocks of 8 filters, two seeds for AutoBalance, whose leader looks at 4
-# rounds at a time instead of 10.
+# can: 14 x 14 pixels, three blocks of 8 filters, batches of 64, two seeds for AutoBalance, whose
+# leader looks at 4 rounds at a time instead of 10.
 REDUCED: dict[str, Any] = {
     "downsample": 2,
     "blocks": 3,
     "filters": 8,
+    "batch": 64,
     "autobalance_seeds": 2,
     "autobalance_rounds": 4,
     "evaluate_every": 10,

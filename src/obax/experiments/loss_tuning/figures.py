@@ -1,5 +1,7 @@
 """The figures of the loss-tuning experiments, from their tables."""
 
+from typing import Any
+
 import pandas as pd
 
 from ...report import Figure, Series
@@ -22,7 +24,7 @@ def all_figures(config: Config, rows: pd.DataFrame) -> list[Figure]:
             "round t",
             unit,
             [
-                _band(of_run, _label(config, rows, *key), scale)
+                _band(of_run, _label(config, str(key[0]), key[1], key[2]), scale)
                 for key, of_run in rows[rows.metric == metric].groupby(
                     ["name", "alpha", "beta"], sort=False
                 )
@@ -69,7 +71,7 @@ def _paths(config: Config, rows: pd.DataFrame, shown: str) -> list[Figure]:
     return found
 
 
-def _label(config: Config, rows: pd.DataFrame, name: str, alpha: float, beta: float) -> str:
+def _label(config: Config, name: str, alpha: Any, beta: Any) -> str:
     steps = [f"alpha={alpha:g}"] if len(config.outer_step_sizes) > 1 and name != "OGD" else []
     steps += [f"beta={beta:g}"] if len(config.inner_step_sizes) > 1 else []
     return ", ".join([name, *steps])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import time
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,8 +13,9 @@ import numpy as np
 import optax
 
 from ... import OAGD, OGD, Algorithm, AutoBalance, Problem, Window, models
-from ...hypergradient import CG, Neumann
+from ...hypergradient import CG, Estimator, Neumann
 from ...problems import loss_tuning, loss_tuning_start
+from .._timing import timed
 from .config import Config, Method
 from .stream import Stream
 
@@ -81,7 +82,7 @@ def algorithm(
     losses = problem(config, classes)
     if method.kind == "ogd":
         return OGD(losses, **follower)
-    solver = Neumann(config.neumann_terms, config.neumann_step)
+    solver: Estimator = Neumann(config.neumann_terms, config.neumann_step)
     if method.solver == "cg":
         solver = CG(max_steps=config.cg_steps, damping=config.cg_damping)
     leader: dict[str, Any] = {
@@ -117,9 +118,10 @@ def model(config: Config, stream: Stream) -> tuple[Any, Any]:
     """The follower at the start, and its buffers."""
     key = jax.random.key(stream.seed)
     if stream.images:
+        height, width, channels = stream.shape
         return models.cnn(
             key,
-            stream.shape,
+            (height, width, channels),
             stream.data.classes,
             filters=config.filters,
             blocks=config.blocks,
@@ -135,6 +137,7 @@ class Moment(NamedTuple):
 
     t: int
     seconds: float
+    processor_seconds: float
     train: np.ndarray | None
     test: np.ndarray | None
     gamma: np.ndarray
@@ -157,32 +160,15 @@ def play(
     start, follower, buffers = jax.tree.map(
         lambda leaf: leaf.astype(jnp.float32), (loss_tuning_start(classes), follower, buffers)
     )
-    state = one.init(start, follower, first, buffers=buffers)
-    # Compiled now, so that the first round's time is not the compiler's.
-    jax.block_until_ready(_advance(one, *jax.tree.map(jnp.copy, (state, first))))
-    seconds, refused = 0.0, 0
-    for t, round in zip(range(1, config.rounds + 1), stream.rounds(), strict=False):
-        round = jax.block_until_ready(jax.device_put(round))
-        begun = time.perf_counter()
-        state, accepted = jax.block_until_ready(_advance(one, state, round))
-        seconds += time.perf_counter() - begun
-        refused += not bool(accepted)
+    begin = one.init(start, follower, first, buffers=buffers)
+    rounds = itertools.islice(stream.rounds(), config.rounds)
+    for t, state, seconds, processor, refused in timed(one, begin, rounds):
         train = test = None
         if t % config.evaluate_every == 0 or t in (1, config.rounds):
             train = accuracies(state.inner_var, state.buffers, *stream.training_rows, classes)
             test = accuracies(state.inner_var, state.buffers, *stream.test_rows, classes)
-        x = state.outer_var
-        yield Moment(
-            t, seconds, train, test, np.asarray(x["gamma"]), np.asarray(x["delta"]), refused
-        )
-
-
-@eqx.filter_jit(donate="all-except-first")
-def _advance(algorithm: Algorithm, state: Any, round: Any) -> tuple[Any, jax.Array]:
-    """One step. Only the state and whether the round counted leave it, so that XLA drops what the
-    record would cost: two losses and a gradient."""
-    new, info = algorithm.step(state, round)
-    return new, info.accepted
+        gamma, delta = (np.asarray(state.outer_var[name]) for name in ("gamma", "delta"))
+        yield Moment(t, seconds, processor, train, test, gamma, delta, refused)
 
 
 def accuracies(
@@ -203,6 +189,6 @@ def accuracies(
 
 
 @eqx.filter_jit
-def _classify(model: Any, buffers: Any, inputs: jax.Array) -> jax.Array:
+def _classify(model: Any, buffers: Any, inputs: Any) -> jax.Array:
     logits, _ = model(inputs, buffers, training=False, key=jnp.zeros(2, jnp.uint32))
     return jnp.argmax(logits, axis=1)

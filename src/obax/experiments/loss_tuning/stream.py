@@ -92,11 +92,14 @@ def _data(config: Config, seed: int) -> datasets.Split:
         valid=config.valid_images,
         seed=seed,
     )
-    smaller = {
-        name: _averaged(getattr(split, name), config.downsample)
-        for name in ("train_inputs", "valid_inputs", "test_inputs")
-    }
-    return dataclasses.replace(split, synthetic=synthetic, **smaller)
+    size = config.downsample
+    return dataclasses.replace(
+        split,
+        synthetic=synthetic,
+        train_inputs=_averaged(split.train_inputs, size),
+        valid_inputs=_averaged(split.valid_inputs, size),
+        test_inputs=_averaged(split.test_inputs, size),
+    )
 
 
 def _averaged(images: np.ndarray, size: int) -> np.ndarray:
