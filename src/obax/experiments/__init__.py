@@ -7,9 +7,11 @@ from ._folder import RunFolder as RunFolder
 from .compare import COMPARE
 from .dynamic_regression import DYNAMIC_REGRESSION
 from .loss_tuning import LOSS_TUNING
+from .meta_learning import META_LEARNING
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING)
+    experiment.name: experiment
+    for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING, *META_LEARNING)
 }
 
 

@@ -7,6 +7,13 @@ from .loss_tuning import (
     loss_tuning as loss_tuning,
     loss_tuning_start as loss_tuning_start,
 )
+from .meta_learning import (
+    batch_features as batch_features,
+    embed_task as embed_task,
+    meta_learning as meta_learning,
+    task_logits as task_logits,
+)
+from .minmax import online_minmax as online_minmax
 from .moments import windowed as windowed
 from .quadratic import quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression

@@ -80,5 +80,7 @@ def _label(config: Config, name: str, alpha: Any, beta: Any) -> str:
 def _band(rows: pd.DataFrame, label: str, scale: float) -> Series:
     curve = scale * rows.groupby("t").value.agg(["mean", "std"]).fillna(0.0)
     low, high = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
-    low = low.where(low > 0, curve["mean"]) if (curve["mean"] > 0).all() else low
+    if (curve["mean"] > 0).all():
+        # A band below zero has no place on a logarithmic axis.
+        low = low.clip(lower=curve["mean"] / 10)
     return Series(label, curve.index.tolist(), curve["mean"].tolist(), low.tolist(), high.tolist())

@@ -15,6 +15,8 @@ FINAL = 0.95
 """Final accuracies are means over the measurements after this share of the rounds."""
 CLOSE = 0.02
 """How near two balanced accuracies must be to count as the same."""
+FALL = 2.0
+"""How many points of accuracy must be lost within the span for a fall."""
 FLAT = 0.05
 """How far apart the accuracies over a range of step sizes may be to count as flat."""
 
@@ -330,7 +332,9 @@ def shift_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
                 f"fall of the test accuracy within {span} rounds of round {change}: AutoBalance "
                 f"{theirs:.1f} points; "
                 + "; ".join(f"{name} {value:.1f}" for name, value in drops.items()),
-                _verdict([theirs > 2.0, all(theirs > value for value in drops.values())]),
+                "not reproduced"
+                if theirs <= FALL
+                else _verdict([True, all(value <= FALL for value in drops.values())]),
                 _setting(config, rows),
             )
         )

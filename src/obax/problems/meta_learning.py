@@ -1,0 +1,255 @@
+"""Online meta-learning: tasks arrive one by one, the leader holds where adaptation starts.
+
+The leader x is a model, the follower y adapts it to the round's task: it learns from the support,
+and the leader is judged by the adapted model's loss on the query (the paper's Section 4.3),
+
+    f(x, y) = L(y; query),    and of the follower one of
+
+    prox-linear   g(x, y) = <y, grad L(x; support)> + |y - x|^2 / (2 beta)
+    implicit      g(x, y) = L(y; support) + (lambda / 2) |y - x|^2
+    plain         g(x, y) = L(y; support)
+
+with L the mean cross-entropy. The first has the answer y* = x - beta grad L(x), one gradient step,
+and dy*/dx = I - beta Hessian L(x). The last is what MAML (Finn et al., 2017), ANIL (Raghu et al.,
+2020: only the head adapts) and ITD-BiO (Ji et al., 2021: only the head adapts, and the leader moves
+only the features) take K steps on. BatchNorm uses the statistics of the batch at hand throughout.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import _tree, _validate
+from .._tree import PyTree
+from ..models import ConvolutionalFeatures, DenseFeatures, Statistics
+from ..problem import Problem
+from .loss_tuning import _cross_entropy
+
+ADAPTATIONS = ("prox-linear", "implicit", "plain")
+PARTS = ("all", "head")
+LEADERS = ("all", "features")
+
+Features = Callable[[Any, PyTree], Float[Array, "n features"]]
+
+
+def batch_features(features: Any, inputs: PyTree) -> Float[Array, "n features"]:
+    """Features of `inputs` by the `features` of a model of `obax.models`, BatchNorm with the
+    statistics of this batch and no dropout; anything else is called as `features(inputs)`."""
+    if isinstance(features, ConvolutionalFeatures):
+        # Training mode does not look at the running statistics; they only have to be there.
+        running = tuple(
+            Statistics(jnp.zeros_like(block.shift), jnp.ones_like(block.scale))
+            for block in features.blocks
+        )
+        return features(inputs, running, training=True)[0]
+    if isinstance(features, DenseFeatures):
+        return features(inputs, training=False)
+    return features(inputs)
+
+
+def meta_learning(
+    adaptation: str = "prox-linear",
+    *,
+    part: str = "all",
+    leader: str = "all",
+    step_size: float | None = None,
+    proximity: float | None = None,
+    features: Features = batch_features,
+) -> Problem:
+    """The bilevel problem of online meta-learning, for any model with `.features` and `.head`.
+
+    x is a model; its logits are `model.head(features(model.features, inputs))`. A round is a task
+    `{"support": (inputs, labels), "query": (inputs, labels)}`, labels 0..ways-1, as
+    `obax.datasets.fewshot.TaskStream` gives them. The follower starts in each round from x, so
+    `inner_var` at `algorithm.init` is `problem.inner_start(x)`.
+
+    A label outside 0..ways-1 makes the round's loss NaN, and the guard refuses the round.
+
+    **Arguments:**
+
+    - `adaptation`: which g, see above. `obax.prox_linear` is the ready algorithm for
+      `"prox-linear"`, `OAGD` with an implicit estimator for `"implicit"`, `ITD` for `"plain"`.
+    - `part`: what adapts to a task. `"all"`: y is a model; `"head"`: y is a head, and the features
+      are those of x.
+    - `leader`: what the leader moves. `"features"`: x keeps its head, where each adaptation starts:
+      the head's hypergradient is zero. Needs `part="head"`.
+    - `step_size`: beta of `"prox-linear"`; give the algorithm the same `inner_step_size`.
+    - `proximity`: lambda of `"implicit"`.
+    - `features`: `(model.features, inputs) -> [n, d]`.
+
+    Equal arguments make equal problems, which share compiled functions.
+    """
+    _validate.one_of(adaptation, ADAPTATIONS, "adaptation")
+    _validate.one_of(part, PARTS, "part")
+    _validate.one_of(leader, LEADERS, "leader")
+    _validate.function(features, "features", "(model.features, inputs) -> [n, d]")
+    if leader == "features" and part != "head":
+        raise ValueError(
+            "part must be 'head' with leader='features', but is 'all': a head that the leader "
+            "does not move has to adapt, and features that it moves must not."
+        )
+    numbers = {"step_size": (step_size, "prox-linear"), "proximity": (proximity, "implicit")}
+    for name, (value, needed_by) in numbers.items():
+        if (value is not None) != (adaptation == needed_by):
+            raise ValueError(
+                f"{name} must be given if and only if adaptation is {needed_by!r}, but adaptation "
+                f"is {adaptation!r} and {name} is {value!r}."
+            )
+    number = step_size if proximity is None else proximity
+    if number is not None:
+        number = float(_validate.positive_number(number, "step_size or proximity"))
+    losses = _Losses(part, leader, features)
+    if adaptation == "plain":
+        return Problem(_Outer(losses), _Plain(losses), inner_start=_Start(losses))
+    assert number is not None
+    if adaptation == "implicit":
+        return Problem(_Outer(losses), _Implicit(losses, number), inner_start=_Start(losses))
+    return Problem(
+        _Outer(losses),
+        _ProxLinear(losses, number),
+        inner_argmin=_OneStep(losses, number),
+        inner_start=_Start(losses),
+    )
+
+
+def task_logits(
+    problem: Problem, outer_var: PyTree, inner_var: PyTree, inputs: PyTree
+) -> Float[Array, "n ways"]:
+    """Logits of the adapted model (x, y) of a `meta_learning` problem on a batch of inputs."""
+    if not isinstance(problem.outer, _Outer):
+        raise ValueError(f"problem must come from meta_learning, but got {problem!r}.")
+    return problem.outer.losses.logits(outer_var, inner_var, inputs)
+
+
+class Embedded(NamedTuple):
+    """Features in place of inputs, where they have been computed already."""
+
+    features: Float[Array, "n features"]
+
+
+def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
+    """`(x, round) -> round` with the features of x in place of the inputs, for `part="head"`.
+
+    Given to `ITD(prepare=...)`, the network runs once for a task and not in each of the K steps.
+    """
+    if not isinstance(problem.outer, _Outer) or problem.outer.losses.part != "head":
+        raise ValueError("problem must come from meta_learning with part='head'.")
+    return _Embed(problem.outer.losses)
+
+
+# Compared by value, so that equal problems share compiled functions.
+@dataclasses.dataclass(frozen=True)
+class _Losses:
+    """What adapts, where it starts, and the loss of an adapted model on a batch."""
+
+    part: str
+    leader: str
+    features: Features
+
+    def start(self, x: Any) -> PyTree:
+        """Where the follower starts."""
+        if self.part == "all":
+            return x
+        return jax.lax.stop_gradient(x.head) if self.leader == "features" else x.head
+
+    def logits(self, x: Any, y: Any, inputs: PyTree) -> Float[Array, "n ways"]:
+        """Of the model that y makes of x."""
+        model, head = (y, y.head) if self.part == "all" else (x, y)
+        if isinstance(inputs, Embedded):
+            return head(inputs.features)
+        return head(self.features(model.features, inputs))
+
+    def loss(self, x: Any, y: Any, round: PyTree, batch: str) -> Float[Array, ""]:
+        """The mean cross-entropy on the support or the query."""
+        if not (isinstance(round, dict) and {"support", "query"} <= round.keys()):
+            raise ValueError(
+                "round must be a task {'support': (inputs, labels), 'query': (inputs, labels)}, "
+                f"but is {jax.tree.map(jnp.shape, round)!r}."
+            )
+        inputs, labels = round[batch]
+        logits = self.logits(x, y, inputs)
+        return jnp.mean(_cross_entropy(logits, labels, logits.shape[-1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Start:
+    losses: _Losses
+
+    def __call__(self, x: PyTree) -> PyTree:
+        return self.losses.start(x)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Embed:
+    losses: _Losses
+
+    def __call__(self, x: Any, round: PyTree) -> PyTree:
+        return {
+            name: (Embedded(self.losses.features(x.features, inputs)), labels)
+            for name, (inputs, labels) in round.items()
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outer:
+    """f: the loss on the query."""
+
+    losses: _Losses
+
+    def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
+        return self.losses.loss(x, y, round, "query")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plain:
+    """g: the loss on the support."""
+
+    losses: _Losses
+
+    def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
+        return self.losses.loss(x, y, round, "support")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Implicit:
+    """g: the same, and near the start."""
+
+    losses: _Losses
+    proximity: float
+
+    def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
+        moved = _tree.squared_norm(_tree.difference(y, self.losses.start(x)))
+        return self.losses.loss(x, y, round, "support") + 0.5 * self.proximity * moved
+
+
+@dataclasses.dataclass(frozen=True)
+class _ProxLinear:
+    """g: the loss on the support made linear at the start, and near the start."""
+
+    losses: _Losses
+    step_size: float
+
+    def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
+        start = self.losses.start(x)
+        moved = _tree.squared_norm(_tree.difference(y, start))
+        # <y, grad L> as the derivative of L along y, so that no gradient is differentiated: its
+        # gradient in y is one of L, and that in x one Hessian-vector product.
+        _, slope = jax.jvp(lambda z: self.losses.loss(x, z, round, "support"), (start,), (y,))
+        return slope + moved / (2 * self.step_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneStep:
+    """y*(x) of the prox-linear problem."""
+
+    losses: _Losses
+    step_size: float
+
+    def __call__(self, x: PyTree, round: PyTree) -> PyTree:
+        start = self.losses.start(x)
+        gradient = jax.grad(lambda z: self.losses.loss(x, z, round, "support"))(start)
+        return _tree.scaled_add(start, -self.step_size, gradient)
