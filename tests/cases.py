@@ -138,6 +138,21 @@ def _no_follower():
     return ProblemCase(problem, rounds, jnp.array([1.0, 0.0, 0.0]), None, 0.3, 0.1)
 
 
+def _simplex():
+    """A follower behind a leader on the simplex, whose best decision is inside it."""
+    rng = np.random.default_rng(6)
+    target = rng.uniform(0.5, 1.0, (HORIZON, 3))
+    rounds = jnp.asarray(target / target.sum(axis=1, keepdims=True))
+    problem = obax.Problem(
+        lambda x, y, round: 0.5 * jnp.sum((y - 2.0 * round) ** 2),
+        lambda x, y, round: 0.5 * jnp.sum((y - 2.0 * x) ** 2),
+        obax.Simplex(),
+        lambda x, round: 2.0 * x,
+        lambda round: round,
+    )
+    return ProblemCase(problem, rounds, jnp.array([0.6, 0.3, 0.1]), jnp.zeros(3), 0.1, 0.5)
+
+
 PROBLEMS: dict[str, Callable[[], ProblemCase]] = {
     "comparability": lambda: _ready(comparability(HORIZON), 0.2, 0.5),
     "lower-bound-game": lambda: _ready(lower_bound_game(HORIZON), 0.02, 0.5),
@@ -149,6 +164,7 @@ PROBLEMS: dict[str, Callable[[], ProblemCase]] = {
     "pytrees": _pytrees,
     "buffers": _buffers,
     "no-follower": _no_follower,
+    "simplex": _simplex,
 }
 
 
@@ -179,9 +195,11 @@ class AlgorithmCase:
     exact: bool = True
     """Whether it reaches the known answer when one round is repeated."""
     moves_leader: bool = True
+    domain: type = obax.Domain
 
     def applies(self, case):
-        return case.problem.inner is not None or not self.needs_follower
+        follower = case.problem.inner is not None or not self.needs_follower
+        return follower and isinstance(case.problem.domain, self.domain)
 
 
 def _oagd(window=None, estimator=None, steps=2, *, needs_follower=True, exact=True):
@@ -245,6 +263,11 @@ def _autobalance(case, scale=1.0):
     )
 
 
+def _itd(case, scale=1.0):
+    steps = case.outer_step * scale, case.inner_step * scale, 2
+    return obax.ITD(case.problem, *steps, capacity=3, tasks=2)
+
+
 def late(t):
     return t >= 2
 
@@ -259,6 +282,39 @@ def _warmed_up(case, scale=1.0):
 
 def _window(**options):
     return lambda: obax.Window(3, **options)
+
+
+def _sobow(case, scale=1.0):
+    window = obax.Window(3, 0.9)
+    return obax.SOBOW(case.problem, case.outer_step * scale, case.inner_step * scale, window)
+
+
+def _sogd(kind, **options):
+    def make(case, scale=1.0):
+        # alpha_t begins near the outer step.
+        offset = (0.5 * case.outer_step * scale) ** -3
+        ratio = 2 * case.inner_step / case.outer_step
+        return kind(case.problem, offset, ratio, ratio, outer_momentum=5.0, **options)
+
+    return make
+
+
+def _fsobo(case, scale=1.0):
+    step = case.inner_step * scale
+    return obax.FSOBO(case.problem, 0.7 * case.outer_step * scale, step, 1.1 * step)
+
+
+def _aobo(case, scale=1.0):
+    steps = case.outer_step * scale, case.inner_step * scale
+    return obax.AOBO(case.problem, *steps, tolerance=1e-10, max_inner_steps=5)
+
+
+def _obbo(geometry, outer=1.0):
+    def make(case, scale=1.0):
+        steps = outer * case.outer_step * scale, case.inner_step * scale, 2
+        return obax.OBBO(case.problem, *steps, obax.Window(2), geometry=geometry)
+
+    return make
 
 
 ALGORITHMS: dict[str, AlgorithmCase] = {
@@ -284,7 +340,16 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     ),
     "OAGD-warm-up": AlgorithmCase(_warmed_up, needs_follower=False, exact=False),
     "AutoBalance": AlgorithmCase(_autobalance, exact=False),
+    "ITD": AlgorithmCase(_itd, exact=False),
     "OGD": AlgorithmCase(_ogd, needs_follower=False, moves_leader=False),
+    "SOBOW": AlgorithmCase(_sobow),
+    "SOGD": AlgorithmCase(_sogd(obax.SOGD)),
+    "ZOSOGD": AlgorithmCase(_sogd(obax.ZOSOGD, directions_per_round=2), exact=False),
+    "FSOBO": AlgorithmCase(_fsobo),
+    "AOBO": AlgorithmCase(_aobo),
+    "OBBO": AlgorithmCase(_obbo("euclidean")),
+    "OBBO-adaptive": AlgorithmCase(_obbo("adaptive", 5.0), exact=False),
+    "OBBO-entropy": AlgorithmCase(_obbo("entropy"), domain=obax.Simplex),
 }
 
 PAIRS = [(algorithm, problem) for problem in PROBLEMS for algorithm in ALGORITHMS]

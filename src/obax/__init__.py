@@ -1,18 +1,30 @@
 """obax: online bilevel optimisation in JAX."""
 
 from . import (
+    datasets as datasets,
     hypergradient as hypergradient,
+    models as models,
     problems as problems,
     regret as regret,
     theory as theory,
 )
 from .algorithms import (
+    AOBO as AOBO,
+    FSOBO as FSOBO,
+    ITD as ITD,
     OAGD as OAGD,
+    OBBO as OBBO,
     OGD as OGD,
+    SOBOW as SOBOW,
+    SOGD as SOGD,
+    ZOSOGD as ZOSOGD,
     Algorithm as Algorithm,
     AutoBalance as AutoBalance,
     Info as Info,
+    adapt as adapt,
+    prox_linear as prox_linear,
 )
+from .checkpoint import load as load, save as save
 from .domain import (
     Ball as Ball,
     Box as Box,

@@ -24,6 +24,8 @@ from rich.progress import (
 from rich.table import Table as ScreenTable
 
 from . import __version__, datasets
+from .streaming.command import stream
+from .watch.command import watch
 
 app = typer.Typer(
     name="obax",
@@ -275,6 +277,10 @@ def _show_how(missing: list[datasets.DataSet]) -> None:
             f"it, or into {datasets.cache_folder()}.",
             soft_wrap=True,
         )
+
+
+app.command()(stream)
+app.command()(watch)
 
 
 def _show_certificates(found: Any) -> None:

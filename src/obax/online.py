@@ -6,6 +6,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +20,7 @@ from ._pack import Packing
 from ._progress import Progress
 from ._tree import PyTree
 from .algorithms import Algorithm, Info
+from .checkpoint import Folder, seek
 
 Record = Callable[[Any], PyTree]
 POLICIES = ("raise", "skip")
@@ -91,15 +93,29 @@ def run(
 class Play(Iterator[tuple[Any, Info]]):
     """An iterator over (state, info) that pulls rounds from a live source; see `play`.
 
-    `rounds` and `rejected` count what has been played so far.
+    `rounds` and `rejected` count what has been played so far, the rounds before a resumption
+    included.
     """
 
     def __init__(
-        self, algorithm: Algorithm, state: Any, source: Iterable[PyTree], bar: Progress, policy: str
+        self,
+        algorithm: Algorithm,
+        state: Any,
+        source: Iterable[PyTree],
+        bar: Progress,
+        policy: str,
+        folder: Folder | None = None,
+        every: int = 0,
     ):
         self.state = state
         self.rounds = 0
         self.rejected = 0
+        self._folder, self._every = folder, every
+        found = None if folder is None else folder.latest(like=state)
+        if found is not None:
+            self.state, meta = found
+            self.rounds, self.rejected = meta["round"], meta["rejected"]
+            source = seek(source, self.rounds)
         self._dynamic, static = eqx.partition(algorithm, eqx.is_array)
         self._algorithm = algorithm
         self._step = _compiled_step(*_hashable(static))
@@ -122,6 +138,8 @@ class Play(Iterator[tuple[Any, Info]]):
             if self._raise:
                 raise _rejection(self._algorithm, self.state, round, self.rounds - 1)
         self.state = state
+        if self._folder is not None and self.rounds % self._every == 0:
+            self._folder.save(self.rounds, state, {"rejected": self.rejected})
         if self._bar.enabled:
             self._bar.advance(1, info.played_value)
         return state, info
@@ -149,6 +167,9 @@ def play(
     *,
     progress: bool = False,
     on_rejected: str = "raise",
+    checkpoint_every: int | None = None,
+    checkpoint_dir: str | Path | None = None,
+    keep: int = 3,
 ) -> Play:
     """Play rounds as they arrive: `for state, info in obax.play(algorithm, state, source): ...`
 
@@ -157,6 +178,11 @@ def play(
     `run`, to rounding. Memory does not grow with the number of rounds.
 
     `progress` and `on_rejected` are as in `run`; the iterator's `rejected` counts refused rounds.
+
+    With `checkpoint_dir`, the state is saved there every `checkpoint_every` rounds (default 1,000)
+    and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from
+    it: `state` gives the structure only, and the source is taken to the right round. It must be
+    able to: a sequence, or an object with a method `seek(round)`, counted from 0.
 
     >>> import obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
@@ -171,7 +197,14 @@ def play(
     """
     _validate.one_of(on_rejected, POLICIES, "on_rejected")
     total = len(source) if isinstance(source, Sized) else None
-    return Play(algorithm, state, source, Progress(total, enabled=progress), on_rejected)
+    folder = None
+    if checkpoint_dir is not None:
+        folder = Folder(checkpoint_dir, _validate.count(keep, "keep"))
+    elif checkpoint_every is not None:
+        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+    every = _validate.count(checkpoint_every or 1000, "checkpoint_every")
+    bar = Progress(total, enabled=progress)
+    return Play(algorithm, state, source, bar, on_rejected, folder, every)
 
 
 def sweep(

@@ -39,11 +39,35 @@ def average_of_gradients(
     buffers: PyTree,
     t: Int[Array, ""],
 ) -> OuterGradient:
-    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y."""
-    average = _average(problem.outer_loss, window, rounds, buffers, t)
-    if inner_var is None:
-        return jax.grad(average)(outer_var, None), None
-    return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
+    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y.
+
+    With `window.chunk` the gradients of the chunks are added up one after the other: the gradient
+    of the whole average would keep what each of its terms needs on the way back, all at once.
+    """
+    share, filled = _present(window, rounds, t)
+
+    def part(share: Array, rounds: PyTree) -> OuterGradient:
+        average = _weighted(problem.outer_loss, _at_once, share, rounds, buffers)
+        if inner_var is None:
+            return jax.grad(average)(outer_var, None), None
+        return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
+
+    chunk = window.size if window.chunk is None else min(window.chunk, window.size)
+    whole = window.size - window.size % chunk
+    if chunk == window.size:
+        return part(share, filled)
+
+    def add(total: OuterGradient, one: tuple[Array, PyTree]) -> tuple[OuterGradient, None]:
+        return jax.tree.map(jnp.add, total, part(*one)), None
+
+    def chunked(leaf: Array) -> Array:
+        return leaf[:whole].reshape(-1, chunk, *leaf.shape[1:])
+
+    total = jax.tree.map(jnp.zeros_like, (outer_var, inner_var))
+    total, _ = jax.lax.scan(add, total, jax.tree.map(chunked, (share, filled)))
+    if whole < window.size:
+        total, _ = add(total, jax.tree.map(lambda leaf: leaf[whole:], (share, filled)))
+    return total
 
 
 def average_inner(
@@ -54,26 +78,37 @@ def average_inner(
     def loss(outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree) -> Array:
         return problem.inner_loss(outer_var, inner_var, round, buffers)[0]
 
-    return _average(loss, window, rounds, buffers, t)
+    share, filled = _present(window, rounds, t)
+    return _weighted(loss, window.map, share, filled, buffers)
 
 
-def _average(
-    loss: Callable[..., Array], window: Window, rounds: PyTree, buffers: PyTree, t: Int[Array, ""]
-) -> Inner:
+def _present(window: Window, rounds: PyTree, t: Int[Array, ""]) -> tuple[Array, PyTree]:
+    """The weights u_i / W, and the rounds with copies of the current one in empty slots: a NaN
+    behind a zero weight would still reach the derivatives."""
     share, seen = window.shares(t)
 
     def fill(stacked: Array) -> Array:
         return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, stacked[-1])
 
-    # Empty slots stand in as copies of the current round: a NaN behind a zero weight would still
-    # reach the derivatives.
-    filled = jax.tree.map(fill, rounds)
+    return share, jax.tree.map(fill, rounds)
 
-    def average(outer_var: PyTree, inner_var: PyTree) -> Array:
-        losses = window.map(lambda one: loss(outer_var, inner_var, one, buffers), filled)
+
+def _at_once(function: Callable[..., Array], rounds: PyTree) -> Array:
+    return jax.vmap(function)(rounds)
+
+
+def _weighted(
+    loss: Callable[..., Array],
+    apply: Callable[..., Array],
+    share: Array,
+    rounds: PyTree,
+    buffers: PyTree,
+) -> Inner:
+    def weighted(outer_var: PyTree, inner_var: PyTree) -> Array:
+        losses = apply(lambda one: loss(outer_var, inner_var, one, buffers), rounds)
         return jnp.sum(share.astype(losses.dtype) * losses)
 
-    return average
+    return weighted
 
 
 def average_of_terms(

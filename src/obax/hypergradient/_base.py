@@ -71,10 +71,9 @@ class Implicit(Estimator):
         carry: PyTree = None,
     ) -> Estimate:
         gradient_x, gradient_y = outer_gradient
-        _, pull = jax.vjp(jax.grad(inner, 1), outer_var, inner_var)
-        v, carry, hvps = self.solve(lambda u: pull(u)[1], gradient_y, carry)
-        # One pullback gives the cross product and, for the residual, the Hessian product.
-        cross, hessian_v = pull(v)
+        products = linearised(inner, outer_var, inner_var)
+        v, carry, hvps = self.solve(lambda u: products(u)[1], gradient_y, carry)
+        cross, hessian_v = products(v)
         return Estimate(
             value=_tree.difference(gradient_x, cross),
             residual=relative(_tree.difference(hessian_v, gradient_y), gradient_y),
@@ -82,6 +81,19 @@ class Implicit(Estimator):
             hvps=jnp.asarray(hvps, jnp.int32),
             cross_products=jnp.asarray(1, jnp.int32),
         )
+
+
+def linearised(
+    inner: Inner, outer_var: PyTree, inner_var: PyTree
+) -> Callable[[PyTree], tuple[PyTree, PyTree]]:
+    """u -> (J u, H u) at (x, y): the derivative of (grad_x g, grad_y g) along u in y.
+
+    The gradient is evaluated once and what its derivative needs is kept, so that a product, also
+    one inside the loop of a solver, is a forward pass through that: on networks about the price of
+    a gradient. XLA drops J u where it is not asked for, and where x enters late, as
+    hyperparameters of a loss do, it costs next to nothing beside H u.
+    """
+    return jax.linearize(lambda y: jax.grad(inner, (0, 1))(outer_var, y), inner_var)[1]
 
 
 def relative(error: PyTree, reference: PyTree) -> Float[Array, ""]:

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from .. import _tree, _validate
 from .._tree import PyTree
-from ._base import Estimate, Estimator, Implicit, Inner, LinearMap, relative, rounding
+from ._base import Estimate, Estimator, Implicit, Inner, LinearMap, linearised, relative, rounding
 
 
 class Neumann(Implicit):
@@ -33,8 +33,7 @@ class Neumann(Implicit):
             return jax.tree.map(jnp.add, total, term), term
 
         total, _ = jax.lax.fori_loop(0, self.terms - 1, add_term, (gradient, gradient))
-        v = jax.tree.map(lambda leaf: self.step_size.astype(leaf.dtype) * leaf, total)
-        return v, carry, self.terms - 1
+        return _scaled(total, self.step_size), carry, self.terms - 1
 
 
 class FixedPoint(Estimator):
@@ -65,13 +64,7 @@ class FixedPoint(Estimator):
         carry: PyTree = None,
     ) -> Estimate:
         gradient_x, gradient_y = outer_gradient
-        descend = jax.grad(inner, 1)
-
-        def gradient_map(x: PyTree, y: PyTree) -> PyTree:
-            return _tree.scaled_add(y, -self.step_size, descend(x, y))
-
-        _, pull = jax.vjp(gradient_map, outer_var, inner_var)
-
+        products = linearised(inner, outer_var, inner_var)
         rtol = rounding(inner_var) if self.rtol is None else self.rtol
 
         def unfinished(now: tuple) -> Array:
@@ -81,7 +74,8 @@ class FixedPoint(Estimator):
 
         def iterate(now: tuple) -> tuple:
             step, u, _ = now
-            new = jax.tree.map(jnp.add, pull(u)[1], gradient_y)
+            pulled = _tree.scaled_add(u, -self.step_size, products(u)[1])
+            new = jax.tree.map(jnp.add, pulled, gradient_y)
             return step + 1, new, _tree.squared_norm(_tree.difference(new, u))
 
         start = (
@@ -90,12 +84,16 @@ class FixedPoint(Estimator):
             jnp.full_like(_tree.norm(gradient_y), jnp.inf),
         )
         steps, u, _ = jax.lax.while_loop(unfinished, iterate, start)
-        cross, pulled = pull(u)
-        leftover = jax.tree.map(lambda p, b, v: p + b - v, pulled, gradient_y, u)
+        # v = eta u.
+        cross, hessian_v = products(_scaled(u, self.step_size))
         return Estimate(
-            value=jax.tree.map(jnp.add, gradient_x, cross),
-            residual=relative(leftover, gradient_y),
+            value=_tree.difference(gradient_x, cross),
+            residual=relative(_tree.difference(hessian_v, gradient_y), gradient_y),
             carry=carry,
             hvps=steps,
             cross_products=jnp.asarray(1, jnp.int32),
         )
+
+
+def _scaled(tree: PyTree, scale: Array) -> PyTree:
+    return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, tree)

@@ -9,6 +9,7 @@ its *buffers*, apart from it:
     state = algorithm.init(x, model, example_round, buffers=buffers)
 """
 
+from ._convolution import CONVOLUTIONS as CONVOLUTIONS
 from ._networks import (
     CNN as CNN,
     MLP as MLP,

@@ -1,0 +1,338 @@
+"""Save and restore states: whole or not there, checked when read, no pickle.
+
+A checkpoint is one file, a zip without compression:
+
+    manifest.json     format, version, what it is, one entry a leaf: path, dtype, shape, SHA-256
+    manifest.sha256   the checksum of manifest.json
+    leaves/0, 1 ...   the bytes of each array, little-endian, C order
+
+It is written aside, flushed to disk and renamed, so a crash at any point leaves the file that was
+there or the new one. Structure comes from `like`: nothing in the file can name code to run.
+"""
+
+import io
+import json
+import math
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+
+from . import _atomic
+
+FORMAT = "obax-checkpoint"
+VERSION = 1
+# From an older version of the manifest to the next one.
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+SUFFIX = ".obax"
+# What zipfile raises for files whose bytes were changed: members that are not there, not whole,
+# said to be compressed or encrypted.
+BROKEN = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error)
+PLAIN = (bool, int, float, str, type(None))
+
+
+class CheckpointError(ValueError):
+    """A file that is not a whole checkpoint, or not one of what was asked for."""
+
+
+def save(path: str | Path, state: Any, *, meta: dict[str, Any] | None = None) -> None:
+    """Write a state to one file, atomically.
+
+    **Arguments:**
+
+    - `path`: the file; it is replaced if it is there.
+    - `state`: the state of any algorithm, any pytree of arrays and plain values, or an estimator
+      of `obax.estimators`.
+    - `meta`: plain values to keep with it, read back by `obax.checkpoint.read_meta`.
+
+    >>> import tempfile, obax
+    >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+    >>> state = obax.OGD(problem, outer_step_size=0.5).init(0.25, None, jnp.zeros(()))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     obax.save(folder + "/state.obax", state)
+    ...     print(obax.load(folder + "/state.obax", like=state).outer_var)
+    0.25
+    """
+    _atomic.write_bytes(Path(path), to_bytes(state, meta))
+
+
+def load(path: str | Path, *, like: Any) -> Any:
+    """Read what `save` wrote.
+
+    `like` has the structure, shapes and dtypes of what was saved: a state from `algorithm.init`, or
+    an estimator of the same class (its own rows, if any, play no part: the saved parameters and
+    state are restored into a new one). What does not fit is a `CheckpointError` that names the
+    leaf.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is not there.") from None
+    return from_bytes(data, like, str(path))
+
+
+def to_bytes(state: Any, meta: dict[str, Any] | None = None) -> bytes:
+    """The checkpoint as bytes."""
+    kind, extra = "state", None
+    if hasattr(state, "__obax_save__"):
+        kind = type(state).__name__
+        state, extra = state.__obax_save__()
+    entries: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        name = jax.tree_util.keystr(path)
+        if isinstance(leaf, PLAIN):
+            _check_plain(leaf, name)
+            entries.append({"path": name, "value": leaf})
+            continue
+        array, dtype, shape = _as_array(leaf, name)
+        blob = array.tobytes()
+        entries.append(
+            {
+                "path": name,
+                "dtype": dtype,
+                "shape": shape,
+                "sha256": _atomic.checksum(blob),
+                "file": f"leaves/{len(blobs)}",
+            }
+        )
+        blobs.append(blob)
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        "leaves": entries,
+        "extra": extra,
+        "meta": meta or {},
+    }
+    try:
+        text = json.dumps(manifest, indent=1, allow_nan=True).encode()
+    except TypeError as error:
+        raise CheckpointError(
+            f"meta must hold plain values only (numbers, words, lists, dicts): {error}."
+        ) from error
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
+        # A fixed date: the same state is the same bytes.
+        _write(file, "manifest.json", text)
+        _write(file, "manifest.sha256", _atomic.checksum(text).encode())
+        for number, blob in enumerate(blobs):
+            _write(file, f"leaves/{number}", blob)
+    return buffer.getvalue()
+
+
+def from_bytes(data: bytes, like: Any, name: str = "the checkpoint") -> Any:
+    """What `to_bytes` wrote, with the structure of `like`."""
+    manifest, file = _open(data, name)
+    if hasattr(like, "__obax_load__"):
+        if manifest["kind"] != type(like).__name__:
+            raise CheckpointError(
+                f"{name} holds a {manifest['kind']}, but like is a {type(like).__name__}."
+            )
+        leaves = {e["path"]: _read(file, e, name) for e in manifest["leaves"]}
+        return like.__obax_load__(leaves, manifest["extra"])
+    if manifest["kind"] != "state":
+        raise CheckpointError(
+            f"{name} holds a {manifest['kind']}; pass like={manifest['kind']}() to load it."
+        )
+    expected = jax.tree_util.tree_leaves_with_path(like)
+    entries = {entry["path"]: entry for entry in manifest["leaves"]}
+    paths = [jax.tree_util.keystr(path) for path, _ in expected]
+    missing = [path for path in paths if path not in entries]
+    surplus = [path for path in entries if path not in set(paths)]
+    if missing or surplus:
+        parts = [
+            f"{what} {', '.join(f'state{path}' for path in found[:5])}"
+            for what, found in (("it lacks", missing), ("like lacks", surplus))
+            if found
+        ]
+        raise CheckpointError(
+            f"{name} has another structure than like: {'; '.join(parts)}. Make like with the same "
+            f"algorithm, window, estimator and optimisers as the one that was saved."
+        )
+    restored = [
+        _restored(file, entries[path], leaf, f"state{path}", name)
+        for path, (_, leaf) in zip(paths, expected, strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(like), restored)
+
+
+def read_meta(path: str | Path) -> dict[str, Any]:
+    """The plain values that were saved beside a state."""
+    manifest, _ = _open(Path(path).read_bytes(), str(path))
+    return manifest["meta"]
+
+
+class Folder:
+    """The last few checkpoints of something that goes on: `keep` of them, named by their round."""
+
+    def __init__(self, path: str | Path, keep: int = 3):
+        self.path = Path(path)
+        self.keep = keep
+        self.path.mkdir(parents=True, exist_ok=True)
+        _atomic.sweep_up(self.path)
+
+    def save(self, round: int, state: Any, meta: dict[str, Any] | None = None) -> None:
+        """A checkpoint after so many rounds; the oldest go."""
+        save(self.path / f"{round:012d}{SUFFIX}", state, meta={"round": round} | (meta or {}))
+        for old in self.files()[: -self.keep]:
+            old.unlink(missing_ok=True)
+
+    def files(self) -> list[Path]:
+        """Oldest first."""
+        named = re.compile(rf"\d{{12}}{re.escape(SUFFIX)}")
+        return sorted(file for file in self.path.iterdir() if named.fullmatch(file.name))
+
+    def latest(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
+        """The newest checkpoint and its meta, or `None` if there is none.
+
+        One that is damaged is passed over for the one before it; if all are, that is an error.
+        """
+        errors = []
+        for file in reversed(self.files()):
+            try:
+                data = file.read_bytes()
+                state = from_bytes(data, like, str(file))
+            except DamagedError as error:
+                errors.append(str(error))
+                continue
+            return state, _open(data, str(file))[0]["meta"]
+        if errors:
+            raise CheckpointError(
+                f"no checkpoint in {self.path} can be read: {errors[0]} Move the folder away to "
+                f"start anew."
+            )
+        return None
+
+
+def seek(source: Iterable[Any], round: int) -> Iterable[Any]:
+    """A source from `round` on, counted from 0: a sequence, or what has a method `seek(round)`."""
+    if hasattr(source, "seek"):
+        source.seek(round)
+        return source
+    if isinstance(source, Sequence):
+        return (source[i] for i in range(round, len(source)))
+    raise ValueError(
+        f"source must be a sequence or have a method seek(round) to go on from round {round}, but "
+        f"is {type(source).__name__}; to start anew, choose another checkpoint_dir."
+    )
+
+
+class DamagedError(CheckpointError):
+    """A file whose bytes are not those that were written."""
+
+
+def _open(data: bytes, name: str) -> tuple[dict[str, Any], zipfile.ZipFile]:
+    try:
+        file = zipfile.ZipFile(io.BytesIO(data))
+        text = file.read("manifest.json")
+        checksum = file.read("manifest.sha256").decode()
+        if _atomic.checksum(text) != checksum:
+            raise DamagedError(f"{name} is damaged: the checksum of its manifest does not match.")
+        manifest = json.loads(text)
+    except (*BROKEN, ValueError) as error:
+        if isinstance(error, DamagedError):
+            raise
+        raise DamagedError(f"{name} is not a whole checkpoint of obax ({error}).") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{name} is not a checkpoint of obax.")
+    version = manifest.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise CheckpointError(
+            f"{name} was written by a newer obax: its version is {version}, this one reads up to "
+            f"{VERSION}. Install a newer obax."
+        )
+    while version < VERSION:
+        if version not in MIGRATIONS:
+            raise CheckpointError(
+                f"{name} has version {version}, which this obax (version {VERSION}) no longer "
+                f"reads. Load it with the obax that wrote it and save it again."
+            )
+        manifest = MIGRATIONS[version](manifest)
+        version = manifest["version"]
+    return manifest, file
+
+
+def _read(file: zipfile.ZipFile, entry: dict[str, Any], name: str) -> Any:
+    """A leaf as NumPy, or the plain value."""
+    if "file" not in entry:
+        return entry["value"]
+    try:
+        blob = file.read(entry["file"])
+    except BROKEN as error:
+        raise DamagedError(f"{name} is damaged: {error}.") from error
+    if _atomic.checksum(blob) != entry["sha256"]:
+        raise DamagedError(f"{name} is damaged: the checksum of {entry['path']} does not match.")
+    dtype = _dtype(entry["dtype"].removeprefix("key:").split(":")[-1])
+    array = np.frombuffer(blob, dtype)
+    if array.size != math.prod(entry["shape"]):
+        raise DamagedError(f"{name} is damaged: {entry['path']} has the wrong size.")
+    # frombuffer reads little-endian as written; a copy is writable and of the machine's order.
+    return array.astype(dtype.newbyteorder("=")).reshape(entry["shape"])
+
+
+def _restored(file: zipfile.ZipFile, entry: dict[str, Any], like: Any, leaf: str, name: str) -> Any:
+    if isinstance(like, PLAIN) != ("file" not in entry):
+        raise CheckpointError(f"{name}: {leaf} is an array in one and a plain value in the other.")
+    if "file" not in entry:
+        return entry["value"]
+    _, dtype, shape = _as_array(like, leaf)
+    if (entry["dtype"], entry["shape"]) != (dtype, shape):
+        raise CheckpointError(
+            f"{name}: {leaf} is {entry['dtype']}{entry['shape']}, but like has {dtype}{shape}."
+            + (
+                " One of the two was made with jax_enable_x64 and the other without."
+                if {entry["dtype"], dtype} == {"float32", "float64"}
+                else ""
+            )
+        )
+    array = _read(file, entry, name)
+    if entry["dtype"].startswith("key:"):
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=entry["dtype"].split(":")[1])
+    return array if isinstance(like, np.ndarray) else jnp.asarray(array)
+
+
+def _as_array(leaf: Any, name: str) -> tuple[np.ndarray, str, list[int]]:
+    """The bytes of a leaf, with its dtype and shape as the manifest has them."""
+    prefix = ""
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        prefix = f"key:{jax.random.key_impl(leaf)}:"
+        leaf = jax.random.key_data(leaf)
+    if not hasattr(leaf, "dtype"):
+        raise CheckpointError(
+            f"state{name} must be an array or a plain value, but is {type(leaf).__name__}."
+        )
+    array = np.ascontiguousarray(np.asarray(leaf))
+    if array.dtype.hasobject:
+        raise CheckpointError(f"state{name} must be an array of numbers, but its dtype is object.")
+    dtype = f"{prefix}{array.dtype.name}"
+    return array.astype(array.dtype.newbyteorder("<")), dtype, list(np.shape(leaf))
+
+
+def _dtype(name: str) -> np.dtype:
+    try:
+        found = np.dtype(name)
+    except TypeError:
+        if not hasattr(ml_dtypes, name):
+            raise DamagedError(f"unknown dtype {name!r} in a checkpoint.") from None
+        return np.dtype(getattr(ml_dtypes, name))
+    if found.hasobject:
+        raise DamagedError("a checkpoint names the dtype object, which obax never writes.")
+    return found.newbyteorder("<")
+
+
+def _check_plain(leaf: Any, name: str) -> None:
+    if isinstance(leaf, int) and not isinstance(leaf, bool) and abs(leaf) > 2**63:
+        raise CheckpointError(f"state{name} is an integer beyond 64 bits.")
+
+
+def _write(file: zipfile.ZipFile, name: str, data: bytes) -> None:
+    file.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)

@@ -1,0 +1,4 @@
+"""Models of a stream that keep their own hyperparameters in tune: River's and scikit-learn's."""
+
+from .classifier import StreamingClassifier as StreamingClassifier
+from .regressor import StreamingRegressor as StreamingRegressor

@@ -1,0 +1,95 @@
+"""What was learned, in words and as a figure."""
+
+from typing import Any
+
+import numpy as np
+
+RECENT, LONG = 20, 200
+
+
+def explain(core: Any) -> str:
+    """A few sentences: how long, how well, what the hyperparameters came to, what was refused."""
+    rows, loss, _ = core.record.arrays()
+    if not len(rows):
+        return "No row has been learned yet."
+    now = core.hyperparameters()
+    mean = core.record.total / core.record.seen
+    recent = float(loss[-RECENT:].mean())
+    trend = "about as well as before"
+    if recent < 0.9 * mean:
+        trend = "better than on average"
+    elif recent > 1.1 * mean:
+        trend = "worse than on average: the stream may be drifting"
+    what = "log loss" if core.options.classify else "loss (in deviations of the target)"
+    penalty = now["penalty"]
+    if isinstance(penalty, dict):
+        order = sorted(penalty, key=penalty.__getitem__)
+        penalty_words = (
+            f"penalties from {penalty[order[0]]:.3g} ({order[0]}) to "
+            f"{penalty[order[-1]]:.3g} ({order[-1]})"
+        )
+    else:
+        penalty_words = f"penalty {core.options.penalty:.3g} -> {penalty:.3g}"
+    text = (
+        f"{core.record.seen:,} rows learned, mean {what} {mean:.4f}, lately {recent:.4f}: {trend}. "
+        f"It looks back about {now['memory']:.0f} rows (forgetting {now['forgetting']:.4f}; it "
+        f"began with {core.options.memory:.0f}), {penalty_words}, inertia "
+        f"{core.options.inertia:.3g} -> {now['inertia']:.3g}."
+    )
+    fixed = [
+        name for name in ("penalty", "forgetting", "inertia") if name not in core.options.learn
+    ]
+    if fixed:
+        text += f" Held fixed: {', '.join(fixed)}."
+    if core.rejected.count:
+        last = core.rejected[-1]
+        rows_were = "rows were" if core.rejected.count > 1 else "row was"
+        text += (
+            f" {core.rejected.count:,} {rows_were} refused, the last (row {last['row']:,}) because "
+            f"{last['reason']}."
+        )
+    return text
+
+
+def drift(loss: np.ndarray) -> np.ndarray:
+    """Recent loss over long-run loss, at each point of the record: above 1, it got harder."""
+    return _rolling(loss, RECENT) / np.maximum(_rolling(loss, LONG), 1e-12)
+
+
+def plot(core: Any) -> Any:
+    """Loss, drift and hyperparameters against rows."""
+    from matplotlib.figure import Figure
+
+    rows, loss, x = core.record.arrays()
+    curves = core.hyperparameters(x)
+    curves.pop("forgetting")
+    figure = Figure(figsize=(9, 2.2 * (2 + len(curves))), layout="constrained")
+    axes = figure.subplots(2 + len(curves), 1, sharex=True)
+    axes[0].plot(rows, loss, lw=0.6, alpha=0.4, label=f"mean of {core.record.stride} rows")
+    axes[0].plot(rows, _rolling(loss, RECENT), lw=1.5, label=f"over {RECENT} points")
+    axes[0].set_ylabel("loss before learning")
+    axes[0].legend(loc="upper right", fontsize="small")
+    axes[1].plot(rows, drift(loss), lw=1.2, color="tab:red")
+    axes[1].axhline(1, lw=0.6, color="grey")
+    axes[1].set_ylabel("drift: recent / long-run")
+    for axis, (name, curve) in zip(axes[2:], curves.items(), strict=True):
+        by_name = curve if isinstance(curve, dict) else {name: curve}
+        for label, values in list(by_name.items())[:12]:
+            axis.plot(rows, values, lw=1.2, label=str(label))
+        if name != "logit_shifts":
+            axis.set_yscale("log")
+        axis.set_ylabel("memory, rows" if name == "memory" else name.replace("_", " "))
+        if isinstance(curve, dict):
+            axis.legend(loc="upper right", fontsize="small", ncols=3)
+    for rejected in core.rejected:
+        axes[0].axvline(rejected["row"], lw=0.4, color="tab:red", alpha=0.5)
+    axes[-1].set_xlabel("row")
+    return figure
+
+
+def _rolling(values: np.ndarray, width: int) -> np.ndarray:
+    """Mean of up to `width` values back."""
+    sums = np.cumsum(np.insert(values, 0, 0.0))
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(ends - width, 0)
+    return (sums[ends] - sums[begins]) / (ends - begins)

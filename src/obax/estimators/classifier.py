@@ -1,0 +1,167 @@
+"""Logistic regression that keeps its own penalty, memory and inertia in tune."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _faces
+from ._base import Streaming, _as_dict
+
+
+class StreamingClassifier(Streaming, *_faces.bases("Classifier")):  # type: ignore[misc]
+    """Logistic regression, two classes or many, for rows that arrive one at a time.
+
+    The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
+    leader) move with every row, along the derivative of the loss of predicting that row before it
+    was learned. There is one model, no grid. Features are standardised on the way in.
+
+    **Arguments:**
+
+    - `penalty`, `memory`, `inertia`: where the hyperparameters start. `penalty` is the weight of
+      the L2 penalty; `memory` the number of rows that the window goes back, m, the same as a
+      forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
+    - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"` are learned; the others stay.
+    - `per_feature`: one penalty for each feature.
+    - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
+      class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
+      leader's loss is then the class-balanced one.
+    - `step_size`: of the leader, in logarithms a row. `horizon`: how many rows back it looks for
+      the effects of a hyperparameter.
+    - `solver`: `"cholesky"`, `"cg"` or `"gradient"` with `solver_steps` steps, for the follower's
+      Newton system; `"auto"` takes Cholesky up to 64 features.
+    - `scale_memory`: how many rows the running mean and deviation of a feature go back.
+    - `max_features`, `max_classes`: rows that would need more are refused.
+    - `dtype`: `"float32"`, or `"float64"` with JAX's x64 switched on.
+
+    Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
+    one (`partial_fit`, `fit`, `predict_proba` ...).
+
+    >>> model = StreamingClassifier()
+    >>> for i in range(60):
+    ...     model.learn_one({"size": float(i % 7)}, "large" if i % 7 > 3 else "small")
+    >>> model.predict_one({"size": 6.0}), model.predict_one({"size": 0.0})
+    ('large', 'small')
+    >>> sorted(model.hyperparameters_)
+    ['forgetting', 'inertia', 'memory', 'penalty']
+    """
+
+    def __init__(
+        self,
+        penalty: float = 1e-3,
+        memory: float = 100.0,
+        inertia: float = 1.0,
+        *,
+        learn: tuple[str, ...] = ("penalty", "forgetting", "inertia"),
+        per_feature: bool = False,
+        imbalance: str | None = None,
+        step_size: float = 0.01,
+        horizon: float = 500.0,
+        solver: str = "auto",
+        solver_steps: int = 20,
+        scale_memory: float = 10_000.0,
+        max_features: int = 1024,
+        max_classes: int = 100,
+        dtype: str = "float32",
+    ):
+        self.penalty = penalty
+        self.memory = memory
+        self.inertia = inertia
+        self.learn = learn
+        self.per_feature = per_feature
+        self.imbalance = imbalance
+        self.step_size = step_size
+        self.horizon = horizon
+        self.solver = solver
+        self.solver_steps = solver_steps
+        self.scale_memory = scale_memory
+        self.max_features = max_features
+        self.max_classes = max_classes
+        self.dtype = dtype
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The classes seen so far, sorted."""
+        core = self._fitted
+        labels = [core.classes[i] for i in self._order()]
+        array = np.array(labels)
+        if array.ndim == 1 and len({type(label) for label in labels}) <= 1:
+            return array
+        mixed = np.empty(len(labels), object)
+        mixed[:] = labels
+        return mixed
+
+    def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Any, float]:
+        """The probability of each class seen so far; empty before the first."""
+        if not self.__sklearn_is_fitted__():
+            return {}
+        core = self._fitted
+        found = core.predict(_as_dict(x))[0]
+        return dict(zip(core.classes, found.tolist(), strict=True))
+
+    def predict_one(self, x: Mapping[Any, Any], **_: Any) -> Any:
+        """The most probable class; `None` before the first."""
+        found = self.predict_proba_one(x)
+        return max(found, key=found.__getitem__) if found else None
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Probabilities as a pandas frame with one column a class."""
+        import pandas as pd
+
+        core = self._core if self.__sklearn_is_fitted__() else self._made
+        return pd.DataFrame(core.predict(X), columns=core.classes, index=getattr(X, "index", None))
+
+    def predict_many(self, X: Any) -> Any:
+        """The most probable class of each row, as a pandas series."""
+        found = self.predict_proba_many(X)
+        return found if found.empty else found.idxmax(axis="columns")
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
+        """Learn rows of an array or frame in their order. `classes` may name classes in advance."""
+        return self._learn_array(X, y, classes, first="_core" not in self.__dict__)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities, one column for each of `classes_`."""
+        core = self._fitted
+        frame, _ = self._validated(X)
+        return core.predict(frame)[:, self._order()]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def progressive(self, X: Any, y: Any, classes: Any = None) -> np.ndarray:
+        """Learn rows in their order and return the probabilities, one column for each of
+        `classes_`, that each row was given *before* it was learned. `classes` may name classes in
+        advance; one that is not known yet has probability 0."""
+        if classes is not None:
+            self._made.add_classes(list(classes))
+        return super().progressive(X, y)
+
+    def _ordered(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions[:, self._order()]
+
+    def _order(self) -> list[int]:
+        """The classes by their rank, as indices into the order of their appearance."""
+        labels = self._fitted.classes
+        try:
+            return sorted(range(len(labels)), key=labels.__getitem__)
+        except TypeError:
+            return sorted(range(len(labels)), key=lambda i: (str(type(labels[i])), str(labels[i])))
+
+    def _validated_targets(self, y: Any) -> np.ndarray:
+        from sklearn.utils.multiclass import check_classification_targets
+        from sklearn.utils.validation import _check_y, column_or_1d
+
+        y = column_or_1d(y, warn=True)
+        if y.dtype.kind in "fc":
+            y = _check_y(y)
+        check_classification_targets(y)
+        return y
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+
+_faces.register("Classifier", StreamingClassifier)

@@ -1,0 +1,94 @@
+"""Linear regression that keeps its own penalty, memory and inertia in tune."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _faces
+from ._base import Streaming, _as_dict
+
+
+class StreamingRegressor(Streaming, *_faces.bases("Regressor")):  # type: ignore[misc]
+    """Linear regression for rows that arrive one at a time, with squared or Huber loss.
+
+    The model (the follower) fits a weighted window of recent rows; penalty, memory and inertia (the
+    leader) move with every row, along the derivative of the loss of predicting that row before it
+    was learned. Features and target are standardised on the way in.
+
+    **Arguments:** as in `StreamingClassifier`, and
+
+    - `loss`: `"squared"`, or `"huber"`, which is linear beyond `delta` deviations of the target and
+      so does not follow outliers.
+
+    Both a River regressor and a scikit-learn one.
+
+    >>> model = StreamingRegressor()
+    >>> for i in range(80):
+    ...     model.learn_one({"a": float(i % 5), "b": float(i % 3)}, 2.0 * (i % 5) - (i % 3))
+    >>> round(model.predict_one({"a": 3.0, "b": 1.0}), 1)
+    5.0
+    """
+
+    def __init__(
+        self,
+        penalty: float = 1e-3,
+        memory: float = 100.0,
+        inertia: float = 1.0,
+        *,
+        loss: str = "squared",
+        delta: float = 1.345,
+        learn: tuple[str, ...] = ("penalty", "forgetting", "inertia"),
+        per_feature: bool = False,
+        step_size: float = 0.01,
+        horizon: float = 500.0,
+        solver: str = "auto",
+        solver_steps: int = 20,
+        scale_memory: float = 10_000.0,
+        max_features: int = 1024,
+        dtype: str = "float32",
+    ):
+        self.penalty = penalty
+        self.memory = memory
+        self.inertia = inertia
+        self.loss = loss
+        self.delta = delta
+        self.learn = learn
+        self.per_feature = per_feature
+        self.step_size = step_size
+        self.horizon = horizon
+        self.solver = solver
+        self.solver_steps = solver_steps
+        self.scale_memory = scale_memory
+        self.max_features = max_features
+        self.dtype = dtype
+
+    def predict_one(self, x: Mapping[Any, Any], **_: Any) -> float:
+        """The prediction for one row; 0 before the first was learned."""
+        if not self.__sklearn_is_fitted__():
+            return 0.0
+        return float(self._fitted.predict(_as_dict(x))[0])
+
+    def predict_many(self, X: Any) -> Any:
+        """The predictions for rows, as a pandas series."""
+        import pandas as pd
+
+        return pd.Series(self._made.predict(X), index=getattr(X, "index", None))
+
+    def partial_fit(self, X: Any, y: Any) -> Any:
+        """Learn rows of an array or frame in their order."""
+        return self._learn_array(X, y, None, first="_core" not in self.__dict__)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The predictions for rows of an array or frame."""
+        core = self._fitted
+        frame, _ = self._validated(X)
+        return core.predict(frame)
+
+    def _validated_targets(self, y: Any) -> np.ndarray:
+        from sklearn.utils.validation import _check_y, column_or_1d
+
+        return _check_y(column_or_1d(y, warn=True), y_numeric=True)
+
+
+_faces.register("Regressor", StreamingRegressor)

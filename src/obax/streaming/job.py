@@ -1,0 +1,257 @@
+"""A stream with its model, output and checkpoints, kept in step.
+
+A checkpoint holds the model, how many bytes of the input have been read and how many of the output
+were written. It is taken between two batches, after the output has reached the disk. Taken up again
+after any crash, the output file is cut back to the checkpoint and the rows since are played again:
+the file ends up the same, byte for byte, as that of a run that was never interrupted.
+"""
+
+import functools
+import io
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from .. import _atomic
+from ..checkpoint import Folder
+from .source import LARGEST_BATCH, Line, Source
+
+LIVE = "live.json"
+LIVE_SECONDS = 1.0
+LIVE_POINTS = 256
+
+
+class StreamError(Exception):
+    """Something in the call is to be mended."""
+
+
+class Job:
+    """One stream.
+
+    **Arguments:**
+
+    - `model`: a fresh estimator of `obax.estimators`.
+    - `source`: a path, or a file descriptor such as 0.
+    - `kind`: `"csv"` or `"jsonl"`. `target`: the name of the column to predict. `drop`: columns to
+      leave out.
+    - `out`: a path, or a binary stream such as `sys.stdout.buffer`.
+    - `checkpoint`: a folder; `every`: so many rows.
+    - `continues`: after a resumption, a pipe goes on where it was; otherwise it starts from its
+      beginning again and the rows that were played are passed over. Files are always taken up at
+      the right byte.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        source: Path | int,
+        kind: str,
+        target: str,
+        out: Path | BinaryIO,
+        *,
+        drop: tuple[str, ...] = (),
+        checkpoint: Path | None = None,
+        every: int = 1000,
+        continues: bool = False,
+    ):
+        self.model = model
+        self.every = every
+        self.folder = None if checkpoint is None else Folder(checkpoint)
+        self.rows = 0
+        meta = self._resumed({"target": target, "kind": kind, "drop": list(drop)})
+        descriptor = source
+        if isinstance(source, Path):
+            descriptor = os.open(source, os.O_RDONLY)
+            os.lseek(descriptor, meta.get("offset", 0), os.SEEK_SET)
+        assert isinstance(descriptor, int)
+        self._closers: list[Callable[[], None]] = []
+        if isinstance(source, Path):
+            self._closers.append(functools.partial(os.close, descriptor))
+        seekable = isinstance(source, Path) or continues
+        self.source = Source(
+            descriptor,
+            kind,
+            target,
+            drop,
+            offset=meta.get("offset", 0) if seekable else 0,
+            header=meta.get("header") if seekable else None,
+            numeric=not model._options().classify,
+        )
+        passed = self.rows if seekable else self.source.skip(self.rows)
+        if passed < self.rows:
+            self.close()
+            raise StreamError(
+                f"the input ended after {passed:,} rows, but the checkpoint is at row "
+                f"{self.rows:,}; is it another input? For one that goes on instead of starting "
+                f"again, pass --continues."
+            )
+        try:
+            self.out = self._opened(out, meta.get("written", 0))
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(out, Path):
+            self._closers.append(self.out.close)
+        self._setup = {"target": target, "kind": kind, "drop": list(drop)}
+        self._drawn = 0.0
+        self._began, self._first = time.monotonic(), self.rows
+
+    def run(self) -> int:
+        """Play until the input ends or someone interrupts; the number of rows."""
+        try:
+            while True:
+                left = self.every - self.rows % self.every if self.folder else LARGEST_BATCH
+                batch = self.source.take(min(left, LARGEST_BATCH))
+                if not batch:
+                    break
+                self.play(batch)
+                if self.folder is not None and self.rows % self.every == 0:
+                    self.save()
+        finally:
+            # Interrupted inside a batch, the model may be ahead of the output: nothing is saved,
+            # and the last checkpoint, where the two agree, is what is taken up again.
+            self.out.flush()
+            if sys.exc_info()[0] is not None:
+                self.close()
+        if self.folder is not None:
+            self.save()
+            self.show(done=True)
+        self.close()
+        return self.rows
+
+    def close(self) -> None:
+        """Close the files that were opened here."""
+        for close in self._closers:
+            close()
+        self._closers.clear()
+
+    def play(self, batch: list[Line]) -> None:
+        """Test and train on some rows, and write a line for each."""
+        sound = [line for line in batch if line.fault is None]
+        results = iter(self._results(sound))
+        lines = []
+        for number, line in enumerate(batch, self.rows + 1):
+            if line.fault is None:
+                found = next(results)
+            else:
+                self.model._made.rejected.add(number, line.fault, {})
+                found = {"refused": line.fault}
+            lines.append(json.dumps({"t": number} | found))
+        self.out.write(("\n".join(lines) + "\n").encode())
+        self.out.flush()
+        self.rows += len(batch)
+        if self.folder is not None and time.monotonic() - self._drawn > LIVE_SECONDS:
+            self.show()
+
+    def _results(self, lines: list[Line]) -> list[dict[str, Any]]:
+        if not lines:
+            return []
+        core = self.model._made
+        known = [line.features for line in lines]
+        played = self.model._tested(known, [line.target for line in lines])
+        results = []
+        for i, reason in enumerate(played.refused):
+            if reason is not None:
+                results.append({"refused": reason})
+                continue
+            result = self._prediction(core, played.predictions[i])
+            if lines[i].target is not None:
+                result["loss"] = _rounded(played.loss[i])
+            x = np.asarray(played.x[i], np.float64)
+            result["hyperparameters"] = _rounded(core.hyperparameters(x))
+            results.append(result)
+        return results
+
+    def _prediction(self, core: Any, found: Any) -> dict[str, Any]:
+        if not core.options.classify:
+            return {"prediction": _rounded(found)}
+        if not len(found) or not found.sum():
+            return {"prediction": None, "probability": None}
+        best = int(np.argmax(found))
+        return {"prediction": core.classes[best], "probability": _rounded(found[best])}
+
+    def save(self) -> None:
+        """A checkpoint of all that is needed to go on from here."""
+        assert self.folder is not None
+        self.out.flush()
+        try:
+            os.fsync(self.out.fileno())
+            written = self.out.tell()
+        except (OSError, io.UnsupportedOperation):
+            # A pipe: what was written cannot be taken back.
+            written = 0
+        meta = {"offset": self.source.offset, "header": self.source.header, "written": written}
+        self.folder.save(self.rows, self.model, meta | {"setup": self._setup})
+
+    def show(self, *, done: bool = False) -> None:
+        """What `obax watch` reads."""
+        assert self.folder is not None
+        self._drawn = time.monotonic()
+        core = self.model._made
+        rows, loss, x = core.record.arrays()
+        keep = slice(None, None, max(1, len(rows) // LIVE_POINTS))
+        seconds = max(self._drawn - self._began, 1e-9)
+        live = {
+            "kind": "stream",
+            "rows": self.rows,
+            "rows_per_second": round((self.rows - self._first) / seconds, 1),
+            "updated": time.time(),
+            "done": done,
+            "mean_loss": _rounded(core.record.total / max(core.record.seen, 1)),
+            "explain": self.model.explain(),
+            "history": {
+                "row": rows[keep].tolist(),
+                "loss": _rounded(loss[keep]),
+                "hyperparameters": _rounded(core.hyperparameters(x[keep])),
+            },
+            "rejected": {
+                "count": core.rejected.count,
+                "last": [{"row": r["row"], "reason": r["reason"]} for r in core.rejected[-20:]],
+            },
+        }
+        _atomic.write_text(self.folder.path / LIVE, json.dumps(live))
+
+    def _resumed(self, setup: dict[str, Any]) -> dict[str, Any]:
+        """The model and the place of the last checkpoint, if there is one."""
+        found = None if self.folder is None else self.folder.latest(like=self.model)
+        if found is None:
+            return {}
+        model, meta = found
+        if meta["setup"] != setup or model.get_params() != self.model.get_params():
+            raise StreamError(
+                f"{self.folder.path} holds a stream with other settings "  # type: ignore[union-attr]
+                f"({meta['setup']}, {model.get_params()}). Use the same ones, or another folder."
+            )
+        self.model, self.rows = model, meta["round"]
+        return meta
+
+    def _opened(self, out: Path | BinaryIO, written: int) -> BinaryIO:
+        if not isinstance(out, Path):
+            return out
+        if not self.rows:
+            return out.open("wb")
+        if not out.is_file() or out.stat().st_size < written:
+            raise StreamError(
+                f"{out} is shorter than the checkpoint says ({written:,} bytes): it was moved or "
+                f"changed. Put it back, or start anew with another folder."
+            )
+        file = out.open("r+b")
+        file.truncate(written)
+        file.seek(written)
+        return file
+
+
+def _rounded(value: Any) -> Any:
+    """Six figures: enough to read, and the same text everywhere."""
+    if isinstance(value, dict):
+        return {str(name): _rounded(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_rounded(item) for item in value.tolist()]
+    return float(f"{float(value):.6g}") if math.isfinite(value) else None

@@ -1,0 +1,141 @@
+"""Both faces: River's own checks, scikit-learn's own checks, pipelines, rows of every kind."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import river.checks
+import river.compose
+import river.metrics
+import river.preprocessing
+import sklearn.base
+import sklearn.pipeline
+import sklearn.preprocessing
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from obax.estimators import StreamingClassifier, StreamingRegressor
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+MODELS = {"classifier": StreamingClassifier, "regressor": StreamingRegressor}
+LONG = {"check_bounded_memory_growth"}
+
+
+def names(check):
+    return getattr(check, "__name__", None) or check.func.__name__
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_passes_rivers_checks(kind):
+    model = MODELS[kind]()
+    done = [c(model.clone()) for c in river.checks.yield_checks(model) if names(c) not in LONG]
+    assert len(done) > 25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODELS)
+def test_passes_rivers_checks_all(kind):
+    river.checks.check_estimator(MODELS[kind]())
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_passes_scikit_learns_checks(kind):
+    done = 0
+    for estimator, check in estimator_checks_generator(MODELS[kind]()):
+        # Needs an environment variable of SciPy that must be set before it is imported.
+        if names(check) != "check_array_api_input":
+            check(estimator)
+            done += 1
+    assert done > 45
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 3)) * [1.0, 100.0, 0.01] + [5.0, 0.0, -1.0]
+    score = (rows - [5.0, 0.0, -1.0]) / [1.0, 100.0, 0.01] @ [1.0, -1.0, 0.5]
+    return pd.DataFrame(rows, columns=["a", "b", "c"]), score
+
+
+def test_every_kind_of_row_gives_the_same_model(table):
+    frame, score = table
+    labels = np.where(score > 0, "yes", "no")
+    models = [StreamingClassifier() for _ in range(4)]
+    models[0].learn_many(frame, pd.Series(labels))
+    models[1].learn_many(pl.from_pandas(frame), pl.Series(labels.tolist()))
+    models[2].learn_many(frame.to_dict("records"), labels.tolist())
+    models[3].partial_fit(frame, labels)
+    for model in models[1:]:
+        np.testing.assert_array_equal(model._core.vector, models[0]._core.vector)
+        assert model.feature_names_ == ["a", "b", "c"]
+    bare = StreamingClassifier().fit(frame.to_numpy(), labels)
+    np.testing.assert_array_equal(bare._core.vector, models[0]._core.vector)
+    assert bare.score(frame.to_numpy(), labels) > 0.9
+    assert bare.predict(frame.to_numpy()[:5]).tolist() == models[0].predict_many(frame[:5]).tolist()
+
+
+def test_missing_none_and_nan_are_the_same(table):
+    frame, score = table
+    absent, none, nan = (StreamingRegressor() for _ in range(3))
+    for i, row in enumerate(frame[:60].to_dict("records")):
+        gone = {name: value for name, value in row.items() if name != "b" or i % 3}
+        absent.learn_one(gone, score[i])
+        none.learn_one({name: gone.get(name) for name in row}, score[i])
+        nan.learn_one({name: gone.get(name, float("nan")) for name in row}, score[i])
+    x = {"a": 5.5, "c": -1.0}
+    assert absent.rejected_.count == 0
+    assert absent.predict_one(x) == pytest.approx(none.predict_one(x), rel=1e-5)
+    assert none.predict_one(x) == nan.predict_one(x)
+
+
+def test_features_that_come_late_are_learned(table):
+    frame, score = table
+    model = StreamingRegressor()
+    for i, row in enumerate(frame.to_dict("records")):
+        model.learn_one(row if i > 50 else {"a": row["a"]}, score[i])
+    assert model.feature_names_ == ["a", "b", "c"]
+    found = [model.predict_one(row) for row in frame.to_dict("records")[100:]]
+    assert np.corrcoef(found, score[100:])[0, 1] > 0.95
+
+
+def test_classes_that_come_late_are_learned():
+    rng = np.random.default_rng(1)
+    centres = {"red": (0.0, 4.0), "green": (4.0, 0.0), "blue": (-4.0, -4.0), 7: (8.0, 8.0)}
+    model = StreamingClassifier()
+    for i in range(260):
+        label = list(centres)[rng.integers(0, min(4, 1 + i // 40))]
+        a, b = rng.standard_normal(2) + centres[label]
+        model.learn_one({"a": a, "b": b}, label)
+    assert set(model.classes_.tolist()) == set(centres)
+    for label, (a, b) in centres.items():
+        assert model.predict_one({"a": a, "b": b}) == label
+    said = model.predict_proba_one({"a": 0.0, "b": 4.0})
+    assert sum(said.values()) == pytest.approx(1.0)
+
+
+def test_works_in_pipelines_of_both(table):
+    frame, score = table
+    pipeline = river.preprocessing.MinMaxScaler() | StreamingClassifier()
+    metric = river.metrics.Accuracy()
+    for row, label in zip(frame.to_dict("records"), (score > 0).tolist(), strict=True):
+        if (said := pipeline.predict_one(row)) is not None:
+            metric.update(label, said)
+        pipeline.learn_one(row, label)
+    assert metric.get() > 0.85
+    assert isinstance(pipeline.clone(), river.compose.Pipeline)
+    steps = sklearn.pipeline.make_pipeline(
+        sklearn.preprocessing.PolynomialFeatures(2), StreamingRegressor(memory=500.0)
+    )
+    assert steps.fit(frame, score).score(frame, score) > 0.9
+    assert isinstance(sklearn.base.clone(steps)[-1], StreamingRegressor)
+
+
+def test_unlearned_models_say_so(table):
+    frame, _ = table
+    assert StreamingClassifier().predict_one({"a": 1.0}) is None
+    assert StreamingRegressor().predict_one({"a": 1.0}) == 0.0
+    for read in ("hyperparameters_", "rejected_", "hyperparameter_history_"):
+        assert not hasattr(StreamingClassifier(), read)
+    with pytest.raises(ValueError, match="x must be a dict"):
+        StreamingClassifier().learn_one([1.0], True)
+    with pytest.raises(ValueError, match="targets must be as many as rows"):
+        StreamingClassifier().learn_many(frame[:3], [True])

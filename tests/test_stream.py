@@ -1,0 +1,217 @@
+"""`obax stream`: CSV and JSON lines, faults, and kills at random moments."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from obax import cli
+from obax.streaming.source import LONGEST_LINE, Source
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def write_rows(path, n, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, 3))
+    label = (rows @ [1.0, -1.0, 0.5] > 0).astype(int)
+    lines = ["a,b,c,up"]
+    lines += [f"{a:.4f},{b:.4f},{c:.4f},{y}" for (a, b, c), y in zip(rows, label, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return lines
+
+
+def stream(*arguments, source=None):
+    return CliRunner().invoke(cli.app, ["stream", *map(str, arguments)], input=source)
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_csv_and_json_lines_give_the_same_answers(tmp_path):
+    lines = write_rows(tmp_path / "rows.csv", 150)
+    names = lines[0].split(",")
+    rows = [dict(zip(names, line.split(","), strict=True)) for line in lines[1:]]
+    as_json = [
+        json.dumps({n: float(v) if n != "up" else v for n, v in row.items()}) for row in rows
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(as_json))
+    for kind in ("csv", "jsonl"):
+        done = stream(
+            tmp_path / f"rows.{kind}", "--target", "up", "--out", tmp_path / f"{kind}.out"
+        )
+        assert done.exit_code == 0, done.output
+        assert "150 rows, 0 refused" in done.output
+    assert (tmp_path / "csv.out").read_bytes() == (tmp_path / "jsonl.out").read_bytes()
+    found = read(tmp_path / "csv.out")
+    assert [one["t"] for one in found] == list(range(1, 151))
+    said = [one["prediction"] == row["up"] for one, row in zip(found, rows, strict=True)]
+    assert np.mean(said[50:]) > 0.85
+    assert set(found[-1]["hyperparameters"]) == {"penalty", "forgetting", "memory", "inertia"}
+
+
+def test_faulty_lines_are_refused_and_the_rest_goes_on(tmp_path):
+    lines = write_rows(tmp_path / "rows.csv", 20)
+    lines[5:5] = ["1,2", "x,1,1,1", '"open,1,1,1', "1e30,1,1,1", "", "1,1,1,", ",,,1"]
+    path = tmp_path / "faulty.csv"
+    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe,1,1,1\n")
+    done = stream(path, "--target", "up", "--out", tmp_path / "out")
+    assert "27 rows, 5 refused" in done.output
+    found = read(tmp_path / "out")
+    reasons = [one["refused"] for one in found if "refused" in one]
+    for reason, words in zip(
+        reasons, ("2 fields", "'a' is 'x'", "not CSV", "beyond", "not UTF-8"), strict=True
+    ):
+        assert words in reason
+    unlabelled = found[8]
+    assert "loss" not in unlabelled and unlabelled["prediction"] in ("0", "1")
+
+
+def test_json_faults(tmp_path):
+    text = '{"a": 1, "y": true}\n[1]\n{oops\n{"a": null, "y": false}\n' + "[" * 5000 + "\n"
+    (tmp_path / "rows").write_text(text)
+    done = stream(
+        tmp_path / "rows", "--target", "y", "--format", "jsonl", "--out", tmp_path / "out"
+    )
+    assert "5 rows, 3 refused" in done.output
+    assert [one.get("prediction", "refused") for one in read(tmp_path / "out")] == [
+        None,
+        "refused",
+        "refused",
+        True,
+        "refused",
+    ]
+
+
+def test_regression(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((80, 2))
+    text = "a,b,y\n" + "".join(f"{a},{b},{3 * a - b}\n" for a, b in rows)
+    (tmp_path / "rows.csv").write_text(text)
+    arguments = ("--target", "y", "--task", "regress", "--out", tmp_path / "out")
+    assert stream(tmp_path / "rows.csv", *arguments).exit_code == 0
+    said = [one["prediction"] for one in read(tmp_path / "out")]
+    assert np.corrcoef(said[40:], (rows @ [3.0, -1.0])[40:])[0, 1] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing.csv", "--target", "y"), "is not a file"),
+        (("-", "--target", "y", "--task", "guess"), "--task must be"),
+        (("-", "--target", "y", "--format", "xml"), "--format must be"),
+        (("-", "--target", "y", "--penalty", "-1"), "penalty must be a number from"),
+    ],
+)
+def test_mistakes_are_told(arguments, message):
+    done = stream(*arguments, source="")
+    assert message in str(done.exception)
+
+
+def test_other_settings_are_not_mixed_up(tmp_path):
+    write_rows(tmp_path / "rows.csv", 30)
+    same = (tmp_path / "rows.csv", "--out", tmp_path / "out", "--checkpoint", tmp_path / "ck")
+    assert stream(*same, "--target", "up").exit_code == 0
+    assert "other settings" in str(stream(*same, "--target", "a").exception)
+    assert "other settings" in str(stream(*same, "--target", "up", "--memory", 5).exception)
+    # Taken up when there is nothing left, it leaves everything as it was.
+    before = (tmp_path / "out").read_bytes()
+    assert stream(*same, "--target", "up").exit_code == 0
+    assert (tmp_path / "out").read_bytes() == before
+    (tmp_path / "out").write_bytes(b"")
+    assert "shorter than the checkpoint" in str(stream(*same, "--target", "up").exception)
+
+
+def test_lines_are_split_anywhere_and_long_ones_refused(tmp_path):
+    reader, writer = os.pipe()
+    source = Source(reader, "jsonl", "y")
+    os.write(writer, b'{"a": 1, "y"')
+    os.write(writer, b': 2}\n{"a": 3,')
+    assert [line.features for line in source.take(10)] == [{"a": 1}]
+    os.write(writer, b' "y": 4}')
+    os.close(writer)
+    assert [line.target for line in source.take(10)] == [4]
+    assert source.take(10) == [] and source.offset == 33
+    os.close(reader)
+    path = tmp_path / "long"
+    path.write_bytes(b"x" * (LONGEST_LINE + 10**5) + b"\n" + b'{"a": 1}\n')
+    with path.open("rb") as file:
+        source = Source(file.fileno(), "jsonl", "y")
+        found = []
+        while batch := source.take(10):
+            found += batch
+    assert "longer than" in found[0].fault and found[-1].features == {"a": 1}
+
+
+def launch(folder, rows, *, pipe=None, every=100):
+    command = [sys.executable, "-m", "obax", "stream", "-" if pipe else str(rows)]
+    command += ["--target", "up", "--out", str(folder / "out"), "--checkpoint", str(folder / "ck")]
+    command += ["--checkpoint-every", str(every)]
+    # What one start compiles, the next one finds.
+    environment = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(rows.parent / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    if pipe:
+        with rows.open("rb") as file:
+            return subprocess.Popen(command, env=environment, stdin=file, stderr=subprocess.PIPE)
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors.decode()
+
+
+def kill_and_resume(tmp_path, kills, rows, *, seed=0, pipe=False):
+    """Kill at random moments, resume, and compare with the run that was left alone."""
+    path = tmp_path / "rows.csv"
+    write_rows(path, rows)
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    finish(launch(tmp_path / "whole", path))
+    draw = random.Random(seed)
+    folder, done = tmp_path / "killed", 0
+    while done < kills:
+        process = launch(folder, path, pipe=pipe)
+        # From the first checkpoint of this start on, so that every start gets somewhere.
+        known = {file.name for file in (folder / "ck").glob("*.obax")}
+        while process.poll() is None and (
+            {file.name for file in (folder / "ck").glob("*.obax")} <= known
+        ):
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.05)
+        ended = process.poll() is not None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        done += 1
+        if ended:
+            break
+    finish(launch(folder, path, pipe=pipe))
+    assert (folder / "out").read_bytes() == (tmp_path / "whole" / "out").read_bytes()
+    assert not list(folder.rglob("*.part"))
+    return done
+
+
+def test_kills_leave_the_output_identical(tmp_path):
+    assert kill_and_resume(tmp_path, 5, 4000) == 5
+
+
+@pytest.mark.slow
+def test_kills_of_a_pipe_leave_the_output_identical(tmp_path):
+    assert kill_and_resume(tmp_path, 5, 20_000, pipe=True) == 5
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_leave_the_output_identical(tmp_path):
+    assert kill_and_resume(tmp_path, 100, 100_000) == 100

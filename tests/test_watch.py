@@ -1,0 +1,147 @@
+"""`obax watch`: what the page is told, and that nothing else is served."""
+
+import http.client
+import json
+import re
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from obax import cli
+from obax.estimators import StreamingClassifier
+from obax.experiments import RunFolder
+from obax.streaming import Job
+from obax.watch import serve
+from obax.watch.data import snapshot
+from obax.watch.server import page
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+@pytest.fixture(scope="module")
+def stream_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stream")
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((300, 2))
+    text = "a,b,y\n" + "".join(f"{a},{b},{int(a > b)}\n" for a, b in rows) + "x,1,1\n"
+    (folder / "rows.csv").write_text(text)
+    job = Job(
+        StreamingClassifier(),
+        folder / "rows.csv",
+        "csv",
+        "y",
+        folder / "out.jsonl",
+        checkpoint=folder / "ck",
+    )
+    assert job.run() == 301
+    return folder / "ck"
+
+
+@pytest.fixture(scope="module")
+def address(stream_folder):
+    with serve(stream_folder) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address
+        server.shutdown()
+        thread.join()
+
+
+def get(address, path="/", method="GET", **headers):
+    connection = http.client.HTTPConnection(*address, timeout=10)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_the_data_of_a_stream(address):
+    answer, body = get(address, "/data.json")
+    data = json.loads(body)
+    assert answer.status == 200 and data["trouble"] is None and data["done"]
+    assert dict(data["facts"])["rows"] == "301" and dict(data["facts"])["refused"] == "1"
+    assert [chart["title"] for chart in data["charts"]] == [
+        "Loss before learning",
+        "penalty",
+        "forgetting",
+        "memory",
+        "inertia",
+    ]
+    curve = data["charts"][0]["curves"][0]
+    assert curve["x"][-1] == 300 and len(curve["x"]) == len(curve["y"])
+    assert data["rejected"] == [{"row": 301, "reason": "feature 'a' is 'x', not a number"}]
+
+
+def test_only_the_page_and_only_for_this_machine(address):
+    assert address[0] == "127.0.0.1"
+    answer, body = get(address)
+    assert answer.status == 200 and b"<script>" in body
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert get(address, method="HEAD")[1] == b""
+    for path in ("/live.json", "/../rows.csv", "/data.json?x"):
+        assert get(address, path)[0].status == 404
+    for method in ("POST", "PUT", "DELETE"):
+        assert get(address, method=method)[0].status == 501
+    assert get(address, Host="evil.example")[0].status == 403
+    assert get(address, Host=f"localhost:{address[1]}")[0].status == 200
+
+
+def test_the_page_asks_nobody_else():
+    body, policy = page()
+    text = body.decode()
+    assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=|href=", text)
+    assert not re.search(r"\son\w+=|\sstyle=", text)
+    assert policy.count("sha256-") == 2
+
+
+def test_a_run_folder_part_by_part(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", "dynamic-regression", "quick", {})
+    assert snapshot(folder.path)["charts"] == []
+    columns = ["experiment", "method", "setting", "seed", "t", "metric", "value"]
+    rows = [
+        ["e", "OAGD", f"w={w}", seed, t, metric, float(t * w + seed)]
+        for w in (1, 10)
+        for seed in (0, 1)
+        for t in range(1, 5)
+        for metric in ("loss", "regret")
+    ]
+    folder.keep_part("one", pd.DataFrame(rows, columns=columns), 2.0)
+    data = snapshot(folder.path)
+    assert not data["done"] and dict(data["facts"])["parts done"] == "1"
+    assert [chart["title"] for chart in data["charts"]] == ["loss", "regret"]
+    assert data["charts"][0]["curves"][1] == {
+        "name": "OAGD w=10",
+        "x": [1, 2, 3, 4],
+        "y": [10.5, 20.5, 30.5, 40.5],
+    }
+
+
+def test_a_folder_in_trouble_is_told_not_raised(tmp_path):
+    (tmp_path / "live.json").write_text("{half")
+    assert snapshot(tmp_path)["trouble"]
+    assert "neither a run" in snapshot(tmp_path / "nothing")["trouble"]
+    done = CliRunner().invoke(cli.app, ["watch", str(tmp_path / "nothing")])
+    assert "neither a run" in str(done.exception)
+
+
+def test_a_running_stream_is_followed(tmp_path):
+    """What is shown moves while the stream runs, before any checkpoint."""
+    (tmp_path / "rows.csv").write_text("a,y\n" + "1.0,1\n2.0,0\n" * 40)
+    job = Job(
+        StreamingClassifier(), tmp_path / "rows.csv", "csv", "y", tmp_path / "out",
+        checkpoint=tmp_path / "ck", every=10_000,
+    )  # fmt: skip
+    job.play(job.source.take(10))
+    first = snapshot(tmp_path / "ck")
+    job._drawn = time.monotonic() - 100
+    job.play(job.source.take(30))
+    second = snapshot(tmp_path / "ck")
+    assert (dict(first["facts"])["rows"], dict(second["facts"])["rows"]) == ("10", "40")
+    assert not second["done"]
+    job.close()
