@@ -31,8 +31,9 @@ class Settings(NamedTuple):
     weight_decay: float = 1e-4
 
 
-def classifier(model: Any) -> nn.Module:
-    """The same network, with the same weights."""
+def classifier(model: Any, *, released: bool = False) -> nn.Module:
+    """The same network, with the same weights. `released`: with the blocks of the released code,
+    where BatchNorm comes last and has a quarter of the work, twice so in second derivatives."""
     if isinstance(model, models.MLP):
         hidden, head = model.features.hidden, model.head
         return nn.Sequential(
@@ -44,12 +45,9 @@ def classifier(model: Any) -> nn.Module:
         filters, channels = kernel.shape[:2]
         convolution = nn.Conv2d(channels, filters, 3, padding=1, bias=False)
         convolution.weight = nn.Parameter(kernel)
-        layers += [
-            convolution,
-            nn.BatchNorm2d(filters, momentum=block.batch_norm_momentum),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        ]
+        norm = nn.BatchNorm2d(filters, momentum=block.batch_norm_momentum)
+        pool = nn.MaxPool2d(2)
+        layers += [convolution, *((nn.ReLU(), pool, norm) if released else (norm, nn.ReLU(), pool))]
     if model.head.weight.shape[0] != model.features.blocks[-1].kernel.shape[-1]:
         raise ValueError("the blocks must leave one pixel: NCHW would flatten in another order.")
     return nn.Sequential(*layers, nn.Flatten(), _linear(model.head))
@@ -66,8 +64,10 @@ def batch(round: Any, part: str) -> Batch:
 class LossTuning:
     """OAGD, or OGD with `window` 0, on the parametric cross-entropy with sigmoid(gamma)."""
 
-    def __init__(self, model: Any, classes: int, window: int, settings: Settings):
-        self.network = classifier(model).train()
+    def __init__(
+        self, model: Any, classes: int, window: int, settings: Settings, *, released: bool = False
+    ):
+        self.network = classifier(model, released=released).train()
         self.parameters = list(self.network.parameters())
         self.gamma = torch.ones(classes, requires_grad=True)
         self.delta = torch.zeros(classes, requires_grad=True)

@@ -47,9 +47,9 @@ def test_version_and_help(obax):
 
 def test_list(obax):
     assert "dynamic-regression" in obax("list")[1]
-    (row,) = json.loads(obax("list", "--json")[1])
-    assert row["name"] == "dynamic-regression"
-    assert row["quick"]
+    rows = json.loads(obax("list", "--json")[1])
+    assert {"dynamic-regression", "adult", "fc100", "compare"} <= {row["name"] for row in rows}
+    assert all(row["quick"] and row["paper"] for row in rows)
 
 
 def test_run_then_report_then_compare(obax, tmp_path):

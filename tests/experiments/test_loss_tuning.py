@@ -141,7 +141,7 @@ def test_without_the_files_auto_generates_and_real_says_what_to_do(monkeypatch, 
     assert stream.is_synthetic(auto)
     assert stream.is_synthetic(dataclasses.replace(auto, data="tadpole", source="real"))
     monkeypatch.setattr("obax.datasets._registry.fetch", _no_network)
-    monkeypatch.setattr("obax.datasets._adult._registry.fetch", _no_network)
+    stream.stream.cache_clear()
     with pytest.raises(experiments.UserError, match="source=synthetic"):
         stream.stream(dataclasses.replace(auto, source="real"), 0)
 
