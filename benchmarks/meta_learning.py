@@ -5,12 +5,16 @@
 FC100 where its archive is at hand (OBAX_DATA), otherwise random images of its shape: 5-way 5-shot
 with 25 query images, K = 20, beta = 0.1. OAGD is timed with a full window; MAML, ANIL and ITD-BiO
 on one task, which is what their cost grows by in each round. Before anything is timed the
-hypergradients must agree.
+hypergradients must agree. The closed form is held against the same in PyTorch, and against
+PyTorch's implicit round, which it takes the place of. `memory` plays OAGD for many rounds and
+watches what the process holds.
 """
 
 import argparse
 import functools
+import json
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,11 +32,13 @@ from obax.problems import embed_task, meta_learning
 
 from . import torch_meta_learning as peer
 from .harness import Result, Timing, interleaved, report
+from .horizon import GROWTH_LIMIT, MIB, memory
 
 BETA, STEPS, PROXIMITY, CG_STEPS = 0.1, 20, 0.1, 5
 GOALS = {"implicit": 0.5, "prox": 1.0, "maml": 1.0, "anil": 1.0, "itd": 1.0}
-NAMES = ("prox-w1", "prox-w5", "prox-w10", "implicit-w1", "implicit-w5", "implicit-w10")
-NAMES += ("maml", "anil", "itd")
+CLOSED_FORM_GOAL = 0.1
+METHODS = ("prox-w1", "prox-w5", "prox-w10", "implicit-w1", "implicit-w5", "implicit-w10")
+METHODS += ("maml", "anil", "itd")
 NOTE = """\
 Seconds a round, median and minimum in brackets; OAGD with a full window, the others on one task.
 Ours keeps the guard and the leader's step, the reference computes the hypergradient alone."""
@@ -110,8 +116,8 @@ def network(filters: int) -> Any:
     return obax.models.cnn(jax.random.key(0), (32, 32, 3), 5, filters=filters)[0]
 
 
-def measure(name: str, filters: int, repetitions: int) -> Result:
-    """One method."""
+def measure(name: str, filters: int, repetitions: int) -> list[Result]:
+    """One method; the closed form also against the implicit round of the same window."""
     x, tasks = network(filters), _tasks(int(name.partition("-w")[2] or 1))
     check: Any = functools.partial(agree, name, x)
     if name.startswith(("implicit", "maml")):
@@ -131,12 +137,17 @@ def measure(name: str, filters: int, repetitions: int) -> Result:
         "ours": ours(name, x, tasks, STEPS),
         "torch": reference(name, x, tasks, STEPS),
     }
+    replaced = name.replace("prox", "implicit")
+    if replaced != name:
+        contenders["implicit"] = reference(replaced, x, tasks, STEPS)
     times = interleaved(contenders, repetitions, check, warm_up=0)
-    return compared(f"{name}, {filters} filters", times["ours"], times["torch"], _goal(name))
-
-
-def _goal(name: str) -> float:
-    return GOALS[name.partition("-w")[0]]
+    label = f"{name}, {filters} filters"
+    goal = GOALS[name.partition("-w")[0]]
+    found = [compared(label, times["ours"], times["torch"], goal)]
+    if replaced != name:
+        label += ", against torch's implicit"
+        found.append(compared(label, times["ours"], times["implicit"], CLOSED_FORM_GOAL))
+    return found
 
 
 def compared(name: str, ours: Timing, reference: Timing, limit: float) -> Result:
@@ -155,26 +166,91 @@ def compared(name: str, ours: Timing, reference: Timing, limit: float) -> Result
 
 
 @functools.cache
-def _tasks(count: int) -> list[Any]:
+def _stream() -> datasets.fewshot.TaskStream:
     try:
         data = datasets.fewshot.fc100().train
-        stream = datasets.fewshot.TaskStream(data.images, data.labels)
+        return datasets.fewshot.TaskStream(data.images, data.labels)
     except datasets.DataError:
-        images = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
-        stream = datasets.fewshot.TaskStream(images, np.repeat(np.arange(5), 20))
-    return [jax.tree.map(jnp.asarray, stream.task(t)) for t in range(1, count + 1)]
+        return _random_stream()
+
+
+def _random_stream() -> datasets.fewshot.TaskStream:
+    images = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
+    return datasets.fewshot.TaskStream(images, np.repeat(np.arange(5), 20))
+
+
+def _tasks(count: int) -> list[Any]:
+    return [jax.tree.map(jnp.asarray, _stream().task(t)) for t in range(1, count + 1)]
+
+
+def memory_of_rounds(quick: bool) -> list[Result]:
+    """Resident memory of OAGD with w = 10, each follower in a process of its own."""
+    rounds, every = (40, 5) if quick else (400, 20)
+    found = []
+    for name in ("prox-w10", "implicit-w10"):
+        command = [sys.executable, "-m", "benchmarks.meta_learning", "--watch", name]
+        command += ["--rounds", str(rounds), "--every", str(every)]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        measured = json.loads(printed.splitlines()[-1])
+        # A task that is not let go of would be 0.6 MiB a round.
+        middle = len(measured["resident"]) // 2
+        early, late = (
+            statistics.median(half) / MIB
+            for half in (measured["resident"][1:middle], measured["resident"][middle:])
+        )
+        found.append(
+            Result(
+                f"{name}, 4 filters: growth of memory in MiB, second half of {rounds} rounds",
+                f"{late:.1f} MiB",
+                f"{early:.1f} MiB",
+                "",
+                late - early,
+                None,
+                GROWTH_LIMIT,
+                measured,
+            )
+        )
+    return found
+
+
+def watch(name: str, rounds: int, every: int) -> dict[str, list[int]]:
+    """Play new tasks with one inner step and look at this process's memory now and then."""
+    one, x = algorithm(name, 1), network(4)
+    assert one.problem.inner_start is not None
+    stream = _random_stream()
+    state = one.init(x, one.problem.inner_start(x), stream.task(1))
+    tasks = (stream.task(t) for t in range(1, rounds + 1))
+    samples: dict[str, list[int]] = {"rounds": [], "resident": []}
+    for t, _ in enumerate(obax.play(one, state, tasks, on_rejected="skip"), 1):
+        if t % every == 0:
+            for column, value in zip(samples, (t, memory()[0]), strict=True):
+                samples[column].append(value)
+    return samples
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.meta_learning", description=__doc__)
-    parser.add_argument("--only", action="append", choices=NAMES, help="may be repeated")
+    names = (*METHODS, "memory")
+    parser.add_argument("--only", action="append", choices=names, help="may be repeated")
     parser.add_argument("--filters", type=int, default=64)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="4 filters, one repetition")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
+    parser.add_argument("--watch", choices=METHODS, help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--every", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.watch:
+        print(json.dumps(watch(options.watch, options.rounds, options.every)))
+        return 0
     filters, repetitions = (4, 1) if options.quick else (options.filters, options.repetitions)
-    results = [measure(name, filters, repetitions) for name in options.only or NAMES]
+    results = []
+    for name in options.only or names:
+        results += (
+            memory_of_rounds(options.quick)
+            if name == "memory"
+            else measure(name, filters, repetitions)
+        )
     return report(results, NOTE, options.json, quick=options.quick)
 
 

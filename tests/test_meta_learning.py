@@ -63,9 +63,15 @@ def value_of_whole(x, task, *, proximity=0.0, steps=STEPS, rate=BETA):
     return loss(y.features, y.head, task["query"])
 
 
-def value_of_head(x, task):
+def value_of_head(x, task, *, proximity=0.0, steps=STEPS, rate=BETA):
     """x -> L(features of x, head_K(x); query)."""
-    y = descend(lambda z: loss(x.features, z, task["support"]), x.head, STEPS)
+
+    def objective(z):
+        squares = jax.tree.map(lambda a, b: jnp.sum((a - b) ** 2), z, x.head)
+        near = 0.5 * proximity * sum(jax.tree.leaves(squares))
+        return loss(x.features, z, task["support"]) + near
+
+    y = descend(objective, x.head, steps, rate)
     return loss(x.features, y, task["query"])
 
 
@@ -76,6 +82,9 @@ METHODS = {
     "implicit": obax.OAGD(
         meta_learning("implicit", proximity=LAMBDA), 1.0, SMALL, LONG, None, hg.Dense()
     ),
+    "implicit head": obax.OAGD(
+        meta_learning("implicit", part="head", proximity=LAMBDA), 1.0, SMALL, LONG, None, hg.CG()
+    ),
     "MAML": obax.ITD(meta_learning("plain"), 1.0, BETA, STEPS, capacity=2),
     "ANIL": obax.ITD(ANIL, 1.0, BETA, STEPS, capacity=2, prepare=embed_task(ANIL)),
     "ITD-BiO": obax.ITD(ITD_BIO, 1.0, BETA, STEPS, capacity=2, prepare=embed_task(ITD_BIO)),
@@ -83,6 +92,7 @@ METHODS = {
 VALUES = {
     "prox-linear": functools.partial(value_of_whole, steps=1),
     "implicit": functools.partial(value_of_whole, proximity=LAMBDA, steps=LONG, rate=SMALL),
+    "implicit head": functools.partial(value_of_head, proximity=LAMBDA, steps=LONG, rate=SMALL),
     "MAML": value_of_whole,
     "ANIL": value_of_head,
     "ITD-BiO": value_of_head,

@@ -59,7 +59,7 @@ def play(algorithm, rounds=TASKS):
     ("problem", "options"),
     [
         (FROM_X, {}),
-        (FROM_X, {"chunk": 3, "rematerialise": False}),
+        (FROM_X, {"chunk": 3, "rematerialise": True}),
         (FROM_X, {"first_order": True}),
         (GOING_ON, {}),
     ],

@@ -88,6 +88,9 @@ def test_methods_are_what_their_words_say():
     implicit = methods.algorithm(config, Method.parse("oagd-w3-implicit-k7"))
     assert implicit.window.size == 3 and implicit.window.follower == "each"
     assert implicit.inner_steps == 7 and implicit.hypergradient.terms == 4
+    head = methods.algorithm(config, Method.parse("oagd-w3-head"))
+    assert [one.problem.outer.losses.part for one in (implicit, head)] == ["all", "head"]
+    assert head.inner_steps == 2 and head.window == implicit.window
     config = dataclasses.replace(TINY, solver="fixed-point")
     solver = methods.algorithm(config, Method.parse("oagd-implicit")).hypergradient
     assert isinstance(solver, obax.hypergradient.FixedPoint)

@@ -65,8 +65,9 @@ class ITD(Algorithm):
       computed once for a task, such as the features of a network whose head alone adapts
       (`obax.problems.embed_task`). It is differentiated.
     - `chunk`: how many tasks are evaluated at once. More needs more memory.
-    - `rematerialise`: compute the inner steps again on the way back; memory then holds only the K
-      iterates.
+    - `rematerialise`: compute the inner steps again on the way back, so that memory holds only the
+      K iterates. Without it what a derivative needs of each step is kept, as PyTorch does: on the
+      paper's network with K = 20 some 800 MiB for each task of a chunk, in 0.6 of the time.
     - `seed`: of the draws.
 
     Time and memory of a round are *not* bounded as those of the online methods are.
@@ -110,7 +111,7 @@ class ITD(Algorithm):
         first_order: bool = False,
         prepare: Prepare | None = None,
         chunk: int = 1,
-        rematerialise: bool = True,
+        rematerialise: bool = False,
         seed: int = 0,
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,

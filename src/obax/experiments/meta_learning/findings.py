@@ -9,12 +9,14 @@ from scipy import stats
 
 from ...report import Claim, Findings, Table
 from . import figures
-from .config import BASELINES, Config, Method
+from .config import ADAPTATIONS, BASELINES, Config, Method
 
 FINAL = 0.75
 """Final accuracies are means over the evaluations after this share of the rounds."""
+ENDS = 5
+"""The time of the first and of the last round is a median over so many."""
 CONSTANT = 0.2
-"""How much longer the last round may take than the first, by the fitted line, and be constant."""
+"""How much longer the last round may take than the first and still be constant."""
 
 Claims = Callable[[Config, pd.DataFrame], list[Claim]]
 RUN = ["name", "seed"]
@@ -30,10 +32,10 @@ def findings(claims: Claims, config: Config, table: pd.DataFrame) -> Findings:
             Table(
                 "time",
                 "Time of a round as a function of t",
-                "A line through the seconds of each round (Theil and Sen's, which outliers do not "
-                "move), mean over seeds; slopes in ms a round with 95% intervals over seeds, on "
-                "the wall clock and on the processor's. For sampled tasks from the round on in "
-                "which there are enough of them.",
+                f"First and last: medians over {ENDS} rounds. The slope is that of a line through "
+                "the seconds of each round (Theil and Sen's, which outliers do not move), in ms a "
+                "round with 95% intervals over seeds, on the wall clock and on the processor's. "
+                "For sampled tasks from the round on in which there are enough of them.",
                 _time_table(config, rows),
             ),
             Table(
@@ -106,7 +108,8 @@ def better(rows: pd.DataFrame, one: str, other: str) -> tuple[float, float, str]
 
 
 def lines(config: Config, rows: pd.DataFrame, metric: str = "seconds") -> pd.DataFrame:
-    """Of each method and seed a line through the seconds of the rounds: first, last, slope."""
+    """Of each method and seed the seconds of the first and the last rounds, and the slope of a line
+    through all of them."""
     found = []
     for method in config.parsed_methods():
         kept = rows[(rows["name"] == method.short()) & (rows.metric == metric)]
@@ -115,14 +118,14 @@ def lines(config: Config, rows: pd.DataFrame, metric: str = "seconds") -> pd.Dat
             full = t >= config.sampled_tasks if method.sampled else t >= 1
             if full.sum() < 3:
                 full = t >= 1
-            slope, middle, *_ = stats.theilslopes(spent[full], t[full])
-            ends = middle + slope * np.array([t[full][0], t[-1]])
+            slope, *_ = stats.theilslopes(spent[full], t[full])
+            ends = np.median(spent[full][:ENDS]), np.median(spent[-ENDS:])
             found.append((method.short(), seed, *ends, slope, t[-1]))
     return pd.DataFrame(found, columns=["name", "seed", "first", "last", "slope", "rounds"])
 
 
 def grows(of_method: pd.DataFrame) -> bool:
-    """Whether the line goes up by more than `CONSTANT`, and clearly so."""
+    """Whether the last rounds take longer by more than `CONSTANT`, and the line goes up clearly."""
     slope, half = of_method.slope.mean(), half_interval(of_method.slope.to_numpy())
     clear = np.isnan(half) or slope > half
     return bool(clear and of_method["last"].mean() > (1 + CONSTANT) * of_method["first"].mean())
@@ -210,8 +213,9 @@ def _explanation(config: Config, rows: pd.DataFrame) -> list[str]:
         f"Followers: prox is one step of beta = {config.inner_step_size:g} in closed form, with "
         f"its exact derivative; implicit takes K = {config.inner_steps} steps on the loss plus "
         f"{config.proximity:g}/2 |y - x|^2 and solves with {config.solver} in at most "
-        f"{config.solver_steps} steps; MAML, ANIL and ITD-BiO unroll K = {config.inner_steps} "
-        f"steps, on all tasks so far or on {config.sampled_tasks} of them. All methods see the "
+        f"{config.solver_steps} steps, head does so with the head alone inside; MAML, ANIL and "
+        f"ITD-BiO unroll K = {config.inner_steps} steps, on all tasks so far or on "
+        f"{config.sampled_tasks} of them. All methods see the "
         f"same tasks, and are evaluated on the same {config.test_tasks} test and "
         f"{config.train_tasks} training tasks, each with its own adaptation.",
     ]
@@ -396,7 +400,7 @@ def _ladder_claim(
 def window_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
     """C7 for w, for each follower."""
     found = []
-    for adaptation in ("prox", "implicit"):
+    for adaptation in ADAPTATIONS:
         ladder = sorted(
             (method.window, method.short())
             for method in config.parsed_methods()

@@ -44,7 +44,11 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
         if method.adaptation == "prox":
             return prox_linear(config.inner_step_size, window=window, **outer)
         return OAGD(
-            meta_learning("implicit", proximity=config.proximity),
+            meta_learning(
+                "implicit",
+                part="head" if method.adaptation == "head" else "all",
+                proximity=config.proximity,
+            ),
             inner_step_size=config.inner_step_size,
             inner_steps=steps,
             window=window,
