@@ -35,10 +35,10 @@ from .harness import Result, Timing, interleaved, report
 from .horizon import GROWTH_LIMIT, MIB, memory
 
 BETA, STEPS, PROXIMITY, CG_STEPS = 0.1, 20, 0.1, 5
-GOALS = {"implicit": 0.5, "prox": 1.0, "maml": 1.0, "anil": 1.0, "itd": 1.0}
+GOALS = {"implicit": 0.5, "head": 0.5, "prox": 1.0, "maml": 1.0, "anil": 1.0, "itd": 1.0}
 CLOSED_FORM_GOAL = 0.1
 METHODS = ("prox-w1", "prox-w5", "prox-w10", "implicit-w1", "implicit-w5", "implicit-w10")
-METHODS += ("maml", "anil", "itd")
+METHODS += ("head-w1", "head-w5", "head-w10", "maml", "anil", "itd")
 NOTE = """\
 Seconds a round, median and minimum in brackets; OAGD with a full window, the others on one task.
 Ours keeps the guard and the leader's step, the reference computes the hypergradient alone."""
@@ -47,12 +47,13 @@ Ours keeps the guard and the leader's step, the reference computes the hypergrad
 def algorithm(name: str, steps: int) -> obax.OAGD | obax.ITD:
     """A method whose step of the leader is its hypergradient: alpha = 1."""
     kind, _, window = name.partition("-w")
-    if kind in ("prox", "implicit"):
+    if kind in ("prox", "implicit", "head"):
         options = obax.Window(int(window), follower="each", normalise="seen", chunk=1)
         if kind == "prox":
             return obax.prox_linear(BETA, 1.0, window=options)
         solver = CG(max_steps=CG_STEPS)
-        problem = meta_learning("implicit", proximity=PROXIMITY)
+        part = "head" if kind == "head" else "all"
+        problem = meta_learning("implicit", part=part, proximity=PROXIMITY)
         return obax.OAGD(problem, 1.0, BETA, steps, options, solver)
     leader = "features" if kind == "itd" else "all"
     problem = meta_learning("plain", part="all" if kind == "maml" else "head", leader=leader)
@@ -69,6 +70,10 @@ def reference(name: str, x: Any, tasks: list[Any], steps: int) -> Callable[[], n
             peer.implicit,
             {"steps": steps, "proximity": PROXIMITY, "budget": CG_STEPS},
         ),
+        "head": (
+            peer.implicit_head,
+            {"steps": steps, "proximity": PROXIMITY, "budget": CG_STEPS},
+        ),
         "maml": (peer.maml, {"steps": steps}),
         "anil": (peer.head_only, {"steps": steps, "move_head": True}),
         "itd": (peer.head_only, {"steps": steps, "move_head": False}),
@@ -79,9 +84,9 @@ def reference(name: str, x: Any, tasks: list[Any], steps: int) -> Callable[[], n
 
 
 @eqx.filter_jit
-def _advance(algorithm: Any, state: Any, round: Any) -> tuple[Any, jax.Array]:
+def _advance(algorithm: Any, state: Any, round: Any) -> tuple[Any, jax.Array, jax.Array]:
     new, info = algorithm.step(state, round)
-    return new, info.accepted
+    return new, info.accepted, info.hvps
 
 
 def ours(name: str, x: Any, tasks: list[Any], steps: int) -> Callable[[], Any]:
@@ -102,7 +107,7 @@ def ours(name: str, x: Any, tasks: list[Any], steps: int) -> Callable[[], Any]:
 
 def agree(name: str, x: Any, outputs: dict[str, Any]) -> None:
     """Raise unless both came to the same hypergradient."""
-    state, accepted = outputs["ours"]
+    state, accepted, _ = outputs["ours"]
     assert bool(accepted)
     moved = jax.tree.map(jnp.subtract, x, state.outer_var)
     gradient = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(moved)])
@@ -140,8 +145,14 @@ def measure(name: str, filters: int, repetitions: int) -> list[Result]:
     replaced = name.replace("prox", "implicit")
     if replaced != name:
         contenders["implicit"] = reference(replaced, x, tasks, STEPS)
+    peer.products.clear()
+    contenders["torch"]()
+    theirs = len(peer.products)
     times = interleaved(contenders, repetitions, check, warm_up=0)
     label = f"{name}, {filters} filters"
+    if theirs:
+        # The two may meet a direction without positive curvature at different steps.
+        label += f" (products of CG: {int(contenders['ours']()[2])} / {theirs})"
     goal = GOALS[name.partition("-w")[0]]
     found = [compared(label, times["ours"], times["torch"], goal)]
     if replaced != name:

@@ -15,6 +15,9 @@ Tensors = list[torch.Tensor]
 Batch = tuple[torch.Tensor, torch.Tensor]
 Task = tuple[Batch, Batch]
 
+products: list[int] = []
+"""An entry for each Hessian-vector product of CG, to be counted."""
+
 
 def parameters(model: Any) -> Tensors:
     """A `CNN` of obax as tensors in PyTorch's layouts."""
@@ -85,20 +88,33 @@ def implicit(
         found = torch.autograd.grad(kept, y, grad_outputs=v, retain_graph=True)
         return [h + proximity * leaf for h, leaf in zip(found, v, strict=True)]
 
-    solution = [torch.zeros_like(leaf) for leaf in left]
-    direction, size = left, _dot(left, left)
-    for _ in range(budget):
-        image = product(direction)
-        curvature = _dot(direction, image)
-        if curvature <= 0:
-            break
-        length = size / curvature
-        solution = [a + length * b for a, b in zip(solution, direction, strict=True)]
-        left = [a - length * b for a, b in zip(left, image, strict=True)]
-        new = _dot(left, left)
-        direction = [a + new / size * b for a, b in zip(left, direction, strict=True)]
-        size = new
-    return [proximity * leaf for leaf in solution]
+    return [proximity * leaf for leaf in _conjugate_gradients(product, left, budget)]
+
+
+def implicit_head(
+    x: Tensors, task: Task, beta: float, steps: int, proximity: float, budget: int
+) -> Tensors:
+    """The same with the head alone inside; the features once a task."""
+    embedded, query = (features(x, batch[0]) for batch in task)
+    fixed, support = [leaf.detach() for leaf in x[-2:]], embedded.detach()
+    y = [leaf.clone().requires_grad_() for leaf in fixed]
+    for _ in range(steps):
+        slopes = torch.autograd.grad(F.cross_entropy(F.linear(support, *y), task[0][1]), y)
+        with torch.no_grad():
+            for leaf, slope, anchor in zip(y, slopes, fixed, strict=True):
+                leaf -= beta * (slope + proximity * (leaf - anchor))
+    outer = F.cross_entropy(F.linear(query, *y), task[1][1])
+    left = list(torch.autograd.grad(outer, y, retain_graph=True))
+    inner = F.cross_entropy(F.linear(embedded, *y), task[0][1])
+    kept = torch.autograd.grad(inner, y, create_graph=True)
+
+    def product(v: Tensors) -> Tensors:
+        found = torch.autograd.grad(kept, y, grad_outputs=v, retain_graph=True)
+        return [h + proximity * leaf for h, leaf in zip(found, v, strict=True)]
+
+    v = _conjugate_gradients(product, left, budget)
+    through = torch.autograd.grad(outer - _dot(list(kept), v), x[:-2])
+    return [*through, *(proximity * leaf for leaf in v)]
 
 
 def maml(x: Tensors, task: Task, beta: float, steps: int) -> Tensors:
@@ -131,6 +147,27 @@ def average(one: Callable[..., Tensors], x: Tensors, tasks: list[Task], **option
         for sum_, gradient in zip(total, one(x, task, **options), strict=True):
             sum_ += gradient / len(tasks)
     return total
+
+
+def _conjugate_gradients(
+    product: Callable[[Tensors], Tensors], left: Tensors, budget: int
+) -> Tensors:
+    """At most `budget` products, up to the first direction without positive curvature."""
+    solution = [torch.zeros_like(leaf) for leaf in left]
+    direction, size = left, _dot(left, left)
+    for _ in range(budget):
+        image = product(direction)
+        products.append(1)
+        curvature = _dot(direction, image)
+        if curvature <= 0:
+            break
+        length = size / curvature
+        solution = [a + length * b for a, b in zip(solution, direction, strict=True)]
+        left = [a - length * b for a, b in zip(left, image, strict=True)]
+        new = _dot(left, left)
+        direction = [a + new / size * b for a, b in zip(left, direction, strict=True)]
+        size = new
+    return solution
 
 
 def _dot(left: Tensors, right: Tensors) -> torch.Tensor:

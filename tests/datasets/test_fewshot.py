@@ -168,7 +168,7 @@ def test_a_folder_of_another_form_is_refused(tmp_path, fault):
     if fault == "absent":
         for path in images.glob("n1*"):
             path.unlink()
-        message = r"6 of the 6 images .* are not in .*images: n10_0.png, n10_1.png, n10_2.png ..."
+        message = r"6 of the 18 images .* are not in .*images: n10_0.png, n10_1.png, n10_2.png ..."
     if fault == "table":
         (tmp_path / "val.csv").unlink()
         message = r"val.csv is not there"
@@ -282,6 +282,7 @@ def test_a_drifting_pool_moves_on_by_one_class(numbered):
         ({"shots": 8, "queries": 5}, "need 13 images of each class, but class 10 has 12"),
         ({"ways": 5, "pool": 4}, "pool must be from ways = 5 to the 8 classes, but got 4"),
         ({"pool": 9}, "pool must be from ways = 5 to the 8 classes, but got 9"),
+        ({"shots": 13, "names": {10: "owl"}}, "of each class, but class owl has 12"),
         ({"shots": 0}, "shots must be an integer >= 1, but got 0"),
         ({"labels": np.zeros(3, int)}, r"for each of the 96 images, but are int64\[3\]"),
     ],

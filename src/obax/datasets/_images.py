@@ -4,6 +4,7 @@ import collections
 import csv
 import dataclasses
 import gzip
+import itertools
 import tarfile
 import zlib
 from pathlib import Path
@@ -27,10 +28,12 @@ SUPERCLASSES = {
 
 @dataclasses.dataclass(frozen=True)
 class Labelled:
-    """Images `uint8 [n, height, width, 3]` (an array, or read when indexed) and labels `int32`."""
+    """Images `uint8 [n, height, width, 3]` (an array, or read when indexed) and labels `int32`;
+    where the classes have names, those of the labels."""
 
     images: Any
     labels: Array
+    names: dict[int, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,14 +127,16 @@ def miniimagenet(folder: str | Path, *, size: int = 84, cache_bytes: int = 1 << 
                     f"class {label} is in the tables of both {owner[label]} and {part} in {folder}."
                 )
     numbers = {label: number for number, label in enumerate(sorted(owner))}
-    paths = {part: _existing(folder, [name for name, _ in table]) for part, table in tables.items()}
-    _one_size([path for part in paths.values() for path in part])
+    paths = _existing(folder, [name for table in tables.values() for name, _ in table])
+    _one_size(paths)
+    left = iter(paths)
     train, valid, test = (
         Labelled(
-            ImageFiles(paths[part], size, cache_bytes // 3),
+            ImageFiles(list(itertools.islice(left, len(table))), size, cache_bytes // 3),
             np.array([numbers[label] for _, label in table], dtype=np.int32),
+            {numbers[label]: label for _, label in table},
         )
-        for part, table in tables.items()
+        for table in tables.values()
     )
     return FewShot(train, valid, test, "miniImageNet")
 

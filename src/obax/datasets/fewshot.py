@@ -3,7 +3,7 @@
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class TaskStream:
       the stream ends with the smallest of these numbers.
     - `pool`, `every`: a drifting mix of classes. Of the classes, in a shuffled circle, only `pool`
       neighbours are drawn from, and after `every` tasks these move on by one.
+    - `names`: of the classes, by label, for messages.
 
     >>> from obax.datasets import fewshot
     >>> data = fewshot.tiny_fewshot().train
@@ -60,6 +61,7 @@ class TaskStream:
         unique: bool = False,
         pool: int | None = None,
         every: int = 1,
+        names: Mapping[int, str] | None = None,
     ):
         self.ways = _check.at_least(ways, 1, "ways")
         self.shots = _check.at_least(shots, 1, "shots")
@@ -80,8 +82,9 @@ class TaskStream:
         need = self.shots + self.queries
         for j, rows in zip(classes, self._rows, strict=True):
             if len(rows) < need:
+                name = (names or {}).get(int(j), j)
                 raise ValueError(
-                    f"shots + queries need {need} images of each class, but class {j} has "
+                    f"shots + queries need {need} images of each class, but class {name} has "
                     f"{len(rows)}."
                 )
         self.pool = len(classes) if pool is None else _check.at_least(pool, 1, "pool")

@@ -111,6 +111,8 @@ class Config:
     cg_damping: float = 1.0
     autobalance_every: int = 20
     autobalance_rounds: int = 10
+    autobalance_memory: int = 0
+    """How many rounds AutoBalance keeps; 0: all of them, which is what it is."""
     link: str = "identity"
     outer_training: bool = False
     imbalance: float = 0.6
@@ -131,6 +133,7 @@ class Config:
                 raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
         for name in (
             "autobalance_seeds",
+            "autobalance_memory",
             "inner_warmup",
             "outer_warmup",
             "weight_decay",

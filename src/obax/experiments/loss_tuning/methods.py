@@ -95,7 +95,7 @@ def algorithm(
             losses,
             **leader,
             **follower,
-            capacity=max(config.rounds, 2),
+            capacity=max(config.autobalance_memory or config.rounds, 2),
             outer_every=config.autobalance_every,
             outer_rounds=config.autobalance_rounds,
             outer_when=Every(config.outer_start, 1),

@@ -40,7 +40,7 @@ QUICK: dict[str, Any] = {
     "train_tasks": 10,
 }
 WINDOWS = tuple(f"oagd-w{w}-{follower}" for follower in ADAPTATIONS for w in (1, 5, 10))
-INNER_STEPS = ("oagd-w10-implicit-k5", "oagd-w10-implicit-k10", "oagd-w10-implicit-k20")
+INNER_STEPS = tuple(f"oagd-w10-{how}-k{k}" for how in ("implicit", "head") for k in (5, 10, 20))
 FC100 = "CIFAR-100; quick: generated if it is not at hand"
 MINI = "your miniImageNet folder (--set folder=DIR); quick: generated without one"
 

@@ -122,13 +122,21 @@ class Config:
     train_tasks: int = 20
 
     def __post_init__(self) -> None:
-        sizes = ("rounds", "seeds", "maml_rounds", "ways", "shots", "queries", "filters", "blocks")
+        sizes = (
+            "rounds",
+            "seeds",
+            "maml_rounds",
+            "maml_seeds",
+            "ways",
+            "shots",
+            "queries",
+            "filters",
+            "blocks",
+        )
         steps = ("inner_steps", "sampled_tasks", "solver_steps", "chunk", "evaluate_every")
         for name in (*sizes, *steps, "test_tasks", "train_tasks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
-        if self.maml_seeds < 0:
-            raise ValueError(f"maml_seeds must not be negative, but got {self.maml_seeds}.")
         for name in ("inner_step_size", "outer_step_size", "proximity"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a number > 0, but got {getattr(self, name)}.")

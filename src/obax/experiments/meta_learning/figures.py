@@ -8,7 +8,7 @@ from .config import Config
 
 
 def all_figures(config: Config, rows: pd.DataFrame) -> list[Figure]:
-    """The paper's three panels, the time of a round, and the loss on test tasks."""
+    """The paper's three panels, the losses, and the time of a round."""
     data = rows.data.iloc[0]
     shown = f"{data}; mean and one standard deviation over seeds."
     steps = "Steps only: compilation, data and evaluation are not counted."
@@ -17,6 +17,7 @@ def all_figures(config: Config, rows: pd.DataFrame) -> list[Figure]:
         ("training", "train_accuracy", "Accuracy on training classes", "per cent", 100.0, False),
         ("test", "test_accuracy", "Accuracy on test classes", "per cent", 100.0, False),
         ("loss", "test_loss", "Loss on test classes", "cross-entropy", 1.0, False),
+        ("training-loss", "train_loss", "Loss on training classes", "cross-entropy", 1.0, False),
         ("round-time", "round_seconds", "Time of a round", "seconds", 1.0, True),
     ]
     with_rounds = pd.concat([rows, _of_rounds(rows)], ignore_index=True)
@@ -41,7 +42,7 @@ def all_figures(config: Config, rows: pd.DataFrame) -> list[Figure]:
 
 def _of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
     """Seconds of each round, from the cumulative ones."""
-    kept = rows[rows.metric == "seconds"].sort_values("t")
+    kept = rows[rows.metric == "seconds"].sort_values("t", kind="stable")
     spent = kept.groupby(["name", "seed"]).value.transform(lambda v: np.diff(v, prepend=0.0))
     return kept.assign(metric="round_seconds", value=spent)
 

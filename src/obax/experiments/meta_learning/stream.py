@@ -66,6 +66,7 @@ class Tasks:
             shots=c.shots,
             queries=c.queries,
             seed=3 * self.seed + kind,
+            names=part.names,
         )
 
 
