@@ -45,13 +45,14 @@ FC100 = "CIFAR-100; quick: generated if it is not at hand"
 MINI = "your miniImageNet folder (--set folder=DIR); quick: generated without one"
 
 
-def _experiment(name: str, summary: str, data: str, claims: Claims, paper: Config) -> Experiment:
+def _experiment(
+    name: str, summary: str, data: str, claims: Claims, paper: Config, durations: tuple[str, ...]
+) -> Experiment:
     presets = {
         "quick": dataclasses.replace(paper, **QUICK),
         "paper": paper,
         "reduced": dataclasses.replace(paper, **REDUCED),
     }
-    durations = ("a few minutes", "days on 2 cores", "hours on 2 cores")
     return Experiment(
         name=name,
         summary=summary,
@@ -71,6 +72,7 @@ META_LEARNING = (
         FC100,
         comparison_claims,
         Config(),
+        ("about 4 minutes", "days on 2 cores", "about 2 hours"),
     ),
     _experiment(
         "miniimagenet",
@@ -78,6 +80,7 @@ META_LEARNING = (
         MINI,
         comparison_claims,
         Config(data="miniimagenet"),
+        ("a few minutes", "weeks on 2 cores", "a day on 2 cores"),
     ),
     _experiment(
         "fc100-window",
@@ -85,6 +88,7 @@ META_LEARNING = (
         FC100,
         window_claims,
         Config(methods=WINDOWS),
+        ("about 6 minutes", "days on 2 cores", "about 2 hours"),
     ),
     _experiment(
         "miniimagenet-inner-steps",
@@ -92,5 +96,6 @@ META_LEARNING = (
         MINI,
         steps_claims,
         Config(data="miniimagenet", methods=INNER_STEPS),
+        ("a few minutes", "weeks on 2 cores", "a day on 2 cores"),
     ),
 )
