@@ -80,7 +80,7 @@ META_LEARNING = (
         MINI,
         comparison_claims,
         Config(data="miniimagenet"),
-        ("a few minutes", "weeks on 2 cores", "a day on 2 cores"),
+        ("about 2 minutes", "weeks on 2 cores", "a day on 2 cores"),
     ),
     _experiment(
         "fc100-window",
@@ -96,6 +96,6 @@ META_LEARNING = (
         MINI,
         steps_claims,
         Config(data="miniimagenet", methods=INNER_STEPS),
-        ("a few minutes", "weeks on 2 cores", "a day on 2 cores"),
+        ("about 2 minutes", "weeks on 2 cores", "a day on 2 cores"),
     ),
 )
