@@ -64,16 +64,11 @@ def algorithm(name: str, steps: int) -> obax.OAGD | obax.ITD:
 def reference(name: str, x: Any, tasks: list[Any], steps: int) -> Callable[[], np.ndarray]:
     """The same hypergradient in PyTorch."""
     kind = name.partition("-w")[0]
+    near = {"steps": steps, "proximity": PROXIMITY, "budget": CG_STEPS}
     methods: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         "prox": (peer.prox_linear, {}),
-        "implicit": (
-            peer.implicit,
-            {"steps": steps, "proximity": PROXIMITY, "budget": CG_STEPS},
-        ),
-        "head": (
-            peer.implicit_head,
-            {"steps": steps, "proximity": PROXIMITY, "budget": CG_STEPS},
-        ),
+        "implicit": (peer.implicit, near),
+        "head": (peer.implicit_head, near),
         "maml": (peer.maml, {"steps": steps}),
         "anil": (peer.head_only, {"steps": steps, "move_head": True}),
         "itd": (peer.head_only, {"steps": steps, "move_head": False}),
@@ -131,11 +126,11 @@ def measure(name: str, filters: int, repetitions: int) -> list[Result]:
         # 1e-4 after two steps). So two steps are compared.
         check = None
         small = network(4)
-        first = tasks[-1:]
+        last = tasks[-1:]
         short = f"{name.partition('-w')[0]}-w1" if "-w" in name else name
         outputs = {
-            "ours": ours(short, small, first, 2)(),
-            "torch": reference(short, small, first, 2)(),
+            "ours": ours(short, small, last, 2)(),
+            "torch": reference(short, small, last, 2)(),
         }
         agree(name, small, outputs)
     contenders = {
@@ -145,15 +140,22 @@ def measure(name: str, filters: int, repetitions: int) -> list[Result]:
     replaced = name.replace("prox", "implicit")
     if replaced != name:
         contenders["implicit"] = reference(replaced, x, tasks, STEPS)
+    first: dict[str, Any] = {}
+
+    def look(outputs: dict[str, Any]) -> None:
+        first.update(outputs)
+        if check is not None:
+            check(outputs)
+
     peer.products.clear()
-    contenders["torch"]()
-    theirs = len(peer.products)
-    times = interleaved(contenders, repetitions, check, warm_up=0)
+    times = interleaved(contenders, repetitions, look, warm_up=0)
+    kind = name.partition("-w")[0]
     label = f"{name}, {filters} filters"
-    if theirs:
+    if kind in ("implicit", "head"):
         # The two may meet a direction without positive curvature at different steps.
-        label += f" (products of CG: {int(contenders['ours']()[2])} / {theirs})"
-    goal = GOALS[name.partition("-w")[0]]
+        theirs = len(peer.products) // (repetitions + 1)
+        label += f" (products of CG: {int(first['ours'][2])} / {theirs})"
+    goal = GOALS[kind]
     found = [compared(label, times["ours"], times["torch"], goal)]
     if replaced != name:
         label += ", against torch's implicit"

@@ -73,22 +73,12 @@ def implicit(
     x: Tensors, task: Task, beta: float, steps: int, proximity: float, budget: int
 ) -> Tensors:
     """K steps on L + (lambda / 2) |y - x|^2, then lambda (H + lambda)^-1 grad f by CG."""
-    fixed = [leaf.detach() for leaf in x]
-    y = [leaf.clone().requires_grad_() for leaf in fixed]
-    for _ in range(steps):
-        slopes = torch.autograd.grad(loss(y, task[0]), y)
-        with torch.no_grad():
-            for leaf, slope, anchor in zip(y, slopes, fixed, strict=True):
-                leaf -= beta * (slope + proximity * (leaf - anchor))
+    y = _descend(lambda z: loss(z, task[0]), x, beta, steps, proximity)
     left = list(torch.autograd.grad(loss(y, task[1]), y))
     # The graph of the gradient is kept: a product is one backward pass through it.
     kept = torch.autograd.grad(loss(y, task[0]), y, create_graph=True)
-
-    def product(v: Tensors) -> Tensors:
-        found = torch.autograd.grad(kept, y, grad_outputs=v, retain_graph=True)
-        return [h + proximity * leaf for h, leaf in zip(found, v, strict=True)]
-
-    return [proximity * leaf for leaf in _conjugate_gradients(product, left, budget)]
+    v = _conjugate_gradients(kept, y, left, proximity, budget)
+    return [proximity * leaf for leaf in v]
 
 
 def implicit_head(
@@ -96,23 +86,15 @@ def implicit_head(
 ) -> Tensors:
     """The same with the head alone inside; the features once a task."""
     embedded, query = (features(x, batch[0]) for batch in task)
-    fixed, support = [leaf.detach() for leaf in x[-2:]], embedded.detach()
-    y = [leaf.clone().requires_grad_() for leaf in fixed]
-    for _ in range(steps):
-        slopes = torch.autograd.grad(F.cross_entropy(F.linear(support, *y), task[0][1]), y)
-        with torch.no_grad():
-            for leaf, slope, anchor in zip(y, slopes, fixed, strict=True):
-                leaf -= beta * (slope + proximity * (leaf - anchor))
+    support = embedded.detach()
+    y = _descend(
+        lambda z: F.cross_entropy(F.linear(support, *z), task[0][1]), x[-2:], beta, steps, proximity
+    )
     outer = F.cross_entropy(F.linear(query, *y), task[1][1])
     left = list(torch.autograd.grad(outer, y, retain_graph=True))
     inner = F.cross_entropy(F.linear(embedded, *y), task[0][1])
     kept = torch.autograd.grad(inner, y, create_graph=True)
-
-    def product(v: Tensors) -> Tensors:
-        found = torch.autograd.grad(kept, y, grad_outputs=v, retain_graph=True)
-        return [h + proximity * leaf for h, leaf in zip(found, v, strict=True)]
-
-    v = _conjugate_gradients(product, left, budget)
+    v = _conjugate_gradients(kept, y, left, proximity, budget)
     through = torch.autograd.grad(outer - _dot(list(kept), v), x[:-2])
     return [*through, *(proximity * leaf for leaf in v)]
 
@@ -149,14 +131,34 @@ def average(one: Callable[..., Tensors], x: Tensors, tasks: list[Task], **option
     return total
 
 
-def _conjugate_gradients(
-    product: Callable[[Tensors], Tensors], left: Tensors, budget: int
+def _descend(
+    objective: Callable[[Tensors], torch.Tensor],
+    start: Tensors,
+    beta: float,
+    steps: int,
+    proximity: float,
 ) -> Tensors:
-    """At most `budget` products, up to the first direction without positive curvature."""
+    """Steps on the objective + (lambda / 2) |y - start|^2, from the start."""
+    fixed = [leaf.detach() for leaf in start]
+    y = [leaf.clone().requires_grad_() for leaf in fixed]
+    for _ in range(steps):
+        slopes = torch.autograd.grad(objective(y), y)
+        with torch.no_grad():
+            for leaf, slope, anchor in zip(y, slopes, fixed, strict=True):
+                leaf -= beta * (slope + proximity * (leaf - anchor))
+    return y
+
+
+def _conjugate_gradients(
+    kept: Any, y: Tensors, left: Tensors, proximity: float, budget: int
+) -> Tensors:
+    """(H + lambda)^-1 left, H the derivative of the kept gradient: at most `budget` products, up to
+    the first direction without positive curvature."""
     solution = [torch.zeros_like(leaf) for leaf in left]
     direction, size = left, _dot(left, left)
     for _ in range(budget):
-        image = product(direction)
+        found = torch.autograd.grad(kept, y, grad_outputs=direction, retain_graph=True)
+        image = [h + proximity * leaf for h, leaf in zip(found, direction, strict=True)]
         products.append(1)
         curvature = _dot(direction, image)
         if curvature <= 0:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .._validate import nearest
@@ -35,6 +35,22 @@ def with_overrides(config: C, assignments: Iterable[str]) -> C:
         return dataclasses.replace(config, **changes)  # type: ignore[type-var]
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def check_counts(config: Any, names: Iterable[str]) -> None:
+    """Raise a `ValueError` unless each of these fields is at least 1."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, but got {getattr(config, name)}.")
+
+
+def check_choices(config: Any, choices: Mapping[str, Sequence[str]]) -> None:
+    """Raise a `ValueError` unless each of these fields is one of its words."""
+    for name, allowed in choices.items():
+        if getattr(config, name) not in allowed:
+            raise ValueError(
+                f"{name} must be one of {', '.join(allowed)}, but got {getattr(config, name)!r}."
+            )
 
 
 def _parse(text: str, kind: Any, key: str) -> Any:

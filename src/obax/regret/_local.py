@@ -1,5 +1,7 @@
 """The bilevel local regret, eq. (reg:non:bilevel:dynamic)."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -62,12 +64,26 @@ def window_gradients(
     solver: Solver | None,
 ) -> tuple[Float[Array, "T d1"], Comparator]:
     """grad F_{t,u}(x_t, y*_t(x_t)) as vectors, and the pairs (x_t, y*_t(x_t))."""
+    return at_answers(_gradients, problem, outer_vars, rounds, window, inner_start, solver)
+
+
+def at_answers(
+    compute: Callable[..., Float[Array, "T d1"]],
+    problem: Problem,
+    outer_vars: PyTree,
+    rounds: PyTree,
+    window: Window,
+    inner_start: PyTree,
+    solver: Solver | None,
+) -> tuple[Float[Array, "T d1"], Comparator]:
+    """`compute(problem, rounds, x_start, y_start, xs, ys, window, solver)` at the decisions and the
+    follower's answers to them, and these pairs."""
     found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
     rounds, _ = _check.stacked(rounds, "rounds")
     given = _check.setup(problem, rounds, None, inner_start, found.outer_var)
     starts = given.outer_start, given.inner_start
     pairs = found.outer_var, found.inner_var
-    return _gradients(problem, rounds, *starts, *pairs, window, solver or Solver()), found
+    return compute(problem, rounds, *starts, *pairs, window, solver or Solver()), found
 
 
 @eqx.filter_jit

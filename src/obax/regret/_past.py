@@ -9,12 +9,11 @@ from jaxtyping import Array, Float
 from .._tree import PyTree
 from ..problem import Problem
 from ..window import Window
-from . import _check
 from ._curve import RegretCurve
 from ._flat import Flat, Solver, length_of
-from ._local import checked_window
+from ._local import at_answers, checked_window
 from ._model import one_round, pulled_back
-from .comparators import Comparator, inner_solution
+from .comparators import Comparator
 
 
 def local_past(
@@ -56,12 +55,7 @@ def past_gradients(
     solver: Solver | None,
 ) -> tuple[Float[Array, "T d1"], Comparator]:
     """(1/W) sum_i u_i grad phi_{t-i}(x_{t-i}) as vectors, and the pairs (x_t, y*_t(x_t))."""
-    found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
-    rounds, _ = _check.stacked(rounds, "rounds")
-    given = _check.setup(problem, rounds, None, inner_start, found.outer_var)
-    starts = given.outer_start, given.inner_start
-    pairs = found.outer_var, found.inner_var
-    return _averages(problem, rounds, *starts, *pairs, window, solver or Solver()), found
+    return at_answers(_averages, problem, outer_vars, rounds, window, inner_start, solver)
 
 
 @eqx.filter_jit

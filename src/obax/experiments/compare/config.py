@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from .._config import check_counts
+
 PROBLEMS = ("quadratic", "constrained", "regression", "network", "adult")
 METHODS = (
     "OGD x fixed",
@@ -56,9 +58,7 @@ class Config:
     def __post_init__(self) -> None:
         counts = ["horizon", "adult_rounds", "seeds", "window", "inner_steps", "solver_steps"]
         counts += ["max_inner_steps", "directions", "max_repeats", "timings", "curve_points"]
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
+        check_counts(self, counts)
         for field in dataclasses.fields(self):
             if getattr(self, field.name) == ():
                 raise ValueError(f"{field.name} must not be empty.")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ...report import Findings, Table
-from ..dynamic_regression.findings import interval
+from .._statistics import interval
 from . import figures
 from .config import BUDGETS, Config
 from .methods import REFERENCE

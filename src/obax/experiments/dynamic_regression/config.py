@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from .._config import check_counts
+
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
@@ -47,9 +49,7 @@ class Config:
 
     def __post_init__(self) -> None:
         counts = ("horizon", "seeds", "inner_dim", "offline_points", "curve_points")
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
+        check_counts(self, counts)
         for window in (*self.windows, *self.window_sizes):
             if window != "T" and not (window.isdigit() and int(window) >= 1):
                 raise ValueError(f"windows must be integers >= 1 or T, but got {window!r}.")

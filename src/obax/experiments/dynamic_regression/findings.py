@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ...report import Claim, Findings, Table
+from .._statistics import interval
 from . import figures
 from .config import Config
 
@@ -163,16 +163,6 @@ def _verdict(gains: list[tuple[float, float]]) -> str:
     if any(mean < -half for mean, half in gains):
         return "no, clearly"
     return "no, a tie" if any(mean == 0 for mean, _ in gains) else "no, within noise"
-
-
-def interval(differences: np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of the 95% t-interval of paired differences."""
-    with np.errstate(invalid="ignore"):
-        mean = float(np.mean(differences))
-        if len(differences) < 2 or not np.isfinite(mean):
-            return mean, float("inf")
-        error = float(np.std(differences, ddof=1)) / np.sqrt(len(differences))
-    return mean, float(stats.t.ppf(0.975, len(differences) - 1)) * error
 
 
 def _mean_and_deviation(values: np.ndarray) -> str:

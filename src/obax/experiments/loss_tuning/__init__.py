@@ -8,12 +8,12 @@ import pandas as pd
 
 from ...report import Claim
 from .._experiment import Experiment
+from .._statistics import accuracy_headline
 from .config import IMAGES, TABLES, Config as Config
 from .findings import (
     Claims,
     against_autobalance,
     findings,
-    headline,
     leader_claims,
     shift_claims,
     step_claims,
@@ -93,7 +93,7 @@ def _experiment(
         durations=dict(zip(presets, durations, strict=True)),
         parts=parts,
         findings=functools.partial(findings, claims),
-        headline=headline,
+        headline=accuracy_headline,
     )
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import re
 
+from .._config import check_choices, check_counts
+
 DATA = ("mnist", "mnist-shift", "adult", "tadpole")
 SOURCES = ("real", "auto", "synthetic")
 LINKS = ("identity", "sigmoid")
@@ -128,9 +130,7 @@ class Config:
         counts += ["outer_every", "neumann_terms", "cg_steps", "autobalance_every"]
         counts += ["autobalance_rounds", "phase_rounds", "evaluate_every", "train_images"]
         counts += ["valid_images"]
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
+        check_counts(self, counts)
         for name in (
             "autobalance_seeds",
             "autobalance_memory",
@@ -163,11 +163,7 @@ class Config:
             if not 0 < share <= 1:
                 raise ValueError(f"step_decays must be in (0, 1], but got {share}.")
         choices = {"data": DATA, "source": SOURCES, "link": LINKS, "normalise": ("full", "seen")}
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(allowed)}, but got {getattr(self, name)!r}."
-                )
+        check_choices(self, choices)
         if self.downsample not in (1, 2, 4):
             raise ValueError(f"downsample must be 1, 2 or 4, but got {self.downsample}.")
         if (28 // self.downsample) >> self.blocks < 1:

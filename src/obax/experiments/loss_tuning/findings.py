@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ...report import Claim, Findings, Table
+from .._statistics import interval
 from . import figures
 from .config import Config, Method
 
@@ -54,13 +54,6 @@ def findings(claims: Claims, config: Config, table: pd.DataFrame) -> Findings:
             summary,
         ),
     )
-
-
-def headline(table: pd.DataFrame) -> str:
-    """The figure to show while running."""
-    found = table[table.metric == "test_accuracy"].sort_values("t")
-    seconds = table[table.metric == "seconds"].value.max()
-    return f"{found.method.iloc[0]}: {found.value.iloc[-1]:.1%}, {seconds:.3g} s"
 
 
 def columns(config: Config, table: pd.DataFrame) -> pd.DataFrame:
@@ -212,8 +205,8 @@ def _better(one: pd.Series, other: pd.Series) -> tuple[float, str]:
     gain = 100 * (one[seeds] - other[seeds]).to_numpy()
     if len(gain) < 2 or np.ptp(gain) == 0:
         return float(gain.mean()), f"{gain.mean():+.1f} points ({len(gain)} seed)"
-    half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain))
-    return float(gain.mean()), f"{gain.mean():+.1f} ± {half:.1f} points"
+    mean, half = interval(gain)
+    return mean, f"{mean:+.1f} ± {half:.1f} points"
 
 
 def _verdict(held: Sequence[bool]) -> str:

@@ -5,12 +5,12 @@ import functools
 from typing import Any
 
 from .._experiment import Experiment
+from .._statistics import accuracy_headline
 from .config import ADAPTATIONS, Config as Config
 from .findings import (
     Claims,
     comparison_claims,
     findings,
-    headline,
     steps_claims,
     window_claims,
 )
@@ -61,7 +61,7 @@ def _experiment(
         durations=dict(zip(presets, durations, strict=True)),
         parts=parts,
         findings=functools.partial(findings, claims),
-        headline=headline,
+        headline=accuracy_headline,
     )
 
 

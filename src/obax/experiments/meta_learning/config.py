@@ -3,6 +3,8 @@
 import dataclasses
 import re
 
+from .._config import check_choices, check_counts
+
 DATA = ("fc100", "miniimagenet")
 SOURCES = ("real", "auto", "synthetic")
 SOLVERS = ("cg", "neumann", "fixed-point")
@@ -134,9 +136,7 @@ class Config:
             "blocks",
         )
         steps = ("inner_steps", "sampled_tasks", "solver_steps", "chunk", "evaluate_every")
-        for name in (*sizes, *steps, "test_tasks", "train_tasks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but got {getattr(self, name)}.")
+        check_counts(self, (*sizes, *steps, "test_tasks", "train_tasks"))
         for name in ("inner_step_size", "outer_step_size", "proximity"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a number > 0, but got {getattr(self, name)}.")
@@ -149,11 +149,7 @@ class Config:
             "outer_optimiser": OPTIMISERS,
             "normalise": ("full", "seen"),
         }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(allowed)}, but got {getattr(self, name)!r}."
-                )
+        check_choices(self, choices)
         if not self.methods:
             raise ValueError("methods must not be empty.")
         parsed = self.parsed_methods()

@@ -8,6 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from ...report import Claim, Findings, Table
+from .._statistics import interval
 from . import figures
 from .config import ADAPTATIONS, BASELINES, Config, Method
 
@@ -61,13 +62,6 @@ def findings(claims: Claims, config: Config, table: pd.DataFrame) -> Findings:
     )
 
 
-def headline(table: pd.DataFrame) -> str:
-    """The figure to show while running."""
-    found = table[table.metric == "test_accuracy"].sort_values("t")
-    seconds = table[table.metric == "seconds"].value.max()
-    return f"{found.method.iloc[0]}: {found.value.iloc[-1]:.1%}, {seconds:.3g} s"
-
-
 def columns(config: Config, table: pd.DataFrame) -> pd.DataFrame:
     """The table with the methods' names for people, and the data's."""
     names = {method.label(): method.short() for method in config.parsed_methods()}
@@ -94,13 +88,6 @@ def learned(rows: pd.DataFrame, name: str) -> np.ndarray:
     return 100 * gain.to_numpy()
 
 
-def half_interval(values: np.ndarray) -> float:
-    """Half of the 95% t-interval of a mean; NaN for a single value."""
-    if len(values) < 2:
-        return float("nan")
-    return float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-
-
 def better(rows: pd.DataFrame, one: str, other: str) -> tuple[bool | None, str]:
     """Whether `one` ends above `other` in test accuracy, paired over the seeds and the rounds that
     both have, `None` if that is within noise; and in words."""
@@ -115,18 +102,16 @@ def better(rows: pd.DataFrame, one: str, other: str) -> tuple[bool | None, str]:
 
 def clearly(gain: np.ndarray) -> bool | None:
     """Whether a gain is above zero by more than the 95% interval; `None` if it is within that."""
-    half = half_interval(gain)
-    if np.isnan(half) or abs(gain.mean()) <= half:
-        return None
-    return bool(gain.mean() > 0)
+    mean, half = interval(gain)
+    return mean > 0 if abs(mean) > half else None
 
 
 def _points(gain: np.ndarray) -> str:
-    half = half_interval(gain)
-    if np.isnan(half):
-        return f"{gain.mean():+.1f} points (1 seed)"
+    mean, half = interval(gain)
+    if np.isinf(half):
+        return f"{mean:+.1f} points (1 seed)"
     noise = ", within noise" if clearly(gain) is None else ""
-    return f"{gain.mean():+.1f} ± {half:.1f} points{noise}"
+    return f"{mean:+.1f} ± {half:.1f} points{noise}"
 
 
 def lines(config: Config, rows: pd.DataFrame, metric: str = "processor_seconds") -> pd.DataFrame:
@@ -149,8 +134,8 @@ def lines(config: Config, rows: pd.DataFrame, metric: str = "processor_seconds")
 
 def grows(of_method: pd.DataFrame) -> bool:
     """Whether the last rounds take longer by more than `CONSTANT`, and the line goes up clearly."""
-    slope, half = of_method.slope.mean(), half_interval(of_method.slope.to_numpy())
-    clear = np.isnan(half) or slope > half
+    slope, half = interval(of_method.slope.to_numpy())
+    clear = np.isinf(half) or slope > half
     return bool(clear and of_method["last"].mean() > (1 + CONSTANT) * of_method["first"].mean())
 
 
@@ -174,8 +159,8 @@ def _time_table(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_half(values: pd.Series, form: str = ".3g") -> str:
-    half = half_interval(values.to_numpy())
-    return f"{values.mean():{form}}" + ("" if np.isnan(half) else f" ± {half:{form}}")
+    mean, half = interval(values.to_numpy())
+    return f"{mean:{form}}" + ("" if np.isinf(half) else f" ± {half:{form}}")
 
 
 def _summary(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
@@ -202,8 +187,7 @@ def _summary(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _percent(values: pd.Series) -> str:
-    half = half_interval(100 * values.to_numpy())
-    return f"{100 * values.mean():.1f}" + ("" if np.isnan(half) else f" ± {half:.1f}")
+    return _with_half(100 * values, ".1f")
 
 
 def _order(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
@@ -388,8 +372,8 @@ def own_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
     above, chances, gained, gains = [], [], [], []
     for name in names:
         test = final(rows, name, "test_accuracy").to_numpy()
-        half = half_interval(test)
-        if np.isnan(half):
+        half = interval(test)[1]
+        if np.isinf(half):
             half = 1.96 * final(rows, name, "test_accuracy_error").mean()
         above.append(bool(test.mean() - half > 1 / config.ways))
         chances.append(f"{name} {100 * test.mean():.1f} ± {100 * half:.1f}")
