@@ -40,8 +40,8 @@ def derivatives(method, inputs, kernel, direction):
     return convolve(*both, method), slope, second
 
 
-# Odd sizes leave the last tile half empty; one pixel is all border.
-@pytest.mark.parametrize("shape", [(2, 6, 5, 3), (1, 1, 4, 2)])
+# Odd sizes leave the last tile half empty; one pixel is all border; the last has many tiles.
+@pytest.mark.parametrize("shape", [(2, 6, 5, 3), (1, 1, 4, 2), (4, 31, 32, 1)])
 @pytest.mark.parametrize("method", ["patches", "winograd"])
 def test_convolutions_agree_with_xla(method, shape):
     kernel = normal(3, 3, shape[-1], 4)
@@ -50,6 +50,16 @@ def test_convolutions_agree_with_xla(method, shape):
     wanted = derivatives("native", inputs, kernel, direction)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_winograd_in_single_precision():
+    """Interpolation rounds more than a sum does: 6e-7 of the outputs' size here, a sum 2e-7."""
+    inputs, kernel = normal(2, 8, 8, 64), normal(3, 3, 64, 8)
+    exact = np.asarray(convolve(inputs, kernel, "native"))
+    rounded = convolve(inputs.astype(jnp.float32), kernel.astype(jnp.float32), "winograd")
+    assert rounded.dtype == jnp.float32
+    error = np.asarray(rounded, np.float64) - exact
+    assert np.linalg.norm(error) < 2e-6 * np.linalg.norm(exact)
 
 
 def test_native_is_the_sum_over_the_neighbourhood():

@@ -1,5 +1,6 @@
 """3x3 convolutions that are quick to differentiate twice on CPU."""
 
+import math
 from typing import Any
 
 import jax
@@ -88,29 +89,48 @@ def _of_patches(patches: Images, kernel: Kernel) -> Images:
     return product.reshape(*shape, -1)
 
 
-def _winograd(inputs: Images, kernel: Kernel) -> Images:
-    """F(2x2, 3x3) of Lavin and Gray (2016): 16 matrix products for 4 outputs in place of 36.
+# F(4x4, 3x3) interpolates at 0, +-R, +-1/R and infinity. In single precision that rounds half as
+# much as the 0, +-1, +-2 of the literature.
+_R = math.sqrt(2)
+_KERNEL_TRANSFORM = (
+    (1, 0, 0),
+    (1 / 6, _R / 6, 1 / 3),
+    (1 / 6, -_R / 6, 1 / 3),
+    (-2 / 3, -_R / 3, -1 / 3),
+    (-2 / 3, _R / 3, -1 / 3),
+    (0, 0, 1),
+)
+# From so many tiles on (an image of 16 x 16 has 16) the products are worth two cores.
+_MANY_TILES = 256
 
-    Input tiles d of 4x4 that overlap by two and the kernel g are transformed, V = B^T d B and
-    U = G g G^T; of the products V U over channels, one for each of the 16 entries, A^T (V U) A are
-    the tiles of 2x2 outputs. Derivatives stay between the transforms: a linearised gradient keeps V
+
+def _winograd(inputs: Images, kernel: Kernel) -> Images:
+    """F(4x4, 3x3) of Lavin and Gray (2016): 36 matrix products for 16 outputs in place of 144.
+
+    Input tiles d of 6x6 that overlap by two and the kernel g are transformed, V = B^T d B and
+    U = G g G^T; of the products V U over channels, one for each of the 36 entries, A^T (V U) A are
+    the tiles of 4x4 outputs. Derivatives stay between the transforms: a linearised gradient keeps V
     and U and pays for four transforms and six products.
     """
     batch, height, width, channels = inputs.shape
-    filters = kernel.shape[-1]
-    rows, columns = -(-height // 2), -(-width // 2)
-    ends = (1, 2 * rows + 1 - height), (1, 2 * columns + 1 - width)
+    rows, columns = -(-height // 4), -(-width // 4)
+    ends = (1, 4 * rows + 3 - height), (1, 4 * columns + 3 - width)
     padded = jnp.pad(inputs, ((0, 0), *ends, (0, 0)))
-    pairs = padded.reshape(batch, rows + 1, 2, columns + 1, 2, channels)
-    half = jnp.stack(_input_transform(_tile_lines(pairs, 1)))
-    tiles = jnp.stack(_input_transform(_tile_lines(half, 3)), 1).reshape(16, -1, channels)
-    half = jnp.stack(_kernel_transform(_unstack(kernel, 0)))
-    weights = jnp.stack(_kernel_transform(_unstack(half, 1)), 1).reshape(16, channels, filters)
-    products = (tiles @ weights).reshape(4, 4, batch, rows, columns, filters)
-    half = jnp.stack(_output_transform(_unstack(products, 0)), 3)
+    fours = padded.reshape(batch, rows + 1, 4, columns + 1, 4, channels)
+    half = jnp.stack(_input_transform(_tile_lines(fours, 1)))
+    transform = jnp.asarray(_KERNEL_TRANSFORM, kernel.dtype)
+    weights = jnp.kron(transform, transform) @ kernel.reshape(9, -1)
+    # XLA gives six groups of six products to all cores, and one of 36 to a single one.
+    groups = 6 if batch * rows * columns >= _MANY_TILES else 1
+    size = 6 // groups
+    products = []
+    for lines, chosen in zip(jnp.split(half, groups), jnp.split(weights, groups), strict=True):
+        tiles = jnp.stack(_input_transform(_tile_lines(lines, 3)), 1)
+        product = tiles.reshape(6 * size, -1, channels) @ chosen.reshape(6 * size, channels, -1)
+        products += _unstack(product.reshape(size, 6, batch, rows, columns, -1), 0)
+    half = jnp.stack(_output_transform(products), 3)
     outputs = jnp.stack(_output_transform(_unstack(half, 0)), 4)
-    images = outputs.reshape(batch, 2 * rows, 2 * columns, filters)
-    return images[:, :height, :width]
+    return outputs.reshape(batch, 4 * rows, 4 * columns, -1)[:, :height, :width]
 
 
 def _unstack(array: Array, axis: int) -> list[Array]:
@@ -120,25 +140,34 @@ def _unstack(array: Array, axis: int) -> list[Array]:
     return [jnp.squeeze(part, axis) for part in parts]
 
 
-def _tile_lines(pairs: Array, axis: int) -> list[Array]:
-    """Lines 0 to 3 of tiles that overlap by two, from lines in pairs along `axis`, `axis + 1`."""
-    even, odd = _unstack(pairs, axis + 1)
-    size = pairs.shape[axis] - 1
-    return [
-        jax.lax.slice_in_dim(lines, start, start + size, axis=axis)
-        for start in (0, 1)
-        for lines in (even, odd)
-    ]
+def _tile_lines(fours: Array, axis: int) -> list[Array]:
+    """Lines 0 to 5 of tiles that overlap by two, from lines in fours along `axis`, `axis + 1`."""
+    lines = _unstack(fours, axis + 1)
+    size = fours.shape[axis] - 1
+    own = [jax.lax.slice_in_dim(line, 0, size, axis=axis) for line in lines]
+    return own + [jax.lax.slice_in_dim(line, 1, size + 1, axis=axis) for line in lines[:2]]
 
 
 def _input_transform(d: list[Array]) -> list[Array]:
-    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
-
-
-def _kernel_transform(g: list[Array]) -> list[Array]:
-    half = jnp.asarray(0.5, g[0].dtype)
-    return [g[0], half * (g[0] + g[1] + g[2]), half * (g[0] - g[1] + g[2]), g[2]]
+    """B^T d."""
+    even, odd = d[4] - 0.5 * d[2], _R * (d[3] - 0.5 * d[1])
+    even_inverse, odd_inverse = d[4] - 2 * d[2], (d[3] - 2 * d[1]) / _R
+    return [
+        d[0] - 2.5 * d[2] + d[4],
+        even + odd,
+        even - odd,
+        even_inverse + odd_inverse,
+        even_inverse - odd_inverse,
+        d[1] - 2.5 * d[3] + d[5],
+    ]
 
 
 def _output_transform(m: list[Array]) -> list[Array]:
-    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+    """A^T m."""
+    even, odd, even_inverse, odd_inverse = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return [
+        m[0] + even + even_inverse,
+        _R * odd + odd_inverse / _R,
+        2 * even + 0.5 * even_inverse,
+        2 * _R * odd + odd_inverse / (2 * _R) + m[5],
+    ]
