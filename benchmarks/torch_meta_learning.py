@@ -25,7 +25,7 @@ def parameters(model: Any) -> Tensors:
     for block in model.features.blocks:
         found += [np.transpose(block.kernel, (3, 2, 0, 1)), block.scale, block.shift]
     found += [np.transpose(model.head.weight), model.head.bias]
-    return [torch.from_numpy(np.array(leaf, np.float32)).requires_grad_() for leaf in found]
+    return [torch.from_numpy(np.array(leaf)).requires_grad_() for leaf in found]
 
 
 def as_numpy(gradients: Any) -> np.ndarray:

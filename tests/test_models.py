@@ -40,8 +40,9 @@ def derivatives(method, inputs, kernel, direction):
     return convolve(*both, method), slope, second
 
 
-# Odd sizes leave the last tile half empty; one pixel is all border; the last has many tiles.
-@pytest.mark.parametrize("shape", [(2, 6, 5, 3), (1, 1, 4, 2), (4, 31, 32, 1)])
+# Sizes that four does not divide leave the last tiles partly empty; a single row is all border;
+# an empty batch is a batch; the last has many tiles.
+@pytest.mark.parametrize("shape", [(2, 6, 5, 3), (1, 1, 4, 2), (0, 4, 4, 2), (4, 31, 32, 1)])
 @pytest.mark.parametrize("method", ["patches", "winograd"])
 def test_convolutions_agree_with_xla(method, shape):
     kernel = normal(3, 3, shape[-1], 4)
@@ -59,7 +60,7 @@ def test_winograd_in_single_precision():
     rounded = convolve(inputs.astype(jnp.float32), kernel.astype(jnp.float32), "winograd")
     assert rounded.dtype == jnp.float32
     error = np.asarray(rounded, np.float64) - exact
-    assert np.linalg.norm(error) < 2e-6 * np.linalg.norm(exact)
+    assert np.linalg.norm(error) < 1e-6 * np.linalg.norm(exact)
 
 
 def test_native_is_the_sum_over_the_neighbourhood():

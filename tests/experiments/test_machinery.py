@@ -3,11 +3,13 @@
 import dataclasses
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from obax import report
 from obax.experiments import Experiment, Part, RunFolder, UserError, run, with_overrides
+from obax.experiments._statistics import interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,15 @@ def toy(calls, parts=3):
         findings=findings,
         headline=lambda table: f"{table.value.mean():.1f}",
     )
+
+
+def test_interval_of_a_mean():
+    # t(0.975, 2) = 4.302653; the standard error of 1, 2, 3 is 1 / sqrt(3).
+    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, 4.302653 / np.sqrt(3)))
+    assert interval(np.array([7.0])) == (7.0, np.inf)
+    for values in ([], [1.0, np.nan]):
+        mean, half = interval(np.array(values))
+        assert np.isnan(mean) and half == np.inf
 
 
 def test_overrides_are_typed():

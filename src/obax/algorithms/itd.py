@@ -67,7 +67,7 @@ class ITD(Algorithm):
     - `chunk`: how many tasks are evaluated at once. More needs more memory.
     - `rematerialise`: compute the inner steps again on the way back, so that memory holds only the
       K iterates. Without it what a derivative needs of each step is kept, as PyTorch does: on the
-      paper's network with K = 20 some 800 MiB for each task of a chunk, in 0.6 of the time.
+      paper's network with K = 20 some 540 MiB for each task of a chunk, in half of the time.
     - `seed`: of the draws.
 
     Time and memory of a round are *not* bounded as those of the online methods are.

@@ -6,8 +6,10 @@ from scipy import stats
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of the 95% t-interval, of paired differences for one; infinite for a
-    single value."""
+    """Mean and half-width of its 95% t-interval; the latter is infinite for a single value and for
+    a mean that is not finite. Without values the mean is NaN."""
+    if len(values) == 0:
+        return float("nan"), float("inf")
     with np.errstate(invalid="ignore"):
         mean = float(np.mean(values))
         if len(values) < 2 or not np.isfinite(mean):

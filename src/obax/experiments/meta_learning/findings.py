@@ -108,7 +108,7 @@ def clearly(gain: np.ndarray) -> bool | None:
 
 def _points(gain: np.ndarray) -> str:
     mean, half = interval(gain)
-    if np.isinf(half):
+    if len(gain) == 1:
         return f"{mean:+.1f} points (1 seed)"
     noise = ", within noise" if clearly(gain) is None else ""
     return f"{mean:+.1f} ± {half:.1f} points{noise}"
@@ -330,7 +330,8 @@ def _least_time_claim(
                 word += f" (both after {both} rounds)"
             if not other.sampled and grows(line):
                 meets = (one - line.intercept.mean()) / line.slope.mean()
-                word += f" (by the fitted lines its rounds take longer from round {meets:.0f} on)"
+                since = f"round {meets:.0f}" if meets > 1 else "the first"
+                word += f" (by the fitted lines its rounds take longer from {since} on)"
             words.append(word)
     return [
         Claim(
