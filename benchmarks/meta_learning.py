@@ -37,7 +37,7 @@ from .horizon import GROWTH_LIMIT, MIB, memory
 BETA, STEPS, PROXIMITY, CG_STEPS = 0.1, 20, 0.1, 5
 GOALS = {"implicit": 0.5, "head": 1.0, "prox": 1.0, "maml": 1.0, "anil": 1.0, "itd": 1.0}
 CLOSED_FORM_GOAL = 0.1
-AGREEMENT = 1e-6
+AGREEMENT, SINGLE_AGREEMENT = 1e-6, 1e-2
 METHODS = ("prox-w1", "prox-w5", "prox-w10", "implicit-w1", "implicit-w5", "implicit-w10")
 METHODS += ("head-w1", "head-w5", "head-w10", "maml", "anil", "itd")
 NOTE = """\
@@ -112,13 +112,18 @@ def agree(name: str) -> None:
     with jax.enable_x64(True):
         x = network(8)
         tasks = jax.tree.map(lambda leaf: np.asarray(leaf, _wide(leaf)), _tasks_of(name))
-        state, accepted, _ = ours(name, x, tasks, STEPS)()
-        assert bool(accepted)
-        moved = jax.tree.map(jnp.subtract, x, state.outer_var)
-        gradient = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(moved)])
-        wanted = reference(name, x, tasks, STEPS)()
+        taken, wanted = ours(name, x, tasks, STEPS)(), reference(name, x, tasks, STEPS)()
+        hold_against(name, x, taken, wanted, AGREEMENT)
+
+
+def hold_against(name: str, x: Any, taken: Any, wanted: np.ndarray, limit: float) -> None:
+    """Raise unless the round was accepted and its step is the hypergradient of PyTorch."""
+    state, accepted, _ = taken
+    assert bool(accepted), f"{name}: the round was rejected"
+    moved = jax.tree.map(jnp.subtract, x, state.outer_var)
+    gradient = np.concatenate([np.asarray(leaf).reshape(-1) for leaf in jax.tree.leaves(moved)])
     error = np.linalg.norm(gradient - wanted) / np.linalg.norm(wanted)
-    assert error < AGREEMENT, f"{name}: the hypergradients differ by {error:.1e} of their size"
+    assert error < limit, f"{name}: the hypergradients differ by {error:.1e} of their size"
 
 
 def _wide(leaf: Any) -> Any:
@@ -141,10 +146,17 @@ def measure(name: str, filters: int, repetitions: int) -> list[Result]:
     replaced = name.replace("prox", "implicit")
     if replaced != name:
         contenders["implicit"] = reference(replaced, x, tasks, STEPS)
-    first: dict[str, Any] = {}
-    peer.products.clear()
-    times = interleaved(contenders, repetitions, first.update, warm_up=0)
     kind = name.partition("-w")[0]
+    first: dict[str, Any] = {}
+
+    def look(outputs: dict[str, Any]) -> None:
+        # The closed form takes one step, after which single precision is close still.
+        limit = SINGLE_AGREEMENT if kind == "prox" else np.inf
+        hold_against(name, x, outputs["ours"], outputs["torch"], limit)
+        first.update(outputs)
+
+    peer.products.clear()
+    times = interleaved(contenders, repetitions, look, warm_up=0)
     label = f"{name}, {filters} filters"
     if kind in ("implicit", "head"):
         # The two may meet a direction without positive curvature at different steps.

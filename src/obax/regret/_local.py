@@ -1,5 +1,6 @@
 """The bilevel local regret, eq. (reg:non:bilevel:dynamic)."""
 
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -55,18 +56,6 @@ def checked_window(window: Window | None) -> Window:
     return window
 
 
-def window_gradients(
-    problem: Problem,
-    outer_vars: PyTree,
-    rounds: PyTree,
-    window: Window,
-    inner_start: PyTree,
-    solver: Solver | None,
-) -> tuple[Float[Array, "T d1"], Comparator]:
-    """grad F_{t,u}(x_t, y*_t(x_t)) as vectors, and the pairs (x_t, y*_t(x_t))."""
-    return at_answers(_gradients, problem, outer_vars, rounds, window, inner_start, solver)
-
-
 def at_answers(
     compute: Callable[..., Float[Array, "T d1"]],
     problem: Problem,
@@ -105,3 +94,8 @@ def _gradients(problem, rounds, outer_start, inner_start, xs, ys, window, solver
 
     times = jnp.arange(length_of(rounds))
     return flat.map_rounds(term, rounds, times, xs, ys, copies=window.size)
+
+
+# (problem, outer_vars, rounds, window, inner_start, solver) to grad F_{t,u}(x_t, y*_t(x_t)) as
+# vectors, and the pairs (x_t, y*_t(x_t)).
+window_gradients = functools.partial(at_answers, _gradients)

@@ -1,10 +1,12 @@
 """The window regret at past iterates, of SOBOW and OBBO."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from .._tree import PyTree
 from ..problem import Problem
@@ -13,7 +15,6 @@ from ._curve import RegretCurve
 from ._flat import Flat, Solver, length_of
 from ._local import at_answers, checked_window
 from ._model import one_round, pulled_back
-from .comparators import Comparator
 
 
 def local_past(
@@ -46,18 +47,6 @@ def local_past(
     return RegretCurve(terms, jnp.cumsum(terms), None, found)
 
 
-def past_gradients(
-    problem: Problem,
-    outer_vars: PyTree,
-    rounds: PyTree,
-    window: Window,
-    inner_start: PyTree,
-    solver: Solver | None,
-) -> tuple[Float[Array, "T d1"], Comparator]:
-    """(1/W) sum_i u_i grad phi_{t-i}(x_{t-i}) as vectors, and the pairs (x_t, y*_t(x_t))."""
-    return at_answers(_averages, problem, outer_vars, rounds, window, inner_start, solver)
-
-
 @eqx.filter_jit
 def _averages(problem, rounds, outer_start, inner_start, xs, ys, window, solver):  # type: ignore[no-untyped-def]
     flat = Flat(problem, outer_start, inner_start, solver)
@@ -79,3 +68,7 @@ def _averages(problem, rounds, outer_start, inner_start, xs, ys, window, solver)
         return sum_so_far + u[age] * jnp.where(there, jnp.roll(gradients, age, axis=0), 0)
 
     return jax.lax.fori_loop(0, window.size, add, jnp.zeros_like(gradients)) / total
+
+
+# As `window_gradients`: (1/W) sum_i u_i grad phi_{t-i}(x_{t-i}).
+past_gradients = functools.partial(at_answers, _averages)
