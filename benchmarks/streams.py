@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from obax import datasets
-from obax.estimators import StreamingClassifier, _engine
+from obax.estimators import StreamingClassifier, engine
 
 STREAMS = ("elec2", "weather")
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -292,7 +292,7 @@ def part_million(report, _, total=1_000_000, block=10_000):
         times.append(1e6 * (time.perf_counter() - begin) / block)
         error.append(scores(said, labels)[0])
         if number == 0:
-            compiled = _engine._compiled(model._core.plan)
+            compiled = engine._compiled(model._core.plan)
             before = compiled._cache_size()
             times.clear()
         if (number + 1) % (total // block // 10) == 0:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import obax
-from obax import _atomic, checkpoint
+from obax import checkpoint
+from obax._support import atomic
 from obax.checkpoint import CheckpointError, Folder
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
@@ -161,7 +162,7 @@ def rewritten(data, **changes):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as new:
         new.writestr("manifest.json", text)
-        new.writestr("manifest.sha256", _atomic.checksum(text))
+        new.writestr("manifest.sha256", atomic.checksum(text))
         for name in old.namelist()[2:]:
             new.writestr(name, old.read(name))
     return buffer.getvalue()
@@ -188,7 +189,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
     def crash(_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(_atomic.os, "fsync", crash)
+    monkeypatch.setattr(atomic.os, "fsync", crash)
     with pytest.raises(OSError, match="disk full"):
         obax.save(path, {"a": 2})
     assert obax.load(path, like={"a": 0}) == {"a": 1}

@@ -78,12 +78,12 @@ def test_run_then_report_then_compare(obax, tmp_path):
 
 
 def test_an_interrupt_says_how_to_go_on(obax, monkeypatch):
-    from obax import experiments
+    from obax import lab
 
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(experiments, "run", interrupted)
+    monkeypatch.setattr(lab, "run", interrupted)
     code, _, err = small_run(obax, "a")
     assert code == 130
     assert "obax run dynamic-regression --out a --resume" in err
@@ -125,7 +125,7 @@ def test_data_says_what_is_where(obax, monkeypatch, tmp_path):
 def test_a_known_checksum_is_verified(monkeypatch, tmp_path):
     known = hashlib.sha256(b"the one we know").hexdigest()
     small = datasets.DataSet("small", "what", {"small.csv": known}, "how")
-    monkeypatch.setattr(datasets._registry, "DATASETS", (small,))
+    monkeypatch.setattr(datasets.registry, "DATASETS", (small,))
     monkeypatch.setenv("OBAX_DATA", str(tmp_path))
     (tmp_path / "small.csv").write_bytes(b"the one we know")
     (status,) = datasets.status()

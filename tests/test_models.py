@@ -10,9 +10,9 @@ import pytest
 
 import obax
 from obax import hypergradient as hg, models
-from obax.hypergradient._base import linearised
-from obax.models._convolution import convolve, convolve_and_measure, resolve
-from obax.models._pooling import extreme_of_windows
+from obax.hypergradient.base import linearised
+from obax.models.convolution import convolve, convolve_and_measure, resolve
+from obax.models.pooling import extreme_of_windows
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from obax import cli
 from obax.estimators import StreamingClassifier
-from obax.experiments import RunFolder
+from obax.lab import RunFolder
 from obax.streaming import Job
 from obax.watch import serve
 from obax.watch.data import snapshot

@@ -21,8 +21,6 @@ from .algorithms import (
     Algorithm as Algorithm,
     AutoBalance as AutoBalance,
     Info as Info,
-    adapt as adapt,
-    prox_linear as prox_linear,
 )
 from .checkpoint import load as load, save as save
 from .domain import (
@@ -34,6 +32,7 @@ from .domain import (
     Unconstrained as Unconstrained,
 )
 from .hypergradient import check_hypergradient as check_hypergradient
+from .meta import adapt as adapt, prox_linear as prox_linear
 from .online import (
     Play as Play,
     RejectedRoundError as RejectedRoundError,

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from . import _atomic
+from ._support import atomic
 
 FORMAT = "obax-checkpoint"
 VERSION = 1
@@ -60,7 +60,7 @@ def save(path: str | Path, state: Any, *, meta: dict[str, Any] | None = None) ->
     ...     print(obax.load(folder + "/state.obax", like=state).outer_var)
     0.25
     """
-    _atomic.write_bytes(Path(path), to_bytes(state, meta))
+    atomic.write_bytes(Path(path), to_bytes(state, meta))
 
 
 def load(path: str | Path, *, like: Any) -> Any:
@@ -100,7 +100,7 @@ def to_bytes(state: Any, meta: dict[str, Any] | None = None) -> bytes:
                 "path": name,
                 "dtype": dtype,
                 "shape": shape,
-                "sha256": _atomic.checksum(blob),
+                "sha256": atomic.checksum(blob),
                 "file": f"leaves/{len(blobs)}",
             }
         )
@@ -123,7 +123,7 @@ def to_bytes(state: Any, meta: dict[str, Any] | None = None) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
         # A fixed date: the same state is the same bytes.
         _write(file, "manifest.json", text)
-        _write(file, "manifest.sha256", _atomic.checksum(text).encode())
+        _write(file, "manifest.sha256", atomic.checksum(text).encode())
         for number, blob in enumerate(blobs):
             _write(file, f"leaves/{number}", blob)
     return buffer.getvalue()
@@ -178,7 +178,7 @@ class Folder:
         self.path = Path(path)
         self.keep = keep
         self.path.mkdir(parents=True, exist_ok=True)
-        _atomic.sweep_up(self.path)
+        atomic.sweep_up(self.path)
 
     def save(self, round: int, state: Any, meta: dict[str, Any] | None = None) -> None:
         """A checkpoint after so many rounds; the oldest go."""
@@ -235,7 +235,7 @@ def _open(data: bytes, name: str) -> tuple[dict[str, Any], zipfile.ZipFile]:
         file = zipfile.ZipFile(io.BytesIO(data))
         text = file.read("manifest.json")
         checksum = file.read("manifest.sha256").decode()
-        if _atomic.checksum(text) != checksum:
+        if atomic.checksum(text) != checksum:
             raise DamagedError(f"{name} is damaged: the checksum of its manifest does not match.")
         manifest = json.loads(text)
     except (*BROKEN, ValueError) as error:
@@ -269,7 +269,7 @@ def _read(file: zipfile.ZipFile, entry: dict[str, Any], name: str) -> Any:
         blob = file.read(entry["file"])
     except BROKEN as error:
         raise DamagedError(f"{name} is damaged: {error}.") from error
-    if _atomic.checksum(blob) != entry["sha256"]:
+    if atomic.checksum(blob) != entry["sha256"]:
         raise DamagedError(f"{name} is damaged: the checksum of {entry['path']} does not match.")
     dtype = _dtype(entry["dtype"].removeprefix("key:").split(":")[-1])
     array = np.frombuffer(blob, dtype)

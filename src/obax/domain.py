@@ -13,8 +13,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float
 
-from . import _tree, _validate
-from ._tree import PyTree
+from ._support import trees, validation
+from ._support.trees import PyTree
 
 
 class Domain(eqx.Module):
@@ -26,8 +26,8 @@ class Domain(eqx.Module):
 
     def contains(self, outer_var: PyTree) -> Bool[Array, ""]:
         """Whether the point is in X, to the rounding of its dtype."""
-        distance = _tree.norm(_tree.difference(outer_var, self.project(outer_var)))
-        scale = 1.0 + _tree.norm(outer_var)
+        distance = trees.norm(trees.difference(outer_var, self.project(outer_var)))
+        scale = 1.0 + trees.norm(outer_var)
         return distance <= 32 * jnp.finfo(distance.dtype).eps * scale
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
@@ -66,11 +66,11 @@ class Box(Domain):
     upper: PyTree
 
     def __init__(self, lower: PyTree, upper: PyTree):
-        self.lower = jax.tree.map(lambda bound: _validate.as_number(bound, "Box.lower"), lower)
-        self.upper = jax.tree.map(lambda bound: _validate.as_number(bound, "Box.upper"), upper)
-        if (a := _tree.structure(self.lower)) != (b := _tree.structure(self.upper)):
+        self.lower = jax.tree.map(lambda bound: validation.as_number(bound, "Box.lower"), lower)
+        self.upper = jax.tree.map(lambda bound: validation.as_number(bound, "Box.upper"), upper)
+        if (a := trees.structure(self.lower)) != (b := trees.structure(self.upper)):
             raise ValueError(f"Box.lower and Box.upper must have one structure, but {a} != {b}.")
-        if _tree.is_concrete((self.lower, self.upper)):
+        if trees.is_concrete((self.lower, self.upper)):
             for low, high in zip(
                 jax.tree.leaves(self.lower), jax.tree.leaves(self.upper), strict=True
             ):
@@ -84,10 +84,10 @@ class Box(Domain):
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         lower, upper = self._bounds(outer_var)
-        return _tree.norm(_tree.difference(upper, lower))
+        return trees.norm(trees.difference(upper, lower))
 
     def check_matches(self, outer_var: PyTree) -> None:
-        a, b = _tree.structure(self.lower), _tree.structure(outer_var)
+        a, b = trees.structure(self.lower), trees.structure(outer_var)
         if not _is_single_leaf(self.lower) and a != b:
             raise ValueError(
                 f"Box bounds must be scalars or have the structure of outer_var, {b}, but have {a}."
@@ -104,7 +104,7 @@ class Box(Domain):
                     fits = False
                 if not fits:
                     raise ValueError(
-                        f"Box bounds must be scalars or fit {_tree.leaf_name(path, 'outer_var')} "
+                        f"Box bounds must be scalars or fit {trees.leaf_name(path, 'outer_var')} "
                         f"of shape {leaf.shape}, but have shape {limit.shape}."
                     )
 
@@ -132,24 +132,24 @@ class Ball(Domain):
     center: PyTree
 
     def __init__(self, radius: Any, center: PyTree = None):
-        self.radius = _validate.positive_number(radius, "Ball.radius")
-        self.center = None if center is None else _validate.variable(center, "Ball.center")
+        self.radius = validation.positive_number(radius, "Ball.radius")
+        self.center = None if center is None else validation.variable(center, "Ball.center")
 
     def project(self, outer_var: PyTree) -> PyTree:
-        shifted = outer_var if self.center is None else _tree.difference(outer_var, self.center)
-        length = _tree.norm(shifted)
+        shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
+        length = trees.norm(shifted)
         radius = self.radius.astype(length.dtype)
         # optax.projections divides by the norm; this form has no 0/0 at the centre.
         shrink = radius / jnp.maximum(length, radius)
         origin = jax.tree.map(jnp.zeros_like, outer_var) if self.center is None else self.center
-        return _tree.scaled_add(origin, shrink, shifted)
+        return trees.scaled_add(origin, shrink, shifted)
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         return 2 * self.radius
 
     def check_matches(self, outer_var: PyTree) -> None:
         if self.center is not None:
-            _validate.same_tree(self.center, outer_var, "Ball.center", "outer_var")
+            validation.same_tree(self.center, outer_var, "Ball.center", "outer_var")
 
 
 class Simplex(Domain):
@@ -162,11 +162,11 @@ class Simplex(Domain):
     scale: Array
 
     def __init__(self, scale: Any = 1.0):
-        self.scale = _validate.positive_number(scale, "Simplex.scale")
+        self.scale = validation.positive_number(scale, "Simplex.scale")
 
     def project(self, outer_var: PyTree) -> PyTree:
         dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(outer_var)))
-        with _tree.standard_promotion():
+        with trees.standard_promotion():
             found = optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
         # Under x64 optax answers in float64 whatever it was given.
         return jax.tree.map(lambda new, leaf: new.astype(leaf.dtype), found, outer_var)
@@ -191,4 +191,4 @@ class NonNegative(Domain):
 
 
 def _is_single_leaf(bound: PyTree) -> bool:
-    return _tree.structure(bound) == _tree.structure(0)
+    return trees.structure(bound) == trees.structure(0)

@@ -13,8 +13,8 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from . import _validate
-from ._tree import PyTree
+from ._support import validation
+from ._support.trees import PyTree
 from .domain import Domain, Unconstrained
 
 
@@ -62,9 +62,9 @@ class Problem(eqx.Module):
         inner_start: Callable[[PyTree], PyTree] | None = None,
         has_buffers: bool = False,
     ):
-        _validate.function(outer, "outer", "(x, y, round) -> scalar")
+        validation.function(outer, "outer", "(x, y, round) -> scalar")
         if inner is not None:
-            _validate.function(inner, "inner", "(x, y, round) -> scalar")
+            validation.function(inner, "inner", "(x, y, round) -> scalar")
         if domain is not None and not isinstance(domain, Domain):
             raise ValueError(
                 f"domain must be an obax domain such as Box(-1.0, 1.0), but got {domain!r}."
@@ -78,11 +78,11 @@ class Problem(eqx.Module):
             if inner is None and value:
                 raise ValueError(f"{name} needs a follower, but inner is None.")
         if inner_argmin is not None:
-            _validate.function(inner_argmin, "inner_argmin", "(x, round) -> y")
+            validation.function(inner_argmin, "inner_argmin", "(x, round) -> y")
         if outer_argmin is not None:
-            _validate.function(outer_argmin, "outer_argmin", "(round) -> x")
+            validation.function(outer_argmin, "outer_argmin", "(round) -> x")
         if inner_start is not None:
-            _validate.function(inner_start, "inner_start", "x -> y")
+            validation.function(inner_start, "inner_start", "x -> y")
         self.outer = outer
         self.inner = inner
         self.domain = Unconstrained() if domain is None else domain
@@ -133,11 +133,11 @@ class Problem(eqx.Module):
                         "inner must return (loss, buffers) when the problem has_buffers."
                     )
                 called, new_buffers = called
-                _validate.same_tree(
+                validation.same_tree(
                     new_buffers, jax.eval_shape(lambda: buffers), "inner's new buffers", "buffers"
                 )
-            _validate.scalar_loss(called, "inner")
-        _validate.scalar_loss(jax.eval_shape(self.outer_loss, *arguments), "outer")
+            validation.scalar_loss(called, "inner")
+        validation.scalar_loss(jax.eval_shape(self.outer_loss, *arguments), "outer")
         if self.inner_argmin is not None:
             _same_as_argument(
                 jax.eval_shape(self.inner_argmin, outer_var, round),
@@ -162,4 +162,4 @@ class Problem(eqx.Module):
 
 
 def _same_as_argument(value: PyTree, argument: PyTree, name: str, argument_name: str) -> None:
-    _validate.same_tree(value, jax.eval_shape(lambda: argument), name, argument_name)
+    validation.same_tree(value, jax.eval_shape(lambda: argument), name, argument_name)

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from . import _validate
-from ._tree import PyTree, is_concrete
+from ._support import validation
+from ._support.trees import PyTree, is_concrete
 
 FOLLOWERS = ("current", "window", "each", "average")
 CURVATURES = ("own", "current", "window")
@@ -70,11 +70,11 @@ class Window(eqx.Module):
         normalise: str = "full",
         chunk: int | None = None,
     ):
-        self.size = _validate.count(size, "Window.size")
-        self.follower = _validate.one_of(follower, FOLLOWERS, "Window.follower")
-        self.curvature = _validate.one_of(curvature, CURVATURES, "Window.curvature")
-        self.normalise = _validate.one_of(normalise, NORMALISATIONS, "Window.normalise")
-        self.chunk = None if chunk is None else _validate.count(chunk, "Window.chunk")
+        self.size = validation.count(size, "Window.size")
+        self.follower = validation.one_of(follower, FOLLOWERS, "Window.follower")
+        self.curvature = validation.one_of(curvature, CURVATURES, "Window.curvature")
+        self.normalise = validation.one_of(normalise, NORMALISATIONS, "Window.normalise")
+        self.chunk = None if chunk is None else validation.count(chunk, "Window.chunk")
         if follower == "each" and curvature != "own" and self.size > 1:
             raise ValueError(
                 f"Window.curvature must be 'own' with follower='each', but got {curvature!r}: "
@@ -83,7 +83,7 @@ class Window(eqx.Module):
         if weights is not None and decay is not None:
             raise ValueError("Window.decay and Window.weights must not both be given.")
         if weights is None:
-            rate = _validate.positive_number(1.0 if decay is None else decay, "Window.decay")
+            rate = validation.positive_number(1.0 if decay is None else decay, "Window.decay")
             if is_concrete(rate) and not np.all(np.asarray(rate) <= 1):
                 raise ValueError(f"Window.decay must be in (0, 1], but got {decay!r}.")
             self.weights = rate ** jnp.arange(self.size, dtype=rate.dtype)
@@ -165,7 +165,7 @@ class RingBuffer(eqx.Module):
 
 
 def _explicit_weights(weights: Sequence[float] | Array, size: int) -> Float[Array, " w"]:
-    array = _validate.as_number(weights, "Window.weights")
+    array = validation.as_number(weights, "Window.weights")
     if array.shape != (size,):
         raise ValueError(
             f"Window.weights must be {size} numbers, one for each round of the window, but has "

@@ -12,14 +12,14 @@ from obax import cli, theory
 from obax.certify import (
     FAMILIES,
     SETTINGS,
-    _game,
-    _growth,
     certificates,
     certify,
     check_arguments,
     draw,
+    lower_bound,
 )
-from obax.certify._outcomes import Outcome, outcomes, prescribe
+from obax.certify.measure import growth
+from obax.certify.measure.outcomes import Outcome, outcomes, prescribe
 
 SIZE = {"problems": 5, "horizon": 8}
 # Where a family is built to come near the bound, it does: one that is ten times as large shows.
@@ -93,7 +93,7 @@ def test_exceeds_sees_a_single_round_and_a_nan():
 
 def test_game_means_are_those_of_the_closed_forms():
     T = 20
-    rows = {row.strategy: row for row in _game.game(T, seed=3, seeds=400)}
+    rows = {row.strategy: row for row in lower_bound.game(T, seed=3, seeds=400)}
     expected = {"x_t = 0": 12.0 * T, "last optimum": 24.0 * T - 12.0}
     # The running mean of t - 1 draws has variance 1 / (t - 1).
     expected["running mean"] = 12.0 * (T + sum(1.0 / (t - 1) for t in range(2, T + 1)))
@@ -110,18 +110,18 @@ def test_game_means_are_those_of_the_closed_forms():
 
 def test_a_player_who_sees_the_future_is_caught():
     peeking = {"peeking": lambda problem, rounds: np.asarray(rounds["a"])}
-    (row,) = _game.game(20, seeds=50, strategies=peeking)
+    (row,) = lower_bound.game(20, seeds=50, strategies=peeking)
     assert row.regret == 0.0
     assert row.violated
 
 
 def test_example_grows_as_claimed():
-    rows = {(row.sequence, row.quantity): row for row in _growth.example()}
+    rows = {(row.sequence, row.quantity): row for row in growth.example()}
     assert len(rows) == 12
     assert not any(row.violated for row in rows.values())
     root, log = rows["inner", "Y_1"], rows["outer", "P_2"]
     # |b_t - b_{t-1}| = 1/sqrt(t) + 1/sqrt(t-1), exactly.
-    t = np.arange(2, _growth.EXAMPLE_HORIZON + 1)
+    t = np.arange(2, growth.EXAMPLE_HORIZON + 1)
     steps = 1.0 / np.sqrt(t) + 1.0 / np.sqrt(t - 1)
     assert root.total == pytest.approx(steps.sum(), rel=1e-12)
     assert log.total == pytest.approx((steps**2).sum(), rel=1e-12)

@@ -4,7 +4,7 @@ import json
 import pytest
 
 from obax import cli, datasets
-from obax.datasets import DataSet, Source, _registry
+from obax.datasets import DataSet, Source, registry
 
 CONTENT = b"everybody knows this"
 
@@ -32,7 +32,7 @@ def published(monkeypatch, tmp_path):
         source = Source(path.as_uri(), path.name, known)
         entries.append(DataSet(name, "what", {path.name: known}, "how", {path.name: source}))
     # The command lists the package's names, the loaders those of the registry.
-    monkeypatch.setattr(_registry, "DATASETS", tuple(entries))
+    monkeypatch.setattr(registry, "DATASETS", tuple(entries))
     monkeypatch.setattr(datasets, "DATASETS", tuple(entries))
     monkeypatch.setenv("OBAX_DATA", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

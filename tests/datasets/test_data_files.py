@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 from obax import datasets
-from obax.datasets import DataError, DataSet, Source, _convert, _download, _registry
+from obax.datasets import DataError, DataSet, Source, convert, downloads, registry
 
 CONTENT = b"a few bytes that everybody knows\n" * 1000
 KNOWN = hashlib.sha256(CONTENT).hexdigest()
@@ -29,7 +29,7 @@ def site(monkeypatch, tmp_path):
     published.write_bytes(CONTENT)
     source = Source(published.as_uri(), "small.csv", KNOWN)
     small = DataSet("small", "what", {"small.csv.gz": "0" * 64}, "how", {"small.csv.gz": source})
-    monkeypatch.setattr(_registry, "DATASETS", (small,))
+    monkeypatch.setattr(registry, "DATASETS", (small,))
     monkeypatch.setenv("OBAX_DATA", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "own").mkdir()
@@ -38,10 +38,10 @@ def site(monkeypatch, tmp_path):
 
 def source_of(monkeypatch, **changes):
     """The one data set with another source."""
-    (small,) = _registry.DATASETS
+    (small,) = registry.DATASETS
     source = dataclasses.replace(small.sources["small.csv.gz"], **changes)
     changed = dataclasses.replace(small, sources={"small.csv.gz": source})
-    monkeypatch.setattr(_registry, "DATASETS", (changed,))
+    monkeypatch.setattr(registry, "DATASETS", (changed,))
 
 
 def cached():
@@ -115,7 +115,7 @@ def test_a_broken_connection_is_told_from_a_changed_file(site, monkeypatch):
         assert 0 < timeout <= 60
         return Response(CONTENT[:100], len(CONTENT))
 
-    monkeypatch.setattr(_download.urllib.request, "urlopen", cut)
+    monkeypatch.setattr(downloads.urllib.request, "urlopen", cut)
     with pytest.raises(DataError, match=f"broke off after 100 of {len(CONTENT)} bytes"):
         datasets.fetch("small")
     assert cached() == []
@@ -137,7 +137,7 @@ def test_a_fault_on_the_way_leaves_nothing(site, monkeypatch, fault, message):
                 raise fault
             return super().read(10)
 
-    monkeypatch.setattr(_download.urllib.request, "urlopen", lambda url, timeout: Faulty(CONTENT))
+    monkeypatch.setattr(downloads.urllib.request, "urlopen", lambda url, timeout: Faulty(CONTENT))
     kind = KeyboardInterrupt if isinstance(fault, KeyboardInterrupt) else DataError
     with pytest.raises(kind, match=message):
         datasets.fetch("small")
@@ -145,7 +145,7 @@ def test_a_fault_on_the_way_leaves_nothing(site, monkeypatch, fault, message):
 
 
 def test_a_server_gone_wrong_does_not_fill_the_disk(site, monkeypatch):
-    monkeypatch.setattr(_download, "LARGEST", 1000)
+    monkeypatch.setattr(downloads, "LARGEST", 1000)
     with pytest.raises(DataError, match="more than 1000 bytes"):
         datasets.fetch("small")
     assert cached() == []
@@ -169,7 +169,7 @@ def test_an_unknown_name_lists_the_known():
 
 
 RIVER = (
-    f"{_convert.ELEC2_HEADER}\n0,2,0,0.056443,0.43,0.003467,0.4,0.4,UP\n1,7,1,0.00005,0,1,0,0,DOWN"
+    f"{convert.ELEC2_HEADER}\n0,2,0,0.056443,0.43,0.003467,0.4,0.4,UP\n1,7,1,0.00005,0,1,0,0,DOWN"
 )
 
 
@@ -182,12 +182,12 @@ def zipped(text, name="electricity.csv"):
 
 def test_the_form_of_river_becomes_ours(site, monkeypatch):
     ours = (
-        f"{_convert.ELEC2_HEADER}\n0.0,2,0.0,0.056443,0.43,0.003467,0.4,0.4,1\n"
+        f"{convert.ELEC2_HEADER}\n0.0,2,0.0,0.056443,0.43,0.003467,0.4,0.4,1\n"
         "1.0,7,1.0,5e-05,0.0,1.0,0.0,0.0,0\n"
     ).encode()
-    assert _convert.river_elec2(zipped(RIVER)) == ours
+    assert convert.river_elec2(zipped(RIVER)) == ours
     site.write_bytes(zipped(RIVER))
-    source_of(monkeypatch, sha256=hashlib.sha256(ours).hexdigest(), convert=_convert.river_elec2)
+    source_of(monkeypatch, sha256=hashlib.sha256(ours).hexdigest(), convert=convert.river_elec2)
     assert datasets.fetch("small")["small.csv.gz"].read_bytes() == ours
     assert cached() == ["small.csv"]
 
@@ -204,7 +204,7 @@ def test_the_form_of_river_becomes_ours(site, monkeypatch):
 )
 def test_what_cannot_be_converted_is_not_kept(site, monkeypatch, data, message):
     site.write_bytes(data)
-    source_of(monkeypatch, convert=_convert.river_elec2, by_hand="turn it round")
+    source_of(monkeypatch, convert=convert.river_elec2, by_hand="turn it round")
     with pytest.raises(DataError, match=f"{message}.*, turn it round, and put it into"):
         datasets.fetch("small")
     assert cached() == []
@@ -212,9 +212,9 @@ def test_what_cannot_be_converted_is_not_kept(site, monkeypatch, data, message):
 
 
 def test_a_member_far_too_large_is_not_unpacked(monkeypatch):
-    monkeypatch.setattr(_convert, "LARGEST_MEMBER", 100)
+    monkeypatch.setattr(convert, "LARGEST_MEMBER", 100)
     with pytest.raises(ValueError, match="far too many"):
-        _convert.river_elec2(zipped(RIVER))
+        convert.river_elec2(zipped(RIVER))
 
 
 @real_data
@@ -239,4 +239,4 @@ def test_elec2_as_river_has_it_becomes_our_copy():
     text = "\n".join(rivers)
     assert len(text) == 3_091_689  # The size that River states of its electricity.csv.
     (source,) = next(d for d in datasets.DATASETS if d.name == "elec2").sources.values()
-    assert hashlib.sha256(_convert.river_elec2(zipped(text))).hexdigest() == source.sha256
+    assert hashlib.sha256(convert.river_elec2(zipped(text))).hexdigest() == source.sha256

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 
 from obax import datasets
-from obax.datasets import DataError, _adult, _check, _containers, _drift, _mnist, _tadpole
+from obax.datasets import (
+    DataError,
+    adult_data,
+    argument_checks,
+    containers,
+    drift,
+    mnist_data,
+    tadpole_data,
+)
 
 real_data = pytest.mark.skipif(
     "OBAX_DATA" not in os.environ, reason="OBAX_DATA is not set: no real data"
@@ -149,7 +157,7 @@ def test_the_real_mnist():
 @pytest.mark.parametrize("n", [30, 101, 999])
 def test_a_split_is_stratified_and_disjoint(n):
     labels = np.random.default_rng(n).choice(3, n, p=[0.6, 0.3, 0.1])
-    train, valid, test = _containers.split_rows(labels, 3, seed=0)
+    train, valid, test = containers.split_rows(labels, 3, seed=0)
     assert np.array_equal(np.sort(np.concatenate([train, valid, test])), np.arange(n))
     assert len(test) == -(-n // 10)
     assert 0 <= len(valid) - len(train) <= 1
@@ -163,10 +171,8 @@ def test_tables_are_filled_and_standardised_by_the_training_rows():
     values = np.stack([rng.normal(5, 3, 200), np.full(200, 7.0)], axis=1)
     values[rng.random(200) < 0.2, 0] = np.nan
     labels = np.arange(200) % 2
-    table = _containers.tabular(
-        values, labels, features=("a", "b"), classes=2, name="Table", seed=3
-    )
-    train, _, test = _containers.split_rows(labels, 2, 3)
+    table = containers.tabular(values, labels, features=("a", "b"), classes=2, name="Table", seed=3)
+    train, _, test = containers.split_rows(labels, 2, 3)
     column = values[train, 0]
     column = np.where(np.isnan(column), np.nanmedian(column), column)
     expected = np.where(np.isnan(values[test, 0]), np.nanmedian(values[train, 0]), values[test, 0])
@@ -176,7 +182,7 @@ def test_tables_are_filled_and_standardised_by_the_training_rows():
     assert not table.test_inputs[:, 1].any()  # A constant feature says nothing and divides nothing.
     values[:, 1] = np.nan
     with pytest.raises(ValueError, match="no training row has a value of b"):
-        _containers.tabular(values, labels, features=("a", "b"), classes=2, name="Table", seed=3)
+        containers.tabular(values, labels, features=("a", "b"), classes=2, name="Table", seed=3)
 
 
 # Adult
@@ -252,7 +258,7 @@ def test_the_real_adult():
         labels.mean() for labels in (table.train_labels, table.valid_labels, table.test_labels)
     ]
     np.testing.assert_allclose(means, means[0], atol=2e-4)
-    rows = {name: _adult._rows(datasets.find(f"adult.{name}.gz")) for name in ("data", "test")}
+    rows = {name: adult_data._rows(datasets.find(f"adult.{name}.gz")) for name in ("data", "test")}
     assert [len(part) for part in rows.values()] == [32_561, 16_281]
     assert sum("?" not in row for part in rows.values() for row in part) == 45_222
 
@@ -266,10 +272,10 @@ def write_tadpole(path, drop=(), **changes):
         ["MCI"] * 20 + ["NL to MCI", "Dementia to MCI"] * 5 + ["Dementia"] * 12
         + ["MCI to Dementia"] * 8 + ["NL"] * 3 + ["MCI to NL"] * 2 + [""] * 5
     )  # fmt: skip
-    columns = ["RID", *_tadpole.FEATURES, "DX"]
+    columns = ["RID", *tadpole_data.FEATURES, "DX"]
     lines = [",".join(f'"{column}"' for column in columns if column not in drop)]
     for i, diagnosis in enumerate(diagnoses):
-        values = {name: str(i + j) for j, name in enumerate(_tadpole.FEATURES)} | {"RID": "1"}
+        values = {name: str(i + j) for j, name in enumerate(tadpole_data.FEATURES)} | {"RID": "1"}
         values |= {"FDG": "" if i % 3 else "1.5", "AV45": "-4" if i % 2 else "1"}
         values |= {"ABETA_UPENNBIOMK9_04_19_17": "<200"} | changes | {"DX": diagnosis}
         lines.append(",".join(values[column] for column in columns if column not in drop))
@@ -309,7 +315,7 @@ def test_a_tadpole_that_is_not_there(own, tmp_path):
         datasets.tadpole(synthetic=False)
     with pytest.raises(ValueError, match="give one"):
         datasets.tadpole(tmp_path / "none.csv", synthetic=True)
-    (tmp_path / "one.csv").write_text(",".join([*_tadpole.FEATURES, "DX"]) + "\n")
+    (tmp_path / "one.csv").write_text(",".join([*tadpole_data.FEATURES, "DX"]) + "\n")
     with pytest.raises(DataError, match="has 0 of MCI and 0 of AD"):
         datasets.tadpole(tmp_path / "one.csv")
 
@@ -337,7 +343,7 @@ def test_the_generated_tadpole_says_so_and_is_of_use(own):
 
 
 def test_streams_of_ones_own(own):
-    (own / "weather.csv").write_text(f"{_drift.WEATHER_HEADER}\n" + "1,2,3,4,5,6,7,8.5,1\n" * 3)
+    (own / "weather.csv").write_text(f"{drift.WEATHER_HEADER}\n" + "1,2,3,4,5,6,7,8.5,1\n" * 3)
     series = datasets.weather(verify=False)
     inputs, labels, features = series
     assert (inputs.shape, inputs.dtype, labels.tolist()) == ((3, 8), np.float32, [1, 1, 1])
@@ -349,10 +355,10 @@ def test_streams_of_ones_own(own):
     ("text", "message"),
     [
         ("a,b\n1,2\n", "first line must be"),
-        (f"{_drift.WEATHER_HEADER}\n1,2\n", r"shape \[1, 2\]"),
-        (f"{_drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,nan,1\n", "finite"),
-        (f"{_drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,8,2\n", "classes 0 or 1"),
-        (f"{_drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,rain,1\n", "cannot be read"),
+        (f"{drift.WEATHER_HEADER}\n1,2\n", r"shape \[1, 2\]"),
+        (f"{drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,nan,1\n", "finite"),
+        (f"{drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,8,2\n", "classes 0 or 1"),
+        (f"{drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,rain,1\n", "cannot be read"),
     ],
 )
 def test_a_stream_of_another_form_is_refused(own, text, message):
@@ -373,6 +379,6 @@ def test_the_real_streams(load, rows, ups):
 
 def test_checks_take_no_booleans():
     with pytest.raises(ValueError, match="n must be an integer >= 1, but got True"):
-        _check.at_least(True, 1, "n")
-    assert _check.at_least(np.int32(3), 1, "n") == 3
-    assert _mnist.MEAN == 0.1307
+        argument_checks.at_least(True, 1, "n")
+    assert argument_checks.at_least(np.int32(3), 1, "n") == 3
+    assert mnist_data.MEAN == 0.1307

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from obax import datasets
-from obax.datasets import DataError, TaskStream, _images, fewshot
+from obax.datasets import DataError, TaskStream, fewshot, image_sets
 
 real_data = pytest.mark.skipif(
     "OBAX_DATA" not in os.environ, reason="OBAX_DATA is not set: no real data"
@@ -22,7 +22,7 @@ real_data = pytest.mark.skipif(
 def records(count=3, **changes):
     """`count` images of each of 100 fine classes, five to a superclass."""
     fine = np.repeat(np.arange(100, dtype=np.uint8), count)
-    table = np.zeros((len(fine), _images.RECORD), np.uint8)
+    table = np.zeros((len(fine), image_sets.RECORD), np.uint8)
     table[:, 0], table[:, 1] = fine // 5, fine
     table[:, 2:] = np.random.default_rng(0).integers(0, 256, (len(fine), 3072))
     return table

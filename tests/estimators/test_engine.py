@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from obax.estimators import StreamingClassifier, StreamingRegressor, _engine
-from obax.estimators._history import Record
+from obax.estimators import StreamingClassifier, StreamingRegressor, engine
+from obax.estimators.history import Record
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -22,7 +22,7 @@ def test_the_same_bits_however_the_stream_is_cut_and_one_compilation():
     labels = (score > 0).tolist()
     whole, parts, single = StreamingClassifier(), StreamingClassifier(), StreamingClassifier()
     whole.learn_many(rows, labels)
-    compiled = _engine._compiled(whole._core.plan)
+    compiled = engine._compiled(whole._core.plan)
     compilations = compiled._cache_size()
     for begin, end in ((0, 1), (1, 8), (8, 520), (520, 1300)):
         parts.learn_many(rows[begin:end], labels[begin:end])
@@ -74,12 +74,12 @@ def test_growing_keeps_what_was_learned():
     model = StreamingClassifier(per_feature=True)
     model.learn_many(rows, score > 0)
     before = model.predict_proba_many(rows[:20]).to_numpy()
-    state = _engine.unpack(model._core.plan, np.asarray(model._core.vector))
+    state = engine.unpack(model._core.plan, np.asarray(model._core.vector))
     model._core.names |= {f"late {i}": 4 + i for i in range(5)}
     model._core._fit_plan()
     assert model._core.plan.features == 16
     np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-9)
-    grown = _engine.unpack(model._core.plan, np.asarray(model._core.vector))
+    grown = engine.unpack(model._core.plan, np.asarray(model._core.vector))
     np.testing.assert_array_equal(
         grown.past.sensitivity[:4, :, :4], state.past.sensitivity[:4, :, :4]
     )

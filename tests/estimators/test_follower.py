@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import obax
-from obax.estimators import _engine
-from obax.estimators._engine import Plan, Settings
-from obax.estimators._follower import Past, Row, learn, problem
-from obax.estimators._losses import Huber, Sigmoid, Softmax, Squared
+from obax.estimators import engine
+from obax.estimators.engine import Plan, Settings
+from obax.estimators.losses import Huber, Sigmoid, Softmax, Squared
+from obax.estimators.proximal import Past, Row, learn, problem
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 WIDTH = 4
@@ -111,7 +111,7 @@ def test_squared_loss_without_ties_is_weighted_least_squares():
     a = np.concatenate([rng.standard_normal((40, 3)), np.ones((40, 1))], axis=1)
     b = rng.standard_normal(40)
     x = np.log([1e-14, 1e-11, 9.0])  # forgetting 0.9
-    past = _engine.start(plan, {}).past
+    past = engine.start(plan, {}).past
     step = jax.jit(
         lambda past, row: learn(
             plan.loss,
@@ -140,22 +140,22 @@ def test_hypergradient_of_a_whole_stream_against_finite_differences():
     rows = rng.standard_normal((25, 4))
     targets = rows @ rng.standard_normal(4) + rng.standard_normal(25)
     hold = Settings(1e-300, 1.0, 1e9)
-    begin = _engine.start(plan, {"penalty": 0.1, "memory": 8.0, "inertia": 0.5})
+    begin = engine.start(plan, {"penalty": 0.1, "memory": 8.0, "inertia": 0.5})
 
     def losses(shift):
-        vector = _engine.pack(begin._replace(x=begin.x + shift))
-        played = _engine.advance(plan, vector, rows, targets, np.ones(25), np.ones(1), hold)[1]
+        vector = engine.pack(begin._replace(x=begin.x + shift))
+        played = engine.advance(plan, vector, rows, targets, np.ones(25), np.ones(1), hold)[1]
         return played.loss
 
     def slopes():
-        vector, found = _engine.pack(begin), []
+        vector, found = engine.pack(begin), []
         for row, target in zip(rows, targets, strict=True):
-            before = _engine.unpack(plan, np.asarray(vector)).mean
-            vector, _ = _engine.advance(
+            before = engine.unpack(plan, np.asarray(vector)).mean
+            vector, _ = engine.advance(
                 plan, vector, row[None], [target], np.ones(1), np.ones(1), hold
             )
-            after = _engine.unpack(plan, np.asarray(vector)).mean
-            decay = _engine.MEAN_DECAY
+            after = engine.unpack(plan, np.asarray(vector)).mean
+            decay = engine.MEAN_DECAY
             found.append((after - decay * before) / (1 - decay))
         return np.array(found)
 

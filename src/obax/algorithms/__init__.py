@@ -1,15 +1,14 @@
 """Online bilevel algorithms: one file, one algorithm."""
 
-from ._base import Algorithm as Algorithm, State as State
-from ._record import Info as Info
 from .aobo import AOBO as AOBO, AOBOState as AOBOState
 from .autobalance import AutoBalance as AutoBalance, AutoBalanceState as AutoBalanceState
+from .base import Algorithm as Algorithm, State as State
 from .fsobo import FSOBO as FSOBO, FSOBOState as FSOBOState
 from .itd import ITD as ITD, ITDState as ITDState
-from .meta import adapt as adapt, prox_linear as prox_linear
 from .oagd import OAGD as OAGD, OAGDState as OAGDState
 from .obbo import OBBO as OBBO, OBBOState as OBBOState
 from .ogd import OGD as OGD, OGDState as OGDState
+from .record import Info as Info
 from .sobow import SOBOW as SOBOW, SOBOWState as SOBOWState
 from .sogd import SOGD as SOGD, SOGDState as SOGDState
 from .zo_sogd import ZOSOGD as ZOSOGD

@@ -25,16 +25,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .. import _tree, _validate
-from .._tree import PyTree
+from .._support import trees, validation
+from .._support.trees import PyTree
 from ..hypergradient import CG, Estimator
 from ..problem import Problem
-from ..round_spec import RoundSpec
-from ._base import Algorithm, State
-from ._descent import Descent, Number
-from ._follower import Follower, start_of
-from ._oracles import estimate_at, pointwise, with_follower
-from ._record import Info, record
+from ..rounds import RoundSpec
+from .base import Algorithm, State
+from .descent import Descent, Number
+from .follower import Follower, start_of
+from .oracles import estimate_at, pointwise, with_follower
+from .record import Info, record
 
 
 class AOBOState(State):
@@ -90,8 +90,8 @@ class AOBO(Algorithm):
         self.inner = Descent(inner_step_size, None, "inner")
         self.outer.check("outer_step_size")
         self.inner.check("inner_step_size")
-        self.tolerance = _validate.positive_number(tolerance, "tolerance")
-        self.max_inner_steps = _validate.count(max_inner_steps, "max_inner_steps")
+        self.tolerance = validation.positive_number(tolerance, "tolerance")
+        self.max_inner_steps = validation.count(max_inner_steps, "max_inner_steps")
         self.hypergradient = pointwise(CG() if hypergradient is None else hypergradient, "AOBO")
 
     def fresh_state(
@@ -148,7 +148,7 @@ class AOBO(Algorithm):
 
         def unfinished(now: tuple) -> Any:
             steps, _, slope, _ = now
-            size = _tree.norm(slope)
+            size = trees.norm(slope)
             # Not `>`: a NaN goes on into y, where the guard sees it.
             return (steps < self.max_inner_steps) & ~(size <= enough.astype(size.dtype))
 

@@ -27,18 +27,18 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..hypergradient import CG, Estimator
-from ..hypergradient._average import outer_gradient
+from ..hypergradient.average import outer_gradient
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import RingBuffer
-from ._base import Algorithm, State
-from ._descent import Descent, Number, When, checked_when
-from ._follower import Follower, start_of
-from ._oracles import pointwise, with_follower
-from ._record import Info, record
+from .base import Algorithm, State
+from .descent import Descent, Number, When, checked_when
+from .follower import Follower, start_of
+from .oracles import pointwise, with_follower
+from .record import Info, record
 
 
 class AutoBalanceState(State):
@@ -119,12 +119,12 @@ class AutoBalance(Algorithm):
         self.hypergradient = pointwise(
             CG() if hypergradient is None else hypergradient, "AutoBalance"
         )
-        self.capacity = _validate.count(capacity, "capacity")
+        self.capacity = validation.count(capacity, "capacity")
         if self.capacity < 2:
             raise ValueError(f"capacity must be at least 2 rounds, but got {capacity!r}.")
-        self.outer_every = _validate.count(outer_every, "outer_every")
-        self.outer_rounds = _validate.count(outer_rounds, "outer_rounds")
-        self.passes = _validate.count(passes, "passes")
+        self.outer_every = validation.count(outer_every, "outer_every")
+        self.outer_rounds = validation.count(outer_rounds, "outer_rounds")
+        self.passes = validation.count(passes, "passes")
         self.seed = seed
 
     def fresh_state(

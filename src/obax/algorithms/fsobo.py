@@ -19,18 +19,18 @@ One step of each: nothing is iterated and nothing is solved.
 import jax
 import jax.numpy as jnp
 
-from .. import _tree
-from .._tree import PyTree
-from ..hypergradient._average import outer_gradient
-from ..hypergradient._base import relative
+from .._support import trees
+from .._support.trees import PyTree
+from ..hypergradient.average import outer_gradient
+from ..hypergradient.base import relative
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import Window
-from ._base import Algorithm, State
-from ._descent import Descent, Number
-from ._follower import Follower, learn, start_of
-from ._oracles import with_follower
-from ._record import Info, record
+from .base import Algorithm, State
+from .descent import Descent, Number
+from .follower import Follower, learn, start_of
+from .oracles import with_follower
+from .record import Info, record
 
 
 class FSOBOState(State):
@@ -108,9 +108,9 @@ class FSOBO(Algorithm):
 
         gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, buffers)
         _, pull = jax.vjp(jax.grad(inner, 1), x, y)
-        error = _tree.difference(pull(state.dual_var)[1], gradient_y)
+        error = trees.difference(pull(state.dual_var)[1], gradient_y)
         v, _ = self.dual.apply(state.dual_var, error, (), self.dual.rate(t))
-        hypergradient = _tree.difference(gradient_x, pull(v)[0])
+        hypergradient = trees.difference(gradient_x, pull(v)[0])
         moved, _ = self.outer.apply(x, hypergradient, (), self.outer.rate(t))
         new = FSOBOState(
             t=t + 1,

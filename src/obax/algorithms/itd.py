@@ -26,15 +26,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Int
 
-from .. import _tree, _validate
-from .._tree import PyTree
+from .._support import trees, validation
+from .._support.trees import PyTree
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import RingBuffer, Window
-from ._base import Algorithm, State
-from ._descent import Descent, Number, Schedule
-from ._follower import Follower, learn, start_of
-from ._record import Info, record
+from .base import Algorithm, State
+from .descent import Descent, Number, Schedule
+from .follower import Follower, learn, start_of
+from .record import Info, record
 
 Prepare = Callable[[PyTree, PyTree], PyTree]
 
@@ -116,7 +116,7 @@ class ITD(Algorithm):
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
     ):
-        _validate.instance(problem, Problem, "problem", "an obax.Problem")
+        validation.instance(problem, Problem, "problem", "an obax.Problem")
         if problem.inner is None:
             raise ValueError("problem must have a follower for ITD, but inner is None.")
         self.problem = problem
@@ -124,18 +124,18 @@ class ITD(Algorithm):
         self.inner = Descent(inner_step_size, inner_optimiser, "inner")
         self.outer.check("outer_step_size")
         self.inner.check("inner_step_size")
-        self.inner_steps = _validate.count(inner_steps, "inner_steps")
+        self.inner_steps = validation.count(inner_steps, "inner_steps")
         if isinstance(tasks, str) and tasks != "all":
             raise ValueError(f"tasks must be 'all' or an integer >= 1, but got {tasks!r}.")
-        self.tasks = None if isinstance(tasks, str) else _validate.count(tasks, "tasks")
-        self.capacity = _validate.count(capacity, "capacity")
+        self.tasks = None if isinstance(tasks, str) else validation.count(tasks, "tasks")
+        self.capacity = validation.count(capacity, "capacity")
         if self.capacity < 2:
             raise ValueError(f"capacity must be at least 2 rounds, but got {capacity!r}.")
         if prepare is not None:
-            _validate.function(prepare, "prepare", "(x, round) -> round")
+            validation.function(prepare, "prepare", "(x, round) -> round")
         self.first_order = bool(first_order)
         self.prepare = prepare
-        self.chunk = _validate.count(chunk, "chunk")
+        self.chunk = validation.count(chunk, "chunk")
         self.rematerialise = bool(rematerialise)
         self.seed = seed
 
@@ -183,7 +183,7 @@ class ITD(Algorithm):
             total = jax.tree.map(_add_present(places < count), now[0], gradients)
             # The current task is the first.
             own = jax.tree.map(lambda leaf: leaf[0], followers)
-            return total, _tree.select(index == 0, own, now[1])
+            return total, trees.select(index == 0, own, now[1])
 
         start = start_of(self.problem, x, held, self.inner)
         nothing = jax.tree.map(jnp.zeros_like, x), start
@@ -239,7 +239,7 @@ class ITD(Algorithm):
         )
         if self.first_order:
             # z^{K+1} = start(x) minus gradients that are not differentiated.
-            moved = _tree.difference(follower.inner_var, held_still[1].inner_var)
+            moved = trees.difference(follower.inner_var, held_still[1].inner_var)
             inner_var = jax.tree.map(jnp.add, start.inner_var, moved)
             follower = follower._replace(inner_var=inner_var)
         loss = self.problem.outer_loss(x, follower.inner_var, task, follower.buffers)

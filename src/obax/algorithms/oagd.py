@@ -25,21 +25,21 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Estimator, Unrolled
-from ..hypergradient._average import (
+from ..hypergradient.average import (
     average_inner,
     average_of_gradients,
     average_of_terms,
     outer_gradient,
 )
-from ..hypergradient._unrolled import through_steps
+from ..hypergradient.unrolled import through_steps
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import RingBuffer, Window
-from ._base import Algorithm, State
-from ._descent import (
+from .base import Algorithm, State
+from .descent import (
     Descent,
     Number,
     Schedule,
@@ -50,8 +50,8 @@ from ._descent import (
     checked_when,
     steps_at,
 )
-from ._follower import Follower, learn, start_of
-from ._record import Info, record
+from .follower import Follower, learn, start_of
+from .record import Info, record
 
 Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
 
@@ -118,13 +118,13 @@ class OAGD(Algorithm):
         inner_optimiser: optax.GradientTransformation | None = None,
         outer_when: When | None = None,
     ):
-        _validate.instance(problem, Problem, "problem", "an obax.Problem")
+        validation.instance(problem, Problem, "problem", "an obax.Problem")
         self.problem = problem
         self.outer_when = checked_when(outer_when)
         self.window = Window() if window is None else window
-        _validate.instance(self.window, Window, "window", "an obax.Window such as Window(100)")
+        validation.instance(self.window, Window, "window", "an obax.Window such as Window(100)")
         self.hypergradient = CG() if hypergradient is None else hypergradient
-        _validate.instance(
+        validation.instance(
             self.hypergradient, Estimator, "hypergradient", "an estimator such as CG()"
         )
         self.outer = Descent(outer_step_size, outer_optimiser, "outer")

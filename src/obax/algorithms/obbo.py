@@ -32,18 +32,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import _tree, _validate
-from .._tree import PyTree
+from .._support import trees, validation
+from .._support.trees import PyTree
 from ..hypergradient import CG, Estimator
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import Window
-from ._base import Algorithm, State
-from ._descent import Descent, Number, Steps, check_steps, checked_steps, steps_at
-from ._follower import Follower, learn, start_of
-from ._mirror import GEOMETRIES, adaptive_step, check_geometry, entropy_step
-from ._oracles import averaged, estimate_at, no_past, pointwise, stored_window, with_follower
-from ._record import Info, record
+from .base import Algorithm, State
+from .descent import Descent, Number, Steps, check_steps, checked_steps, steps_at
+from .follower import Follower, learn, start_of
+from .mirror import GEOMETRIES, adaptive_step, check_geometry, entropy_step
+from .oracles import averaged, estimate_at, no_past, pointwise, stored_window, with_follower
+from .record import Info, record
 
 
 class OBBOState(State):
@@ -115,14 +115,14 @@ class OBBO(Algorithm):
         check_steps(self.inner_steps)
         self.window = stored_window(window, "OBBO")
         self.hypergradient = pointwise(CG() if hypergradient is None else hypergradient, "OBBO")
-        self.damping = _validate.positive_number(damping, "damping")
-        self.geometry = _validate.one_of(geometry, GEOMETRIES, "geometry")
+        self.damping = validation.positive_number(damping, "damping")
+        self.geometry = validation.one_of(geometry, GEOMETRIES, "geometry")
         check_geometry(geometry, problem.domain)
 
     def fresh_state(
         self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
     ) -> OBBOState:
-        if self.geometry == "entropy" and _tree.is_concrete(outer_var):
+        if self.geometry == "entropy" and trees.is_concrete(outer_var):
             for leaf in jax.tree.leaves(outer_var):
                 if not np.all(np.asarray(leaf) > 0):
                     raise ValueError(
@@ -182,7 +182,7 @@ class OBBO(Algorithm):
         if self.geometry == "entropy":
             return entropy_step(domain, x, direction, rate), None
         if self.geometry == "euclidean":
-            return domain.project(_tree.scaled_add(x, -rate, direction)), None
+            return domain.project(trees.scaled_add(x, -rate, direction)), None
         squares = jax.tree.map(lambda total, q: total + q**2, squares, direction)
         metric = jax.tree.map(
             lambda total: jnp.sqrt(total + self.damping.astype(total.dtype)), squares

@@ -20,15 +20,15 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import Window
-from ._base import Algorithm, State
-from ._descent import Descent, Number, Steps, check_steps, checked_steps, steps_at
-from ._follower import Follower, learn, start_of
-from ._record import Info, record
+from .base import Algorithm, State
+from .descent import Descent, Number, Steps, check_steps, checked_steps, steps_at
+from .follower import Follower, learn, start_of
+from .record import Info, record
 
 
 class OGDState(State):
@@ -74,7 +74,7 @@ class OGD(Algorithm):
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
     ):
-        _validate.instance(problem, Problem, "problem", "an obax.Problem")
+        validation.instance(problem, Problem, "problem", "an obax.Problem")
         self.problem = problem
         self.inner_steps = checked_steps(inner_steps)
         outer, inner = (outer_step_size, outer_optimiser), (inner_step_size, inner_optimiser)

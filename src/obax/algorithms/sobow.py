@@ -21,16 +21,16 @@ round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection
 
 import jax.numpy as jnp
 
-from .._tree import PyTree
+from .._support.trees import PyTree
 from ..hypergradient import CG, Estimator
 from ..problem import Problem
-from ..round_spec import RoundSpec
+from ..rounds import RoundSpec
 from ..window import Window
-from ._base import Algorithm, State
-from ._descent import Descent, Number
-from ._follower import Follower, learn, start_of
-from ._oracles import averaged, estimate_at, no_past, pointwise, stored_window, with_follower
-from ._record import Info, record
+from .base import Algorithm, State
+from .descent import Descent, Number
+from .follower import Follower, learn, start_of
+from .oracles import averaged, estimate_at, no_past, pointwise, stored_window, with_follower
+from .record import Info, record
 
 
 class SOBOWState(State):

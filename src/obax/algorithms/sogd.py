@@ -29,17 +29,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .. import _tree, _validate
-from .._tree import PyTree
+from .._support import trees, validation
+from .._support.trees import PyTree
 from ..domain import Ball
-from ..hypergradient._average import outer_gradient
-from ..hypergradient._base import relative
+from ..hypergradient.average import outer_gradient
+from ..hypergradient.base import relative
 from ..problem import Problem
-from ..round_spec import RoundSpec
-from ._base import Algorithm, State
-from ._follower import Follower
-from ._oracles import with_follower
-from ._record import Info, record
+from ..rounds import RoundSpec
+from .base import Algorithm, State
+from .follower import Follower
+from .oracles import with_follower
+from .record import Info, record
 
 
 class Point(NamedTuple):
@@ -117,14 +117,14 @@ class SOGD(Algorithm):
                 f"problem.inner_start must be None for {name}, whose momentum follows one y from "
                 f"round to round; use obax.OAGD."
             )
-        self.offset = _validate.positive_number(offset, "offset")
-        self.inner_ratio = _validate.positive_number(inner_ratio, "inner_ratio")
-        self.dual_ratio = _validate.positive_number(dual_ratio, "dual_ratio")
-        self.inner_momentum = _validate.positive_number(inner_momentum, "inner_momentum")
-        self.dual_momentum = _validate.positive_number(dual_momentum, "dual_momentum")
-        self.outer_momentum = _validate.positive_number(outer_momentum, "outer_momentum")
-        self.scale = _validate.positive_number(scale, "scale")
-        self.ball = Ball(_validate.positive_number(radius, "radius"))
+        self.offset = validation.positive_number(offset, "offset")
+        self.inner_ratio = validation.positive_number(inner_ratio, "inner_ratio")
+        self.dual_ratio = validation.positive_number(dual_ratio, "dual_ratio")
+        self.inner_momentum = validation.positive_number(inner_momentum, "inner_momentum")
+        self.dual_momentum = validation.positive_number(dual_momentum, "dual_momentum")
+        self.outer_momentum = validation.positive_number(outer_momentum, "outer_momentum")
+        self.scale = validation.positive_number(scale, "scale")
+        self.ball = Ball(validation.positive_number(radius, "radius"))
 
     def outer_step_size(self, t: Int[Array, ""]) -> Array:
         """alpha_t."""
@@ -156,9 +156,9 @@ class SOGD(Algorithm):
         alpha = self.outer_step_size(t)
         momentum = self._momentum(t, alpha, now, then, state.momentum)
         moved = Point(
-            _tree.scaled_add(x, -alpha, momentum.outer_var),
-            _tree.scaled_add(here.inner_var, -alpha * self.inner_ratio, momentum.inner_var),
-            _tree.scaled_add(here.dual_var, -alpha * self.dual_ratio, momentum.dual_var),
+            trees.scaled_add(x, -alpha, momentum.outer_var),
+            trees.scaled_add(here.inner_var, -alpha * self.inner_ratio, momentum.inner_var),
+            trees.scaled_add(here.dual_var, -alpha * self.dual_ratio, momentum.dual_var),
         )
         new = SOGDState(
             t=t + 1,
@@ -193,7 +193,7 @@ class SOGD(Algorithm):
 
         def recursion(unit: Array, now: PyTree, then: PyTree, before: PyTree) -> PyTree:
             kept = jnp.where(t == 1, 0, 1 - jnp.minimum(unit * alpha**2, 1))
-            return _tree.scaled_add(now, kept, _tree.difference(before, then))
+            return trees.scaled_add(now, kept, trees.difference(before, then))
 
         return Point(*map(recursion, units, now, then, before))
 

@@ -29,8 +29,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .. import _tree, _validate
-from .._tree import PyTree
+from .._support import trees, validation
+from .._support.trees import PyTree
 from ..problem import Problem
 from .sogd import SOGD, Point
 
@@ -94,8 +94,8 @@ class ZOSOGD(SOGD):
             outer_momentum=outer_momentum,
             radius=radius,
         )
-        self.smoothing = _validate.positive_number(smoothing, "smoothing")
-        self.directions_per_round = _validate.count(directions_per_round, "directions_per_round")
+        self.smoothing = validation.positive_number(smoothing, "smoothing")
+        self.directions_per_round = validation.count(directions_per_round, "directions_per_round")
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
             raise ValueError(f"seed must be an integer in [0, 2**31), but got {seed!r}.")
         self.seed = jnp.asarray(seed, jnp.int32)
@@ -134,11 +134,11 @@ class ZOSOGD(SOGD):
             return self._slope(lambda y: loss(x, y), y, directions_y)
 
         rho = self.smoothing
-        ahead, behind = _tree.scaled_add(y, rho, v), _tree.scaled_add(y, -rho, v)
+        ahead, behind = trees.scaled_add(y, rho, v), trees.scaled_add(y, -rho, v)
 
         def along_v(slope: Any, direct: PyTree) -> PyTree:
-            change = _tree.difference(slope(g, ahead), slope(g, behind))
-            return _tree.scaled_add(direct, 1 / (2 * rho), change)
+            change = trees.difference(slope(g, ahead), slope(g, behind))
+            return trees.scaled_add(direct, 1 / (2 * rho), change)
 
         gradient_y = slope_y(f, y)
         d_x, d_v = along_v(slope_x, slope_x(f, y)), along_v(slope_y, gradient_y)
@@ -148,8 +148,8 @@ class ZOSOGD(SOGD):
         """The mean of (loss(at + rho u) - loss(at - rho u)) / (2 rho) u over the directions u."""
 
         def one(u: PyTree) -> PyTree:
-            high = loss(_tree.scaled_add(at, self.smoothing, u))
-            low = loss(_tree.scaled_add(at, -self.smoothing, u))
+            high = loss(trees.scaled_add(at, self.smoothing, u))
+            low = loss(trees.scaled_add(at, -self.smoothing, u))
             rate = (high - low) / (2 * self.smoothing).astype(high.dtype)
             return jax.tree.map(lambda leaf: rate.astype(leaf.dtype) * leaf, u)
 

@@ -12,5 +12,10 @@ from .certificates import (
     certify as certify,
     check_arguments as check_arguments,
 )
-from .families import FAMILIES as FAMILIES, SETTINGS as SETTINGS, Drawn as Drawn, draw as draw
+from .families.catalogue import (
+    FAMILIES as FAMILIES,
+    SETTINGS as SETTINGS,
+    Drawn as Drawn,
+    draw as draw,
+)
 from .verify import AssumptionError as AssumptionError, Check as Check, verify as verify

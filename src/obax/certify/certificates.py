@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from .. import theory
-from .._validate import nearest
-from ._draw import Numbers
-from ._game import GameRow, game
-from ._growth import ExampleRow, example, exponent
-from ._outcomes import Outcome, horizons, outcomes
-from .families import FAMILIES, SETTINGS
+from .._support.errors import nearest
+from .families.catalogue import FAMILIES, SETTINGS
+from .families.draws import Numbers
+from .lower_bound import GameRow, game
+from .measure.growth import ExampleRow, example, exponent
+from .measure.outcomes import Outcome, horizons, outcomes
 from .verify import POINTS
 
 PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from .. import _validate
+from .._support import validation
 from ..domain import Unconstrained
 from ..problem import Problem
 from ..theory import Constants, Setting
 from ..window import Window
-from ._evidence import Evidence, Points, gather
-from .families import SETTINGS
+from .families.catalogue import SETTINGS
+from .measure.evidence import Evidence, Points, gather
 
 POINTS = 4
 # Rounding of second derivatives, relative to the constant; third derivatives lose no more.
@@ -119,7 +119,7 @@ def verify(
         raise ValueError(f"setting must be one of {', '.join(SETTINGS)}, but got {name!r}")
     if problem.inner is None or problem.has_buffers:
         raise ValueError("problem must have an inner loss without buffers to be verified")
-    _validate.count(points, "points")
+    validation.count(points, "points")
     check_frame(problem, constants, name, window)
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
         problem, rounds, outer_var, inner_var, outer_vars = jax.tree.map(

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _check
-from ._containers import Array
-from ._images import (
+from . import argument_checks
+from .containers import Array
+from .image_sets import (
     FewShot as FewShot,
     Labelled as Labelled,
     fc100 as fc100,
@@ -63,11 +63,11 @@ class TaskStream:
         every: int = 1,
         names: Mapping[int, str] | None = None,
     ):
-        self.ways = _check.at_least(ways, 1, "ways")
-        self.shots = _check.at_least(shots, 1, "shots")
-        self.queries = _check.at_least(queries, 1, "queries")
-        self.seed = _check.at_least(seed, 0, "seed")
-        self.every = _check.at_least(every, 1, "every")
+        self.ways = argument_checks.at_least(ways, 1, "ways")
+        self.shots = argument_checks.at_least(shots, 1, "shots")
+        self.queries = argument_checks.at_least(queries, 1, "queries")
+        self.seed = argument_checks.at_least(seed, 0, "seed")
+        self.every = argument_checks.at_least(every, 1, "every")
         self.images, self.unique = images, unique
         values = np.asarray(labels)
         if values.shape != (len(images),) or not np.issubdtype(values.dtype, np.integer):
@@ -87,7 +87,7 @@ class TaskStream:
                     f"shots + queries need {need} images of each class, but class {name} has "
                     f"{len(rows)}."
                 )
-        self.pool = len(classes) if pool is None else _check.at_least(pool, 1, "pool")
+        self.pool = len(classes) if pool is None else argument_checks.at_least(pool, 1, "pool")
         if not self.ways <= self.pool <= len(classes):
             raise ValueError(
                 f"pool must be from ways = {ways} to the {len(classes)} classes, but got {pool}."
@@ -97,7 +97,7 @@ class TaskStream:
 
     def task(self, t: int) -> Task:
         """Task t = 1, 2, ..."""
-        t = _check.at_least(t, 1, "t")
+        t = argument_checks.at_least(t, 1, "t")
         if self.length is not None and t > self.length:
             raise ValueError(
                 f"t must be at most {self.length}: unique=True allows no more tasks with "
@@ -116,7 +116,7 @@ class TaskStream:
 
     def tasks(self, start: int = 1) -> Iterator[Task]:
         """The tasks from number `start` on."""
-        first = _check.at_least(start, 1, "start")
+        first = argument_checks.at_least(start, 1, "start")
         numbers = itertools.count(first) if self.length is None else range(first, self.length + 1)
         return (self.task(t) for t in numbers)
 

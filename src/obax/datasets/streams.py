@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from . import _check
-from ._containers import Array, Split
+from . import argument_checks
+from .containers import Array, Split
 
 # What a random draw is for: one seed, many independent streams.
 _EPOCH, _CHOICE, _KEY, _MIX, _POOL = range(1, 6)
@@ -26,7 +26,9 @@ def profile(base: float, classes: int) -> Array:
     """
     if isinstance(base, bool) or not (np.isfinite(base) and base > 0):
         raise ValueError(f"base must be a number > 0, but got {base!r}.")
-    return _check.proportions(base ** np.arange(_check.at_least(classes, 1, "classes")), "base")
+    return argument_checks.proportions(
+        base ** np.arange(argument_checks.at_least(classes, 1, "classes")), "base"
+    )
 
 
 def imbalanced(labels: Any, wanted: Any, seed: int = 0) -> Array:
@@ -39,16 +41,16 @@ def imbalanced(labels: Any, wanted: Any, seed: int = 0) -> Array:
     >>> labels[imbalanced(labels, [3, 1])].sum(), len(imbalanced(labels, profile(0.5, 2)))
     (np.int64(1), 9)
     """
-    _check.at_least(seed, 0, "seed")
+    argument_checks.at_least(seed, 0, "seed")
     wanted = np.asarray(wanted)
-    values = _check.labels(labels, len(wanted), "labels")
+    values = argument_checks.labels(labels, len(wanted), "labels")
     have = np.bincount(values, minlength=len(wanted))
     if np.issubdtype(wanted.dtype, np.integer):
         counts = wanted
         if (counts < 0).any():
             raise ValueError(f"wanted must be counts >= 0, but got {wanted!r}.")
     else:
-        shares = _check.proportions(wanted, "wanted")
+        shares = argument_checks.proportions(wanted, "wanted")
         used = shares > 0
         # The small slack keeps a product such as 5.999... from losing a row to rounding.
         counts = np.floor(shares * np.min(have[used] / shares[used]) + 1e-9).astype(np.int64)
@@ -71,11 +73,11 @@ def batches(n: int, size: int, seed: int = 0, *, start: int = 1) -> Iterator[Arr
     >>> [batch.shape for batch, _ in zip(batches(5, 2), range(3))]
     [(2,), (2,), (2,)]
     """
-    n, size = _check.at_least(n, 1, "n"), _check.at_least(size, 1, "size")
-    _check.at_least(seed, 0, "seed")
+    n, size = argument_checks.at_least(n, 1, "n"), argument_checks.at_least(size, 1, "size")
+    argument_checks.at_least(seed, 0, "seed")
     if size > n:
         raise ValueError(f"size must be at most the number of rows, {n}, but got {size}.")
-    return _batches(_Deck(np.arange(n), seed), size, _check.at_least(start, 1, "start"))
+    return _batches(_Deck(np.arange(n), seed), size, argument_checks.at_least(start, 1, "start"))
 
 
 def _batches(deck: "_Deck", size: int, start: int) -> Iterator[Array]:
@@ -123,7 +125,7 @@ def class_mix(
     >>> next(class_mix(labels, [3, 1], 40)).shape
     (40,)
     """
-    shares = _check.proportions(proportions, "proportions")
+    shares = argument_checks.proportions(proportions, "proportions")
     mix = _Mix(labels, len(shares), size, seed)
     mix.check(shares, "proportions")
     return (rows for rows, _ in mix.stream(lambda t: shares, start))
@@ -160,11 +162,11 @@ def _schedule(plan: Plan, classes: int) -> list[tuple[int, Array]]:
         if not isinstance(phase, tuple | list) or len(phase) != 2:
             raise ValueError(f"plan[{number}] must be a pair (rounds, base), but got {phase!r}.")
         length, base = phase
-        end += _check.at_least(length, 1, f"the rounds of plan[{number}]")
+        end += argument_checks.at_least(length, 1, f"the rounds of plan[{number}]")
         shares = (
             profile(base, classes)
             if np.ndim(base) == 0
-            else _check.proportions(base, f"plan[{number}]")
+            else argument_checks.proportions(base, f"plan[{number}]")
         )
         if len(shares) != classes:
             raise ValueError(
@@ -182,8 +184,11 @@ class _Mix:
     """Batches whose classes are drawn, and whose rows come from one deck for each class."""
 
     def __init__(self, labels: Any, classes: int, size: int, seed: int):
-        values = _check.labels(labels, classes, "labels")
-        self.size, self.seed = _check.at_least(size, 1, "size"), _check.at_least(seed, 0, "seed")
+        values = argument_checks.labels(labels, classes, "labels")
+        self.size, self.seed = (
+            argument_checks.at_least(size, 1, "size"),
+            argument_checks.at_least(seed, 0, "seed"),
+        )
         if self.size > len(values):
             raise ValueError(
                 f"size must be at most the number of rows, {len(values)}, but got {size}."
@@ -199,7 +204,7 @@ class _Mix:
 
     def stream(self, shares_at: Any, start: int) -> Iterator[tuple[Array, Array]]:
         # Checked here and not at the first `next`.
-        return self._stream(shares_at, _check.at_least(start, 1, "start"))
+        return self._stream(shares_at, argument_checks.at_least(start, 1, "start"))
 
     def _stream(self, shares_at: Any, start: int) -> Iterator[tuple[Array, Array]]:
         taken = np.zeros(len(self.decks), np.int64)
@@ -240,10 +245,10 @@ def rounds(
     - `seed`, `start`: round t depends on the seed and t only; `start` is the round to begin at.
     """
     valid_size = size if valid_size is None else valid_size
-    start = _check.at_least(start, 1, "start")
-    _check.at_least(seed, 0, "seed")
-    _check.labels(data.train_labels, data.classes, "train_labels")
-    valid = _check.labels(data.valid_labels, data.classes, "valid_labels")
+    start = argument_checks.at_least(start, 1, "start")
+    argument_checks.at_least(seed, 0, "seed")
+    argument_checks.labels(data.train_labels, data.classes, "train_labels")
+    valid = argument_checks.labels(data.valid_labels, data.classes, "valid_labels")
     seeds = [int(s) for s in np.random.SeedSequence([seed, _MIX]).generate_state(2)]
     if plan is None:
         here = np.bincount(valid, minlength=data.classes)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _faces
-from ._base import Streaming, _as_dict
+from . import faces
+from .model import Streaming, _as_dict
 
 
-class StreamingClassifier(Streaming, *_faces.bases("Classifier")):  # type: ignore[misc]
+class StreamingClassifier(Streaming, *faces.bases("Classifier")):  # type: ignore[misc]
     """Logistic regression, two classes or many, for rows that arrive one at a time.
 
     The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
@@ -164,4 +164,4 @@ class StreamingClassifier(Streaming, *_faces.bases("Classifier")):  # type: igno
         return True
 
 
-_faces.register("Classifier", StreamingClassifier)
+faces.register("Classifier", StreamingClassifier)

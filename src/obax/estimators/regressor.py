@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _faces
-from ._base import Streaming, _as_dict
+from . import faces
+from .model import Streaming, _as_dict
 
 
-class StreamingRegressor(Streaming, *_faces.bases("Regressor")):  # type: ignore[misc]
+class StreamingRegressor(Streaming, *faces.bases("Regressor")):  # type: ignore[misc]
     """Linear regression for rows that arrive one at a time, with squared or Huber loss.
 
     The model (the follower) fits a weighted window of recent rows; penalty, memory and inertia (the
@@ -91,4 +91,4 @@ class StreamingRegressor(Streaming, *_faces.bases("Regressor")):  # type: ignore
         return _check_y(column_or_1d(y, warn=True), y_numeric=True)
 
 
-_faces.register("Regressor", StreamingRegressor)
+faces.register("Regressor", StreamingRegressor)

@@ -11,12 +11,12 @@
 | `Unrolled` | not at all: reverse through the K steps | few inner steps, no convexity |
 """
 
-from ._base import Estimate as Estimate, Estimator as Estimator
-from ._check import (
+from .base import Estimate as Estimate, Estimator as Estimator
+from .check import (
     HypergradientCheck as HypergradientCheck,
     check_hypergradient as check_hypergradient,
 )
-from ._nystrom import Nystrom as Nystrom
-from ._series import FixedPoint as FixedPoint, Neumann as Neumann
-from ._solvers import CG as CG, GMRES as GMRES, Dense as Dense
-from ._unrolled import Unrolled as Unrolled
+from .nystrom import Nystrom as Nystrom
+from .series import FixedPoint as FixedPoint, Neumann as Neumann
+from .solvers import CG as CG, GMRES as GMRES, Dense as Dense
+from .unrolled import Unrolled as Unrolled

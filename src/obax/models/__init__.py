@@ -9,8 +9,8 @@ its *buffers*, apart from it:
     state = algorithm.init(x, model, example_round, buffers=buffers)
 """
 
-from ._convolution import CONVOLUTIONS as CONVOLUTIONS
-from ._networks import (
+from .convolution import CONVOLUTIONS as CONVOLUTIONS
+from .networks import (
     CNN as CNN,
     MLP as MLP,
     ConvolutionalFeatures as ConvolutionalFeatures,

@@ -1,7 +1,7 @@
 """Ready-made streams of bilevel problems: for tests, and to learn from."""
 
-from ._instance import Instance as Instance
 from .examples import comparability as comparability, lower_bound_game as lower_bound_game
+from .instance import Instance as Instance
 from .loss_tuning import (
     balanced_weights as balanced_weights,
     loss_tuning as loss_tuning,

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
-from ._instance import Instance
+from .instance import Instance
 
 SEQUENCES = ("inner", "outer")
 
@@ -24,8 +24,8 @@ def comparability(horizon: int, sequence: str = "inner") -> Instance:
     - `sequence="inner"`: a_t = b_t. Then P = 0 while Y_1 grows like sqrt(T) and Y_2 like log T.
     - `sequence="outer"`: a_t = 0. Then Y = 0 while P_1 grows like sqrt(T) and P_2 like log T.
     """
-    _validate.one_of(sequence, SEQUENCES, "sequence")
-    t = np.arange(1, _validate.count(horizon, "horizon") + 1)
+    validation.one_of(sequence, SEQUENCES, "sequence")
+    t = np.arange(1, validation.count(horizon, "horizon") + 1)
     b = (-1.0) ** t / np.sqrt(t)
     a = b if sequence == "inner" else np.zeros_like(b)
     problem = Problem(
@@ -56,7 +56,7 @@ def lower_bound_game(horizon: int, seed: int = 0) -> Instance:
     so that y*_t(x) = x + b_t, x*_t = a_t, and f_t(x, y*_t(x)) = 12 (x - a_t)^2 (the paper prints 6,
     which the lower bound does not need).
     """
-    draws = np.random.default_rng(seed).standard_normal((2, _validate.count(horizon, "horizon")))
+    draws = np.random.default_rng(seed).standard_normal((2, validation.count(horizon, "horizon")))
     problem = Problem(
         outer=_game_outer,
         inner=_game_inner,

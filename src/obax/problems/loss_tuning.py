@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
 
@@ -67,11 +67,11 @@ def loss_tuning(
     - `outer_training`: whether the leader's loss is that of the follower in training mode (dropout
       on, statistics of the validation batch) instead of as it would predict.
     """
-    count = _validate.count(classes, "classes")
+    count = validation.count(classes, "classes")
     if count < 2:
         raise ValueError(f"classes must be at least 2, but got {classes!r}.")
-    _validate.one_of(link, LINKS, "link")
-    _validate.function(
+    validation.one_of(link, LINKS, "link")
+    validation.function(
         predict, "predict", "(y, inputs, buffers, *, training, key) -> (logits, buffers)"
     )
     if gamma_bounds is None:

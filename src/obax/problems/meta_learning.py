@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import _tree, _validate
-from .._tree import PyTree
+from .._support import trees, validation
+from .._support.trees import PyTree
 from ..models import ConvolutionalFeatures, DenseFeatures, Statistics
 from ..problem import Problem
 from .loss_tuning import _cross_entropy
@@ -83,10 +83,10 @@ def meta_learning(
 
     Equal arguments make equal problems, which share compiled functions.
     """
-    _validate.one_of(adaptation, ADAPTATIONS, "adaptation")
-    _validate.one_of(part, PARTS, "part")
-    _validate.one_of(leader, LEADERS, "leader")
-    _validate.function(features, "features", "(model.features, inputs) -> [n, d]")
+    validation.one_of(adaptation, ADAPTATIONS, "adaptation")
+    validation.one_of(part, PARTS, "part")
+    validation.one_of(leader, LEADERS, "leader")
+    validation.function(features, "features", "(model.features, inputs) -> [n, d]")
     if leader == "features" and part != "head":
         raise ValueError(
             "part must be 'head' with leader='features', but is 'all': a head that the leader "
@@ -101,7 +101,7 @@ def meta_learning(
             )
     number = step_size if proximity is None else proximity
     if number is not None:
-        number = float(_validate.positive_number(number, "step_size or proximity"))
+        number = float(validation.positive_number(number, "step_size or proximity"))
     losses = _Losses(part, leader, features)
     if adaptation == "plain":
         return Problem(_Outer(losses), _Plain(losses), inner_start=_Start(losses))
@@ -222,7 +222,7 @@ class _Implicit:
     proximity: float
 
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
-        moved = _tree.squared_norm(_tree.difference(y, self.losses.start(x)))
+        moved = trees.squared_norm(trees.difference(y, self.losses.start(x)))
         return self.losses.loss(x, y, round, "support") + 0.5 * self.proximity * moved
 
 
@@ -235,7 +235,7 @@ class _ProxLinear:
 
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
         start = self.losses.start(x)
-        moved = _tree.squared_norm(_tree.difference(y, start))
+        moved = trees.squared_norm(trees.difference(y, start))
         # <y, grad L> as the derivative of L along y, so that no gradient is differentiated: its
         # gradient in y is one of L, and that in x one Hessian-vector product.
         _, slope = jax.jvp(lambda z: self.losses.loss(x, z, round, "support"), (start,), (y,))
@@ -252,4 +252,4 @@ class _OneStep:
     def __call__(self, x: PyTree, round: PyTree) -> PyTree:
         start = self.losses.start(x)
         gradient = jax.grad(lambda z: self.losses.loss(x, z, round, "support"))(start)
-        return _tree.scaled_add(start, -self.step_size, gradient)
+        return trees.scaled_add(start, -self.step_size, gradient)

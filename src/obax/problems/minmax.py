@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
-from ._instance import Instance
+from .instance import Instance
 from .quadratic import _turning, _walk
 
 
@@ -50,7 +50,7 @@ def online_minmax(
     True
     """
     for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
-        _validate.count(value, name)
+        validation.count(value, name)
     if outer_dim > inner_dim:
         raise ValueError(
             f"outer_dim must be at most inner_dim = {inner_dim}, but got {outer_dim}: the saddle "

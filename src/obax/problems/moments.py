@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array
 from scipy.signal import lfilter
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..problem import Problem
 from ..window import Window
-from ._instance import Instance
+from .instance import Instance
 
 FOLLOWERS = ("current", "average")
 
@@ -33,7 +33,7 @@ def windowed(instance: Instance, window: Window) -> Instance:
     A round holds `training` and `validation` moments (A, c, k, share), where `share` is the weight
     of the rounds seen, by which the penalty is diluted early on.
     """
-    _validate.one_of(window.follower, FOLLOWERS, "window.follower")
+    validation.one_of(window.follower, FOLLOWERS, "window.follower")
     alone = Window(1)
     training = window if window.follower == "average" else alone
     rounds = {

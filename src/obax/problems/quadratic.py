@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
 from ..theory import Constants
-from ._instance import Instance
+from .instance import Instance
 
 
 def quadratic(
@@ -50,7 +50,7 @@ def quadratic(
     stays in a ball that the inner iteration with step 2 / (ell_g1 + mu_g) cannot leave.
     """
     for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
-        _validate.count(value, name)
+        validation.count(value, name)
     for ratio, name in ((condition, "condition"), (outer_condition, "outer_condition")):
         if not ratio >= 1:
             raise ValueError(f"{name} must be a number >= 1, but got {ratio!r}.")

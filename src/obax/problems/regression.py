@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
-from ._instance import Instance
+from .instance import Instance
 
 
 def dynamic_regression(
@@ -46,7 +46,7 @@ def dynamic_regression(
     A round holds `training` and `validation`, each (a, b).
     """
     for value, name in ((horizon, "horizon"), (stages, "stages"), (samples, "samples")):
-        _validate.count(value, name)
+        validation.count(value, name)
     if outer_dim not in (1, inner_dim):
         raise ValueError(
             f"outer_dim must be 1 (one penalty) or inner_dim = {inner_dim} (one for each feature), "

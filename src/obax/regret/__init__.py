@@ -15,11 +15,6 @@ Comparators (`inner_solution`, `outer_solutions`, `static_solution`, `stage_solu
 residual that they reached. This room sees problems and trajectories, never algorithms.
 """
 
-from ._curve import RegretCurve as RegretCurve
-from ._flat import Solver as Solver
-from ._local import local as local
-from ._past import local_past as local_past
-from ._projected import projected as projected
 from .comparators import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,
@@ -28,7 +23,12 @@ from .comparators import (
     stage_solutions as stage_solutions,
     static_solution as static_solution,
 )
+from .curve import RegretCurve as RegretCurve
+from .flat import Solver as Solver
+from .local import local as local
+from .past import local_past as local_past
 from .paths import PathLengths as PathLengths, path_lengths as path_lengths
+from .projected import projected as projected
 from .regrets import (
     dynamic as dynamic,
     interval as interval,

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .. import _tree
-from .._tree import PyTree
+from .._support import trees
+from .._support.trees import PyTree
 from ..problem import Problem
-from . import _check
-from ._flat import Solver
-from ._search import search_answers, search_rounds, search_stages, search_static
+from . import inputs
+from .flat import Solver
+from .search import search_answers, search_rounds, search_stages, search_static
 
 
 class ComparatorWarning(UserWarning):
@@ -100,11 +100,11 @@ def inner_solution(
     [1.5 2. ] False True
     """
     if stacked:
-        rounds, _ = _check.stacked(rounds, "rounds")
-        outer_vars = _check.decisions(problem, outer_vars, rounds)
-        given = _check.setup(problem, rounds, None, inner_start, outer_vars)
+        rounds, _ = inputs.stacked(rounds, "rounds")
+        outer_vars = inputs.decisions(problem, outer_vars, rounds)
+        given = inputs.setup(problem, rounds, None, inner_start, outer_vars)
     else:
-        given = _check.setup(problem, rounds, outer_vars, inner_start)
+        given = inputs.setup(problem, rounds, outer_vars, inner_start)
         outer_vars = given.outer_start
     solver = solver or Solver()
     y, inner = search_answers(*_arguments(given), outer_vars, stacked, solver)
@@ -133,7 +133,7 @@ def outer_solutions(
     >>> print(found.outer_var, found.inner_var)
     [0.5 2. ] [1. 4.]
     """
-    given = _check.setup(problem, rounds, outer_start, inner_start)
+    given = inputs.setup(problem, rounds, outer_start, inner_start)
     solver = solver or Solver()
     return _comparator("rounds", given, solver, *search_rounds(*_arguments(given), solver))
 
@@ -157,7 +157,7 @@ def static_solution(
     >>> print(found.outer_var, found.inner_var)
     1.25 [2.5 2.5]
     """
-    given = _check.setup(problem, rounds, outer_start, inner_start)
+    given = inputs.setup(problem, rounds, outer_start, inner_start)
     solver = solver or Solver()
     return _comparator("static", given, solver, *search_static(*_arguments(given), solver))
 
@@ -184,8 +184,8 @@ def stage_solutions(
     >>> print(found.outer_var, found.inner_var, found.stage)
     [1. 4.] [2. 8.] [0 0 1]
     """
-    given = _check.setup(problem, rounds, outer_start, inner_start)
-    lengths = np.asarray(_check.stage_lengths(stages, given.horizon))
+    given = inputs.setup(problem, rounds, outer_start, inner_start)
+    lengths = np.asarray(inputs.stage_lengths(stages, given.horizon))
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     solver = solver or Solver()
     x, y, residual, inner = search_stages(
@@ -197,7 +197,7 @@ def stage_solutions(
 
 def _comparator(
     kind: str,
-    given: _check.Setup,
+    given: inputs.Setup,
     solver: Solver,
     x: PyTree,
     y: PyTree,
@@ -221,13 +221,13 @@ def _comparator(
     return found
 
 
-def _arguments(given: _check.Setup) -> tuple[Problem, PyTree, PyTree, PyTree]:
+def _arguments(given: inputs.Setup) -> tuple[Problem, PyTree, PyTree, PyTree]:
     return given.problem, given.rounds, given.outer_start, given.inner_start
 
 
 def _warn_if_missed(found: Comparator) -> None:
     """Say how far a comparator is off, and what to do about it."""
-    if not _tree.is_concrete((found.residual, found.inner_residual)):
+    if not trees.is_concrete((found.residual, found.inner_residual)):
         return
     unit = "stage" if found.kind == "stages" else "round"
     for who, formula, residual, closed in (

@@ -16,18 +16,18 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._tree import PyTree
+from .._support.trees import PyTree
 from ..problem import Problem
-from . import _check
-from ._flat import Flat, Solver, norms
-from ._supremum import (
+from . import inputs
+from .comparators import Comparator, outer_solutions, static_solution
+from .flat import Flat, Solver, norms
+from .supremum import (
     affine_answers,
     affine_supremum,
     answer_change,
     can_be_exact,
     searched_supremum,
 )
-from .comparators import Comparator, outer_solutions, static_solution
 
 SEED, SAMPLES = 0, 64
 
@@ -90,8 +90,8 @@ def path_lengths(
     >>> print(lengths.P, lengths.Y, lengths.H, lengths.H_exact)
     [0. 2. 3.] [0. 4. 6.] [0. 2. 3.] True
     """
-    order = _check.power(order)
-    given = _check.setup(problem, rounds, outer_start, inner_start)
+    order = inputs.power(order)
+    given = inputs.setup(problem, rounds, outer_start, inner_start)
     starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
     if comparators is None:
         comparators = outer_solutions(problem, given.rounds, solver=solver, **starts)
@@ -118,7 +118,7 @@ def path_lengths(
 
 
 def inner_variation(
-    given: _check.Setup, comparators: Comparator, samples: int, solver: Solver
+    given: inputs.Setup, comparators: Comparator, samples: int, solver: Solver
 ) -> tuple[Float[Array, " T-1"], bool]:
     """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
     problem, rounds, outer_start, inner_start = given[0], given[1], given[3], given[4]

@@ -22,12 +22,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..problem import Problem
-from . import _check
-from ._curve import RegretCurve
-from ._flat import Solver, length_of
+from . import inputs
 from .comparators import (
     Comparator,
     inner_solution,
@@ -35,6 +33,8 @@ from .comparators import (
     stage_solutions,
     static_solution,
 )
+from .curve import RegretCurve
+from .flat import Solver, length_of
 
 
 def dynamic(
@@ -119,9 +119,9 @@ def interval(
     >>> print(interval(problem, jnp.zeros(3), targets, 2, 3).cumulative)
     [ 3. 18.]
     """
-    rounds, horizon = _check.stacked(rounds, "rounds")
-    outer_vars = _check.decisions(problem, outer_vars, rounds)
-    start, stop = _validate.count(start, "start"), _validate.count(stop, "stop")
+    rounds, horizon = inputs.stacked(rounds, "rounds")
+    outer_vars = inputs.decisions(problem, outer_vars, rounds)
+    start, stop = validation.count(start, "start"), validation.count(stop, "stop")
     if not start <= stop <= horizon:
         raise ValueError(
             f"start and stop must satisfy 1 <= start <= stop <= T = {horizon}, but got start = "
@@ -168,8 +168,8 @@ def staged(
         played = _decisions(problem, outer_vars, rounds, inner_start, solver)
         losses = _losses_of(problem, played, rounds)
     else:
-        outer_vars = _check.decisions(problem, outer_vars, _check.stacked(rounds, "rounds")[0])
-        losses = _check.losses(losses, length_of(outer_vars))
+        outer_vars = inputs.decisions(problem, outer_vars, inputs.stacked(rounds, "rounds")[0])
+        losses = inputs.losses(losses, length_of(outer_vars))
     if outer_start is None:
         outer_start = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), outer_vars)
     comparators = stage_solutions(
@@ -198,11 +198,11 @@ def played(
     >>> print(played(problem, jnp.array([3.0, 1.0]), jnp.array([1.0, 2.0])).cumulative)
     [3. 4.]
     """
-    rounds, horizon = _check.stacked(rounds, "rounds")
-    losses = _check.losses(losses, horizon)
+    rounds, horizon = inputs.stacked(rounds, "rounds")
+    losses = inputs.losses(losses, horizon)
     if not isinstance(comparator, Comparator):
         solve = {"dynamic": outer_solutions, "static": static_solution}[
-            _validate.one_of(comparator, ("dynamic", "static"), "comparator")
+            validation.one_of(comparator, ("dynamic", "static"), "comparator")
         ]
         comparator = solve(
             problem, rounds, outer_start=outer_start, inner_start=inner_start, solver=solver
@@ -231,7 +231,7 @@ def _starts(played: Comparator, outer_start: PyTree, inner_start: PyTree) -> dic
 
 
 def _losses_of(problem: Problem, pairs: Comparator, rounds: PyTree) -> Array:
-    rounds, horizon = _check.stacked(rounds, "rounds")
+    rounds, horizon = inputs.stacked(rounds, "rounds")
     return _outer_values(problem, *pairs.of_rounds(horizon), rounds)
 
 

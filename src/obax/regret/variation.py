@@ -16,18 +16,18 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .. import _validate
-from .._tree import PyTree
+from .._support import validation
+from .._support.trees import PyTree
 from ..problem import Problem
 from ..window import Window
-from . import _check
-from ._flat import Flat, Solver
-from ._model import answer, one_round, pulled_back
-from ._solve import Scalar, Vector
-from ._supremum import searched_supremum
+from . import inputs
 from .comparators import Comparator, outer_solutions, static_solution
+from .flat import Flat, Solver
+from .model import answer, one_round, pulled_back
 from .paths import SAMPLES, SEED, inner_variation, path_lengths, points_of
 from .regrets import _losses_of
+from .solve import Scalar, Vector
+from .supremum import searched_supremum
 
 
 class LowerEstimateWarning(UserWarning):
@@ -68,8 +68,8 @@ def variations(
     >>> print(jnp.round(found.G, 3), found.F)    # the gradients differ by 1 and by 2, wherever x is
     [0. 1. 5.] [0. 0. 0.]
     """
-    _validate.count(samples, "samples")
-    given = _check.setup(problem, rounds, outer_start, inner_start)
+    validation.count(samples, "samples")
+    given = inputs.setup(problem, rounds, outer_start, inner_start)
     starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
     if comparators is None:
         comparators = outer_solutions(problem, given.rounds, solver=solver, **starts)
@@ -112,7 +112,7 @@ def bound_arguments(
     [1 2 3] [0. 1. 3.] [0. 1. 5.]
     """
     names = [name for name in inspect.signature(bound).parameters if name != "self"]
-    given = _check.setup(problem, rounds, outer_start, inner_start)
+    given = inputs.setup(problem, rounds, outer_start, inner_start)
     starts = {"outer_start": given.outer_start, "inner_start": given.inner_start, "solver": solver}
     comparators = outer_solutions(problem, given.rounds, **starts)
     static = static_solution(problem, given.rounds, **starts)

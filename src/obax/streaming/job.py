@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .. import _atomic
+from .._support import atomic
 from ..checkpoint import Folder
 from .source import LARGEST_BATCH, Line, Source
 
@@ -216,7 +216,7 @@ class Job:
                 "last": [{"row": r["row"], "reason": r["reason"]} for r in core.rejected[-20:]],
             },
         }
-        _atomic.write_text(self.folder.path / LIVE, json.dumps(live))
+        atomic.write_text(self.folder.path / LIVE, json.dumps(live))
 
     def _resumed(self, setup: dict[str, Any]) -> dict[str, Any]:
         """The model and the place of the last checkpoint, if there is one."""

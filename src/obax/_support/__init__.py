@@ -1,0 +1,1 @@
+"""What every room may use: pytrees, checks of arguments, whole files, packing, progress bars."""

@@ -1,0 +1,132 @@
+"""Eager checks of what a person passes in. Each message names the argument, what was expected
+and what came. Traced values are let through: they cannot be tested with `if`."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .trees import PyTree, is_concrete, is_float, map_with_name, structure
+
+
+def strong(array: Array) -> Array:
+    """The array without JAX's weak type: a state that starts weak would be compiled for twice."""
+    return jax.lax.convert_element_type(array, array.dtype)
+
+
+def positive_number(value: Any, name: str) -> Array:
+    """One number > 0, not an array of them."""
+    array = positive(value, name)
+    if array.shape != ():
+        raise ValueError(f"{name} must be one number, but has shape {array.shape}.")
+    return array
+
+
+def positive(value: Any, name: str) -> Array:
+    """A number > 0 as a floating array, so that it is a leaf and can be swept over."""
+    array = as_number(value, name)
+    if is_concrete(array) and not np.all(np.asarray(array) > 0):
+        raise ValueError(f"{name} must be a number > 0, but got {value!r}.")
+    return array
+
+
+def as_number(value: Any, name: str) -> Array:
+    """A finite number as a floating array."""
+    expected = f"{name} must be a number, but got {value!r}"
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        raise ValueError(f"{expected}.")
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{expected} of type {type(value).__name__}.") from error
+    if not (is_float(array) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise ValueError(f"{expected} of dtype {array.dtype}.")
+    array = strong(array if is_float(array) else array.astype(jnp.result_type(float)))
+    if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
+        raise ValueError(f"{name} must be finite, but got {value!r}.")
+    return array
+
+
+def count(value: Any, name: str) -> int:
+    """A Python or NumPy integer >= 1, as an `int`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1, but got {value!r}.")
+    return int(value)
+
+
+def one_of(value: Any, choices: tuple[str, ...], name: str) -> str:
+    """One of a few words."""
+    if value not in choices:
+        expected = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {expected}, but got {value!r}.")
+    return value
+
+
+def function(value: Any, name: str, signature: str) -> None:
+    """A callable."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function {signature}, but got {value!r}.")
+
+
+def variable(tree: PyTree, name: str) -> PyTree:
+    """A pytree of floating arrays, from one whose leaves are arrays or Python floats."""
+
+    def leaf_as_array(leaf_name: str, leaf: Any) -> Array:
+        try:
+            array = jnp.asarray(leaf)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{leaf_name} must be a floating-point array, but got {type(leaf).__name__}."
+            ) from error
+        if not is_float(array):
+            raise ValueError(
+                f"{leaf_name} must be a floating-point array, but its dtype is {array.dtype}; "
+                f"write 0.0 instead of 0, or convert it with .astype(float)."
+            )
+        return strong(array)
+
+    def must_be_finite(leaf_name: str, array: Array) -> None:
+        if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
+            raise ValueError(f"{leaf_name} must be finite, but holds NaN or Inf: {array}.")
+
+    converted = map_with_name(leaf_as_array, tree, name)
+    map_with_name(must_be_finite, converted, name)
+    if not jax.tree.leaves(converted):
+        raise ValueError(f"{name} must have at least one array leaf, but got {tree!r}.")
+    return converted
+
+
+def same_tree(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> None:
+    """Two trees of one structure whose leaves have the same shapes and dtypes."""
+    if (came := structure(tree)) != (wanted := structure(expected)):
+        raise ValueError(
+            f"{name} must have the structure of {expected_name}, {wanted}, but has {came}."
+        )
+
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    for (path, leaf), wanted_leaf in zip(leaves, jax.tree.leaves(expected), strict=True):
+        if (leaf.shape, leaf.dtype) != (wanted_leaf.shape, wanted_leaf.dtype):
+            raise ValueError(
+                f"{name}{jax.tree_util.keystr(path)} must match {expected_name}: expected "
+                f"{wanted_leaf.dtype}{list(wanted_leaf.shape)}, but got "
+                f"{leaf.dtype}{list(leaf.shape)}."
+            )
+
+
+def instance(value: Any, kind: type, name: str, example: str) -> None:
+    """An object of a class of ours, where a number or a word is easily passed instead."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {example}, but got {value!r}.")
+
+
+def scalar_loss(value: Any, name: str) -> None:
+    """The abstract value of a loss: one floating-point number."""
+    leaves = jax.tree.leaves(value)
+    if len(leaves) != 1 or leaves[0].shape != () or not is_float(leaves[0]):
+        came = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
+        raise ValueError(
+            f"{name} must return a scalar loss (one floating-point number of shape ()), "
+            f"but returns {came}; take a mean or a sum."
+        )

@@ -1,0 +1,155 @@
+r"""Problems whose follower answers with an affine map; four of the five settings use them.
+
+$$ f_t = \tfrac12 (x - p)' Q (x - p) + \tfrac12 (y - q)' R (y - q) + s' \log\cosh(y - q)
+         + c'x + d'y, \qquad
+   g_t = \tfrac12 (y - A x - b)' H (y - A x - b), $$
+
+with diagonal Q and R and non-negative Q, R, s, all of them of round t. Then $y^*_t(x) = A x + b$,
+and every constant has a closed form. With $\rho = \max_{x \in X} |x|$:
+
+| constant | value (the largest, or the least, over the rounds) |
+|---|---|
+| $\ell_{f,0}$ | $\|[Q; RA]\| \rho + |(c - Qp, d + R(b - q))| + |s|$, at $y = y^*_t(x)$ |
+| $\ell_{f,1}$ | $\max(Q, R + s)$ |
+| $\ell_{g,1}$ | $\max(\|H\|, \|HA\|)$, the blocks that the proofs use (docs/theory.md) |
+| $\mu_g$, $\mu_f$ | least eigenvalues of $H$ and of $Q + A'RA$ |
+| $\ell_{g,2}$ | 0 |
+
+One program and one shape serve all families, so that they are compiled once.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..._support.trees import PyTree
+from ...domain import Ball, Box, Domain
+from ...problem import Problem
+from ...problems import Instance
+from ...theory import Constants
+from .draws import Numbers, ball_minimiser, spectral
+
+OUTER_DIM, INNER_DIM = 2, 3
+# Linear losses have ell_f1 = 0, and Constants wants a positive bound.
+LEAST_SMOOTHNESS = 1e-6
+
+
+def affine(
+    domain: Domain,
+    horizon: int,
+    outer_start: Any,
+    *,
+    A: Any,
+    H: Any = None,
+    b: Any = 0.0,
+    Q: Any = 0.0,
+    p: Any = 0.0,
+    R: Any = 0.0,
+    q: Any = 0.0,
+    s: Any = 0.0,
+    c: Any = 0.0,
+    d: Any = 0.0,
+    optima: Numbers | None = None,
+    strongly_convex: bool = False,
+    start_gap: float = 0.0,
+) -> Instance:
+    """The instance with these coefficients, each fixed or with a leading axis for the rounds.
+
+    `optima` are the x*_t where they are planted. For strongly convex losses on a ball they are
+    computed; without any, the problem has no `outer_argmin` (the static settings need none). The
+    follower starts at a distance of `start_gap` from y*_1(x_1).
+    """
+    outer, inner = (horizon, OUTER_DIM), (horizon, INNER_DIM)
+    H = np.eye(INNER_DIM) if H is None else H
+    data = {
+        "A": np.broadcast_to(A, (horizon, INNER_DIM, OUTER_DIM)),
+        "H": np.broadcast_to(H, (horizon, INNER_DIM, INNER_DIM)),
+        "scale": np.ones(horizon),
+    }
+    of_outer, of_inner = {"Q": Q, "p": p, "c": c}, {"b": b, "R": R, "q": q, "s": s, "d": d}
+    data |= {name: np.broadcast_to(value, outer) for name, value in of_outer.items()}
+    data |= {name: np.broadcast_to(value, inner) for name, value in of_inner.items()}
+    data = {name: np.asarray(value, np.float64) for name, value in data.items()}
+    hessians = data["Q"][:, :, None] * np.eye(OUTER_DIM)
+    hessians = hessians + np.einsum("tia,ti,tib->tab", data["A"], data["R"], data["A"])
+    if strongly_convex and isinstance(domain, Ball):
+        # phi_t has the gradient S x - slope.
+        offsets = data["R"] * (data["q"] - data["b"]) - data["d"]
+        slopes = data["Q"] * data["p"] - data["c"] + np.einsum("tia,ti->ta", data["A"], offsets)
+        optima = ball_minimiser(hessians, slopes, float(domain.radius))
+    # A fixed direction in which the follower starts off its answer.
+    first = data["A"][0] @ outer_start + data["b"][0] + start_gap * np.eye(INNER_DIM)[0]
+    constants = _constants(data, hessians, domain, strongly_convex, start_gap)
+    if optima is not None:
+        data["optimum"] = optima
+    problem = Problem(
+        outer=_outer,
+        inner=_inner,
+        domain=domain,
+        inner_argmin=_inner_argmin,
+        outer_argmin=None if optima is None else _outer_argmin,
+    )
+    rounds = {name: jnp.asarray(value) for name, value in data.items()}
+    start = jnp.asarray(np.asarray(outer_start, np.float64))
+    return Instance(problem, rounds, start, jnp.asarray(first), constants)
+
+
+def _constants(
+    data: dict[str, Numbers],
+    hessians: Numbers,
+    domain: Domain,
+    strongly_convex: bool,
+    start_gap: float,
+) -> Constants:
+    reach = float(domain.radius) if isinstance(domain, Ball) else _corner(domain)
+    Q = data["Q"][:, :, None] * np.eye(OUTER_DIM)
+    slope = np.concatenate([Q, data["R"][:, :, None] * data["A"]], axis=1)
+    offset = np.concatenate(
+        [data["c"] - data["Q"] * data["p"], data["d"] + data["R"] * (data["b"] - data["q"])], axis=1
+    )
+    steepest = spectral(slope) * reach + np.linalg.norm(offset, axis=1)
+    blocks = np.maximum(spectral(data["H"]), spectral(data["H"] @ data["A"]))
+    return Constants(
+        ell_f0=float((steepest + np.linalg.norm(data["s"], axis=1)).max()),
+        ell_f1=max(LEAST_SMOOTHNESS, data["Q"].max(), (data["R"] + data["s"]).max()),
+        ell_g1=float(blocks.max()),
+        ell_g2=0.0,
+        mu_g=float(np.linalg.eigvalsh(data["H"]).min()),
+        mu_f=float(np.linalg.eigvalsh(hessians).min()) if strongly_convex else None,
+        D=float(domain.diameter(jnp.zeros(OUTER_DIM))),
+        # Rounding of y_1 - y*_1(x_1), which is start_gap in exact arithmetic.
+        D_prime=start_gap * (1.0 + 1e-12) + 1e-12 if start_gap else 0.0,
+    )
+
+
+def _corner(domain: Domain) -> float:
+    assert isinstance(domain, Box)
+    furthest = np.maximum(np.abs(np.asarray(domain.lower)), np.abs(np.asarray(domain.upper)))
+    return float(np.linalg.norm(np.broadcast_to(furthest, (OUTER_DIM,))))
+
+
+def _outer(x: Array, y: Array, round: PyTree) -> Array:
+    gap = y - round["q"]
+    quadratic = 0.5 * jnp.sum(round["Q"] * (x - round["p"]) ** 2) + 0.5 * jnp.sum(
+        round["R"] * gap**2
+    )
+    # |gap| - log 2 + log(1 + exp(-2 |gap|)) would be safe for huge gaps; here they are small.
+    bent = jnp.sum(round["s"] * jnp.log(jnp.cosh(gap)))
+    linear = jnp.vdot(round["c"], x) + jnp.vdot(round["d"], y)
+    # scale = 0 takes a round out of a static comparator without changing the shape of the rounds.
+    return round["scale"] * (quadratic + bent + linear)
+
+
+def _inner(x: Array, y: Array, round: PyTree) -> Array:
+    gap = y - _inner_argmin(x, round)
+    return 0.5 * jnp.vdot(gap, round["H"] @ gap)
+
+
+def _inner_argmin(x: Array, round: PyTree) -> Array:
+    return round["A"] @ x + round["b"]
+
+
+def _outer_argmin(round: PyTree) -> Array:
+    return round["optimum"]

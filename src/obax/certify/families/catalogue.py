@@ -1,0 +1,78 @@
+"""The problems on which bounds are certified: for each setting, families with known constants.
+
+A family is a function of a generator and a horizon. Problem i of a setting belongs to family
+i mod (number of families) and is drawn from a generator of its own, so that it is the same whatever
+else is drawn beside it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from ...problems import Instance
+from ...window import Window
+from . import convex, waves
+from .draws import Generator
+
+Family = Callable[[Generator, int], Instance]
+
+# The first family of each is the one whose growth in T is fitted.
+FAMILIES: dict[str, tuple[Family, ...]] = {
+    "strongly_convex_dynamic": (
+        convex.settling, convex.walking, convex.jumping, convex.turning_active,
+        convex.flipping,
+    ),
+    "strongly_convex_static": (
+        convex.flipping, convex.flipping_steep, convex.scattered, convex.turning_active,
+        convex.settling,
+    ),
+    "convex_dynamic": (
+        convex.arriving, convex.planted_walk, convex.planted_jumps, convex.planted_quadratic,
+    ),
+    "convex_static": (
+        convex.flipping_linear, convex.flipping_linear_steep, convex.bent_scatter,
+        convex.biased_corner, convex.turning_bent,
+    ),
+    "nonconvex_local": (
+        waves.curved_settling, waves.flipping_wave, waves.curved_walk, waves.affine_walk,
+    ),
+}  # fmt: skip
+SETTINGS = tuple(FAMILIES)
+# (w, decay) of the non-convex problems, by turns; the other theorems have w = 1.
+WINDOWS = ((1, 1.0), (4, 0.9), (16, 1.0))
+
+
+class Drawn(NamedTuple):
+    """A problem with the names by which a message can point at it."""
+
+    setting: str
+    family: str
+    number: int
+    instance: Instance
+    window: Window
+
+    @property
+    def where(self) -> str:
+        """Setting, family and number, for messages."""
+        return f"{self.setting}, family {self.family}, problem {self.number}"
+
+
+def draw(setting: str, index: int, horizon: int, seed: int) -> Drawn:
+    """Problem `index` of a setting, in float64.
+
+    >>> draw("convex_static", 0, 16, seed=0).where
+    'convex_static, family flipping_linear, problem 0'
+    """
+    families = FAMILIES[setting]
+    family = families[index % len(families)]
+    generator = np.random.default_rng((seed, SETTINGS.index(setting), index))
+    size, decay = 1, 1.0
+    if setting == "nonconvex_local":
+        # Every family meets every window.
+        size, decay = WINDOWS[(index // len(families)) % len(WINDOWS)]
+    with jax.enable_x64(True):
+        window = Window(size, decay, curvature="current", normalise="full")
+        instance = family(generator, horizon)
+    return Drawn(setting, family.__name__, index, instance, window)

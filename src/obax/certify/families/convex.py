@@ -1,0 +1,215 @@
+r"""Families for the four convex settings, all of the form of `_affine`.
+
+Each takes a generator and a horizon. The first family of a setting is the one whose growth in T is
+fitted: its path lengths are sublinear and the promised order is visible at a few hundred rounds.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ...domain import Ball, Box
+from ...problems import Instance
+from .affine import INNER_DIM, OUTER_DIM, affine
+from .draws import (
+    Generator,
+    Numbers,
+    curvature,
+    jump,
+    scatter,
+    settle,
+    signs,
+    spectral,
+    turning,
+    unit,
+    walk,
+)
+
+UNIT_BALL = 1.0
+
+
+def _orthonormal(generator: Generator) -> Numbers:
+    """Orthonormal columns: with H = I the follower is perfectly conditioned, kappa_g = L_y = 1."""
+    return np.asarray(np.linalg.qr(generator.normal(size=(INNER_DIM, OUTER_DIM)))[0])
+
+
+def _slope(generator: Generator) -> Numbers:
+    return np.asarray(generator.normal(size=(INNER_DIM, OUTER_DIM)) / np.sqrt(OUTER_DIM))
+
+
+def _rank_one(generator: Generator) -> Numbers:
+    """A null space in x: convex, not strongly."""
+    return np.outer(unit(generator, INNER_DIM), unit(generator, OUTER_DIM))
+
+
+# --- strongly convex, on the unit ball ------------------------------------------------------------
+
+
+def settling(generator: Generator, horizon: int) -> Instance:
+    """kappa_g = 1, drifts of length 1/t, started at the far end: alpha mu_f = 1/128, the most that
+    the dynamic theorem ever allows, so that the leader does arrive."""
+    target = 0.8 * unit(generator, OUTER_DIM)
+    A, b = _orthonormal(generator), settle(generator, horizon, INNER_DIM, 0.3)
+    p = target + settle(generator, horizon, OUTER_DIM, 0.3)
+    return affine(
+        Ball(UNIT_BALL), horizon, -target, A=A, b=b, Q=1.0, p=p, R=1.0, q=p @ A.T + b,
+        strongly_convex=True, start_gap=0.5,
+    )  # fmt: skip
+
+
+def walking(generator: Generator, horizon: int) -> Instance:
+    """Targets walk, and now and then leave the ball."""
+    A, b = _slope(generator), walk(generator, horizon, INNER_DIM, 0.05)
+    p = generator.normal(size=OUTER_DIM) + walk(generator, horizon, OUTER_DIM, 0.1)
+    return affine(
+        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.5),
+        b=b, Q=generator.uniform(0.5, 1.0, OUTER_DIM), p=p, R=1.0,
+        q=b + walk(generator, horizon, INNER_DIM, 0.1), strongly_convex=True, start_gap=1.0,
+    )  # fmt: skip
+
+
+def jumping(generator: Generator, horizon: int) -> Instance:
+    """Targets jump eight times; in between nothing moves."""
+    A, b = _slope(generator), jump(generator, horizon, INNER_DIM, 0.3)
+    return affine(
+        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 1.5),
+        b=b, Q=1.0, p=jump(generator, horizon, OUTER_DIM, 0.7), R=0.5,
+        q=b + jump(generator, horizon, INNER_DIM, 0.7), strongly_convex=True,
+    )  # fmt: skip
+
+
+def turning_active(generator: Generator, horizon: int) -> Instance:
+    """The follower's slope A_t turns, and the targets stay outside: the ball always binds."""
+    p = 3.0 * unit(generator, OUTER_DIM) + scatter(generator, horizon, OUTER_DIM, 0.3)
+    b = walk(generator, horizon, INNER_DIM, 0.05)
+    return affine(
+        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), b=b, Q=1.0, p=p, R=0.2, q=b,
+        A=turning(generator, horizon, (INNER_DIM, OUTER_DIM)),
+        H=curvature(generator, INNER_DIM, 2.0), strongly_convex=True, start_gap=0.2,
+    )  # fmt: skip
+
+
+def scattered(generator: Generator, horizon: int) -> Instance:
+    """Independent targets: the best fixed x is near their mean."""
+    A, b = _slope(generator), settle(generator, horizon, INNER_DIM, 0.3)
+    return affine(
+        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.0),
+        b=b, Q=1.0, p=scatter(generator, horizon, OUTER_DIM, 1.0), R=0.5,
+        q=b + scatter(generator, horizon, INNER_DIM, 1.0), strongly_convex=True, start_gap=0.5,
+    )  # fmt: skip
+
+
+def _flipping(generator: Generator, horizon: int, mu: float, most: float) -> dict[str, Any]:
+    """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x and k <= most: the gradient of phi_t is
+    +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is."""
+    k = generator.uniform(1.0, most)
+    u, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    size = np.sqrt(1.0 + k**2)
+    return {
+        "A": k * np.outer(v, u), "Q": mu, "c": signs(horizon) * u / size,
+        "d": signs(horizon) * k * v / size,
+    }  # fmt: skip
+
+
+def flipping(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
+    """Signs alternate, and x_1 is on the wrong side: the static bound is nearly tight."""
+    start, mu = np.eye(OUTER_DIM)[0], generator.uniform(0.5, 2.0)
+    coefficients = _flipping(generator, horizon, mu, most)
+    return affine(Ball(UNIT_BALL), horizon, start, strongly_convex=True, **coefficients)
+
+
+def flipping_steep(generator: Generator, horizon: int) -> Instance:
+    """The same with slopes of up to 10: printed bounds fail by factors (erratum 1)."""
+    return flipping(generator, horizon, most=10.0)
+
+
+# --- convex, on a box -----------------------------------------------------------------------------
+
+
+def arriving(generator: Generator, horizon: int) -> Instance:
+    """From one end of an interval to an optimum near its other end, kappa_g = 1: the leader's part
+    of the dynamic bound, D^2 / (2 alpha), is nearly used up."""
+    direction, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    A = np.outer(v, direction)
+    optima = 0.8 + np.clip(settle(generator, horizon, 1, 0.05), -0.15, 0.15) * direction
+    optima = optima * direction
+    b = settle(generator, horizon, INNER_DIM, 0.1)
+    return affine(
+        _interval(), horizon, -direction, A=A, b=b, Q=direction, p=optima, R=1.0,
+        q=b + optima @ A.T, optima=optima,
+    )  # fmt: skip
+
+
+def _interval() -> Box:
+    """[-1, 1] x {0}, whose diameter is 2."""
+    return Box(np.array([-1.0, 0.0]), np.array([1.0, 0.0]))
+
+
+def _square() -> Box:
+    return Box(-np.ones(OUTER_DIM), np.ones(OUTER_DIM))
+
+
+def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: Any) -> Instance:
+    """q_t = A o_t + b_t makes o_t a global minimiser: gradients vanish at the optima."""
+    A, b = _rank_one(generator), walk(generator, horizon, INNER_DIM, 0.05)
+    optima = 0.9 * optima / np.maximum(1.0, np.abs(optima).max(axis=1, keepdims=True))
+    return affine(
+        _square(), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.5), b=b,
+        q=b + optima @ A.T, optima=optima, start_gap=0.5, **bend,
+    )  # fmt: skip
+
+
+def planted_walk(generator: Generator, horizon: int) -> Instance:
+    """log cosh losses whose interior minimisers walk."""
+    return _planted(generator, horizon, walk(generator, horizon, OUTER_DIM, 0.1), s=1.0)
+
+
+def planted_jumps(generator: Generator, horizon: int) -> Instance:
+    """log cosh losses whose interior minimisers jump."""
+    return _planted(generator, horizon, jump(generator, horizon, OUTER_DIM, 0.7), s=1.0)
+
+
+def planted_quadratic(generator: Generator, horizon: int) -> Instance:
+    """Quadratics of rank one, with independent minimisers: path lengths of order T."""
+    return _planted(generator, horizon, scatter(generator, horizon, OUTER_DIM, 0.5), R=1.0)
+
+
+def flipping_linear(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
+    """Linear losses of alternating sign: regret of order sqrt(T), nearly at the static bound."""
+    coefficients = _flipping(generator, horizon, 0.0, most)
+    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], **coefficients)
+
+
+def flipping_linear_steep(generator: Generator, horizon: int) -> Instance:
+    """The same with slopes of up to 10: the steps throw x from end to end for k^2 rounds."""
+    return flipping_linear(generator, horizon, most=10.0)
+
+
+def bent_scatter(generator: Generator, horizon: int) -> Instance:
+    """log cosh losses with independent targets."""
+    b = settle(generator, horizon, INNER_DIM, 0.3)
+    return affine(
+        _square(), horizon, np.zeros(OUTER_DIM), A=_rank_one(generator), b=b, s=1.0,
+        H=curvature(generator, INNER_DIM, 2.5), q=b + scatter(generator, horizon, INNER_DIM, 1.0),
+        start_gap=0.5,
+    )  # fmt: skip
+
+
+def biased_corner(generator: Generator, horizon: int) -> Instance:
+    """Linear losses with a bias: the best fixed x is a corner of the box."""
+    bias = 0.5 * np.sign(generator.normal(size=OUTER_DIM))
+    return affine(
+        _square(), horizon, np.zeros(OUTER_DIM), A=_slope(generator), s=0.2,
+        H=curvature(generator, INNER_DIM, 1.5), b=settle(generator, horizon, INNER_DIM, 0.2),
+        c=bias + scatter(generator, horizon, OUTER_DIM, 0.5), start_gap=0.5,
+    )  # fmt: skip
+
+
+def turning_bent(generator: Generator, horizon: int) -> Instance:
+    """log cosh losses under a turning slope: the follower's path at the fixed x depends on x."""
+    A = turning(generator, horizon, (INNER_DIM, OUTER_DIM))
+    A = A / np.maximum(1.0, spectral(A))[:, None, None]
+    return affine(
+        _square(), horizon, np.zeros(OUTER_DIM), A=A, s=1.0, start_gap=0.2,
+        H=curvature(generator, INNER_DIM, 2.0), q=scatter(generator, horizon, INNER_DIM, 1.0),
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+r"""Families for the non-convex setting: a wave over a curved follower, on all of $\mathbb{R}^2$.
+
+$$ f_t = \tfrac13 \sum_{i=1}^3 \cos(v_i'(x, y) + \theta_{t,i}), \qquad
+   g_t = \tfrac12 y'Hy - y'(Bx + b_t) + \tau \sum_i \log\cosh(r_i'(x, y)). $$
+
+$|f_t| \leq M = 1$, $\ell_{f,0}$ and $\ell_{f,1}$ are the means of $|v_i|$ and $|v_i|^2$, and with
+$R = [R_x, R_y]$ of rows $r_i$
+
+$$ \mu_g = \lambda_{\min}(H), \quad
+   \ell_{g,1} = \max(\|H\| + \tau \|R_y\|^2, \|B\| + \tau \|R_x\| \|R_y\|), \quad
+   \ell_{g,2} = \tfrac{4}{3 \sqrt 3} \tau \sum_i |r_i|^3, $$
+
+the factor being the largest third derivative of log cosh. $D' = |\nabla_y g_1(x_1, y_1)| / \mu_g$.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..._support.trees import PyTree
+from ...problem import Problem
+from ...problems import Instance
+from ...theory import Constants
+from .draws import Generator, Numbers, settle, signs, spectral, walk
+
+DIM, WAVES, BENDS = 2, 3, 2
+NEWTON_STEPS = 10
+LOG_COSH_THIRD = 4.0 / (3.0 * math.sqrt(3.0))
+
+
+def _instance(
+    horizon: int, start: Numbers, V: Any, phase: Any, B: Any, H: Any, b: Any, R: Any, tau: float
+) -> Instance:
+    shapes = {
+        "V": (WAVES, 2 * DIM), "phase": (WAVES,), "B": (DIM, DIM), "H": (DIM, DIM), "b": (DIM,),
+        "R": (BENDS, 2 * DIM), "tau": (),
+    }  # fmt: skip
+    given = {"V": V, "phase": phase, "B": B, "H": H, "b": b, "R": R, "tau": tau}
+    rounds = {
+        name: jnp.asarray(np.broadcast_to(np.asarray(given[name], np.float64), (horizon, *shape)))
+        for name, shape in shapes.items()
+    }
+    lengths, R_x, R_y = np.linalg.norm(V, axis=1), R[:, :DIM], R[:, DIM:]
+    mu_g = float(np.linalg.eigvalsh(H).min())
+    x, y = jnp.asarray(start), jnp.zeros(DIM)
+    first = {name: leaf[0] for name, leaf in rounds.items()}
+    slope = float(np.linalg.norm(jax.grad(_inner, argnums=1)(x, y, first)))
+    constants = Constants(
+        ell_f0=lengths.mean(),
+        ell_f1=(lengths**2).mean(),
+        ell_g1=max(
+            float(spectral(H) + tau * spectral(R_y) ** 2),
+            float(spectral(B) + tau * spectral(R_x) * spectral(R_y)),
+        ),
+        ell_g2=tau * LOG_COSH_THIRD * (np.linalg.norm(R, axis=1) ** 3).sum(),
+        mu_g=mu_g,
+        D_prime=slope / mu_g,
+        M=1.0,
+    )
+    problem = Problem(outer=_outer, inner=_inner, inner_argmin=_inner_argmin)
+    return Instance(problem, rounds, x, y, constants)
+
+
+def _parts(generator: Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    V = generator.normal(size=(WAVES, 2 * DIM)) / 2.0
+    B = generator.normal(size=(DIM, DIM)) / 2.0
+    H = np.diag(np.linspace(1.0, 2.0, DIM))
+    return V, B, H, generator.normal(size=(BENDS, 2 * DIM)) / 2.0
+
+
+def curved_settling(generator: Generator, horizon: int) -> Instance:
+    """A curved follower; phases and follower move by steps of length about 1/t."""
+    V, B, H, R = _parts(generator)
+    phase = np.linspace(0.0, 2.0, WAVES) + settle(generator, horizon, WAVES, 0.3)
+    b = settle(generator, horizon, DIM, 0.1)
+    return _instance(horizon, np.array([0.5, -0.5]), V, phase, B, H, b, R, 0.3)
+
+
+def curved_walk(generator: Generator, horizon: int) -> Instance:
+    """A curved follower; phases and follower walk."""
+    V, B, H, R = _parts(generator)
+    phase, b = walk(generator, horizon, WAVES, 0.1), walk(generator, horizon, DIM, 0.02)
+    return _instance(horizon, np.array([0.5, -0.5]), V, phase, B, H, b, R, 0.3)
+
+
+def affine_walk(generator: Generator, horizon: int) -> Instance:
+    """An affine follower: y*_t moves by the same vector wherever x is."""
+    V, B, H, R = _parts(generator)
+    phase, b = walk(generator, horizon, WAVES, 0.2), walk(generator, horizon, DIM, 0.02)
+    return _instance(horizon, np.zeros(DIM), V, phase, B, H, b, R, 0.0)
+
+
+def flipping_wave(generator: Generator, horizon: int) -> Instance:
+    """+-sin on its steepest point, kappa_g = 1: the leader is thrown to and fro for ever, and the
+    regret with w = 1 is of order T, as near to the bound as a wave gets."""
+    basis = np.linalg.qr(generator.normal(size=(DIM, DIM)))[0]
+    direction = basis[:, 0]
+    row = generator.uniform(0.5, 2.0) * np.concatenate([direction, direction]) / math.sqrt(2.0)
+    V = np.broadcast_to(row, (WAVES, 2 * DIM))
+    phase = 0.5 * math.pi * signs(horizon)
+    R = np.zeros((BENDS, 2 * DIM))
+    return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
+
+
+def _outer(x: Array, y: Array, round: PyTree) -> Array:
+    return jnp.mean(jnp.cos(round["V"] @ jnp.concatenate([x, y]) + round["phase"]))
+
+
+def _inner(x: Array, y: Array, round: PyTree) -> Array:
+    quadratic = 0.5 * jnp.vdot(y, round["H"] @ y) - jnp.vdot(y, round["B"] @ x + round["b"])
+    bends = jnp.log(jnp.cosh(round["R"] @ jnp.concatenate([x, y])))
+    return quadratic + round["tau"] * jnp.sum(bends)
+
+
+def _inner_argmin(x: Array, round: PyTree) -> Array:
+    """Full Newton steps: the Hessian lies between H and a little more, and the residual of what
+    they reach is measured by those who use it."""
+
+    def newton(y: Array, _: None) -> tuple[Array, None]:
+        gradient = jax.grad(_inner, argnums=1)(x, y, round)
+        bend = jax.jacfwd(jax.grad(_inner, argnums=1), argnums=1)(x, y, round)
+        return y - jnp.linalg.solve(bend, gradient), None
+
+    return jax.lax.scan(newton, jnp.zeros_like(round["b"]), None, length=NEWTON_STEPS)[0]

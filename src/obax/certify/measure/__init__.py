@@ -1,0 +1,1 @@
+"""What is measured for a certificate: evidence for assumptions, regret beside bound, growth."""

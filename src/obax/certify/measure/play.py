@@ -1,0 +1,170 @@
+"""Playing and measuring many problems of one shape at once: vmapped, compiled once, in float64.
+
+Everything here takes stacks of problems (leading axis) and calls the library as a user would:
+`OAGD` with `Dense()` and the prescribed steps, `run`, and the regrets of `obax.regret`.
+
+Playing is vmapped over problems. Measuring is vectorised over rounds already, and goes problem by
+problem (`lax.map`): see `_evidence.WIDTH` for what happens to calls that are too wide.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ... import regret
+from ..._support.trees import PyTree
+from ...algorithms import OAGD
+from ...hypergradient import Dense
+from ...online import run
+from ...problem import Problem
+from ...problems import Instance
+from ...theory import Setting
+from ...window import Window
+from .evidence import SOLVER, Evidence, Points, gather
+
+
+class Batch(NamedTuple):
+    """Problems of one shape, stacked, with the steps prescribed for each."""
+
+    problem: Problem
+    rounds: PyTree
+    outer_var: Array
+    inner_var: Array
+    steps: tuple[Any, Any, Any]
+
+
+def stack(instances: Sequence[Instance], prescribed: Sequence[Setting]) -> Batch:
+    """One batch. The numbers in schedules become arrays; K is an array, to be traced."""
+    steps = [(s.outer_step_size, s.inner_step_size, s.inner_steps) for s in prescribed]
+    parts = [
+        (i.problem, i.rounds, i.outer_var, i.inner_var, step)
+        for i, step in zip(instances, steps, strict=True)
+    ]
+    return Batch(*jax.tree.map(_stacked, *parts))
+
+
+def _stacked(*leaves: Any) -> Array:
+    array = np.stack([np.asarray(leaf) for leaf in leaves])
+    # K is an int32 once it is traced.
+    return jnp.asarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
+
+
+@eqx.filter_jit
+def play(batch: Batch, window: Window) -> tuple[Array, Array]:
+    """x_1..x_T of OAGD on every problem, and which rounds were accepted."""
+
+    def one(batch: Batch) -> tuple[Array, Array]:
+        outer, inner, count = batch.steps
+        algorithm = OAGD(batch.problem, outer, inner, count, window, Dense())
+        example = jax.tree.map(lambda leaf: leaf[0], batch.rounds)
+        state = algorithm.init(batch.outer_var, batch.inner_var, example)
+        _, history = run(algorithm, state, batch.rounds, on_rejected="skip")
+        return history.outer_var, history.accepted
+
+    return eqx.filter_vmap(one)(batch)
+
+
+@eqx.filter_jit
+def evidence(batch: Batch, played: Array, points: Points, kind: str) -> Evidence:
+    """`gather` for every problem."""
+
+    def one(of: tuple[Batch, Array, Points]) -> Evidence:
+        batch, played, points = of
+        start = batch.outer_var, batch.inner_var
+        return gather(batch.problem, batch.rounds, *start, played, points, kind)
+
+    return jax.lax.map(one, (batch, played, points))
+
+
+class Measured(NamedTuple):
+    """A regret curve with the path lengths that its bound takes, and how exact the comparators
+    are."""
+
+    curve: Array
+    arguments: dict[str, Array]
+    residual: Array
+
+
+@eqx.filter_jit
+def dynamic(batch: Batch, played: Array, bound: Callable[..., Any]) -> Measured:
+    """BD-Reg_t at every t."""
+
+    def one(of: tuple[Batch, Array]) -> Measured:
+        batch, played = of
+        starts: dict[str, Any] = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
+        starts["solver"] = SOLVER
+        curve = regret.dynamic(batch.problem, played, batch.rounds, **starts)
+        arguments = regret.bound_arguments(bound, batch.problem, batch.rounds, **starts)
+        assert curve.comparators is not None
+        assert curve.comparators.residual is not None
+        return Measured(curve.cumulative, arguments, curve.comparators.residual.max())
+
+    return jax.lax.map(one, (batch, played))
+
+
+@eqx.filter_jit
+def static(batch: Batch, played: Array, horizons: Array) -> Measured:
+    """BS-Reg_t at every t against the x* of rounds 1..h, for each h: axes (problem, h, t)."""
+
+    def one(batch: Batch, played: Array, h: Array) -> Measured:
+        starts: dict[str, Any] = {"outer_start": batch.outer_var, "inner_start": batch.inner_var}
+        starts["solver"] = SOLVER
+        seen = jnp.arange(played.shape[0]) < h
+        prefix = batch.rounds | {"scale": jnp.where(seen, batch.rounds["scale"], 0.0)}
+        best = regret.static_solution(batch.problem, prefix, **starts)
+        curve = regret.static(batch.problem, played, batch.rounds, comparators=best, **starts)
+        lengths = regret.path_lengths(
+            batch.problem, batch.rounds, order=1, with_H=False, static=best, **starts
+        )
+        steps = jnp.diff(lengths.Y_bar, prepend=jnp.zeros(1, lengths.Y_bar.dtype))
+        arguments = {"Y_bar_1": lengths.Y_bar, "Y_bar_2": jnp.cumsum(steps**2)}
+        assert best.residual is not None
+        # The mean over all T rounds was minimised, of which only h count.
+        residual = best.residual * played.shape[0] / h
+        return Measured(curve.cumulative, arguments, residual)
+
+    def all_of(of: tuple[Batch, Array]) -> Measured:
+        return jax.lax.map(lambda h: one(*of, h), horizons)
+
+    return jax.lax.map(all_of, (batch, played))
+
+
+@eqx.filter_jit
+def local(batch: Batch, played: Array, window: Window) -> Measured:
+    """BL-Reg_t at every t, with H measured along the trajectory only.
+
+    The proof meets y*_t - y*_{t-1} only at x_{t-1} and x_t. This H is at most the one with the
+    supremum, and the bound grows with H: what holds with the smaller one holds with the larger.
+    """
+
+    def one(of: tuple[Batch, Array]) -> Measured:
+        batch, played = of
+        curve = regret.local(
+            batch.problem,
+            played,
+            batch.rounds,
+            window,
+            inner_start=batch.inner_var,
+            solver=SOLVER,
+        )
+        # x_t in round t - 1, and x_{t-1} in round t.
+        at = jnp.concatenate([played[1:], played[:-1]])
+        other = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), batch.rounds)
+        there = regret.inner_solution(
+            batch.problem, at, other, inner_start=batch.inner_var, solver=SOLVER
+        )
+        assert curve.decisions is not None
+        here = curve.decisions.inner_var
+        own = jnp.concatenate([here[1:], here[:-1]])
+        steps = jnp.linalg.norm(there.inner_var - own, axis=1).reshape(2, -1).max(axis=0)
+        steps = jnp.concatenate([jnp.zeros(1, steps.dtype), steps])
+        residual = jnp.maximum(there.inner_residual.max(), curve.decisions.inner_residual.max())
+        H = {"H_1": jnp.cumsum(steps), "H_2": jnp.cumsum(steps**2)}
+        return Measured(curve.cumulative, H, residual)
+
+    return jax.lax.map(one, (batch, played))

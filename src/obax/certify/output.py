@@ -1,0 +1,123 @@
+"""Certificates to look at: tables of plain values for the screen, a figure, a file."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from .._support import atomic
+from ..lab.report import Figure, Series, figures
+from .certificates import Certificates
+from .verify import POINTS
+
+
+def setting_rows(found: Certificates) -> list[dict[str, Any]]:
+    """The table of the five settings."""
+    return [
+        {
+            "setting": row.setting,
+            "problems": row.problems,
+            "regret/bound max": f"{row.ratio_max:.2g}",
+            "median": f"{row.ratio_median:.2g}",
+            "violations": row.violations,
+            "printed bound": f"{row.printed_violations} ({row.printed_violations_at_end} at T)",
+            "growth": _power(row.exponent),
+            "promised": _power(row.promised_exponent),
+            "order": row.order,
+        }
+        for row in found.rows
+    ]
+
+
+def notes(found: Certificates) -> list[str]:
+    """What was assumed and what was checked, and what the columns mean."""
+    lines = [
+        "growth: exponent of the mean regret over the last three doublings of T (up to 8T for "
+        "strongly_convex_dynamic, whose steps are small) on the family named in certify.json; "
+        "promised: that of the order, on measured path lengths.",
+        "Assumed: the constants, closed forms of each family. Checked, in every round at "
+        f"{POINTS + 2} points in x, each with two in y:",
+    ]
+    for row in found.rows:
+        names = dict.fromkeys(check["assumption"] for check in row.checks)
+        lines.append(f"  {row.setting}: {', '.join(names)}")
+    if found.errata:
+        lines.append(
+            f"Printed bound: {len(found.errata)} runs are above the bound as printed in the paper, "
+            f"errata in docs/theory.md; for example {found.errata[0].sentence}."
+        )
+    return lines
+
+
+def game_rows(found: Certificates) -> list[dict[str, Any]]:
+    """The table of the lower-bound game."""
+    return [
+        {
+            "strategy": row.strategy,
+            "mean regret": _between(row.regret, row.regret_interval),
+            "mean S_2": _between(row.S_2, row.S_2_interval),
+            "regret - S_2, 95%": f"[{row.difference_interval[0]:.5g}, "
+            f"{row.difference_interval[1]:.5g}]",
+            "holds": "no" if row.violated else "yes",
+        }
+        for row in found.game
+    ]
+
+
+def example_rows(found: Certificates) -> list[dict[str, Any]]:
+    """The table of the comparability example."""
+    return [
+        {
+            "sequence": row.sequence,
+            "quantity": row.quantity,
+            "claimed": row.claimed,
+            "fitted": _fitted(row),
+            "at the end": f"{row.total:.4g}",
+            "holds": "no" if row.violated else "yes",
+        }
+        for row in found.example
+    ]
+
+
+def write(found: Certificates, folder: Path) -> Path:
+    """`certify.json` and the figure, as PNG and SVG."""
+    figures.save(figure(found), folder)
+    path = folder / "certify.json"
+    atomic.write_text(path, json.dumps(found.to_dict(), indent=2) + "\n")
+    return path
+
+
+def figure(found: Certificates) -> Figure:
+    """The largest regret / bound over problems, round by round, one curve a setting."""
+    rounds = list(range(1, found.horizon + 1))
+    curves = [
+        # A static regret can be negative: there is nothing to draw then on a logarithmic axis.
+        Series(row.setting, rounds, [value if value > 0 else math.nan for value in row.curve])
+        for row in found.rows
+    ]
+    return Figure(
+        name="certify",
+        title="Measured regret divided by its bound: below 1 the bound holds",
+        x_label="round t",
+        y_label="regret / bound, the largest over problems",
+        series=[*curves, Series("the bound", rounds, [1.0] * len(rounds))],
+        caption=f"{sum(row.problems for row in found.rows)} problems, T = {found.horizon}.",
+        log_x=True,
+        log_y=True,
+    )
+
+
+def _power(exponent: float | None) -> str:
+    return "-" if exponent is None else f"T^{exponent:.2f}"
+
+
+def _between(mean: float, interval: tuple[float, float]) -> str:
+    return f"{mean:.5g} ± {0.5 * (interval[1] - interval[0]):.2g}"
+
+
+def _fitted(row: Any) -> str:
+    if row.exponent is not None:
+        return f"T^{row.exponent:.3f}"
+    if row.coefficient is not None:
+        return f"{row.coefficient:.3f} log T (R² {row.r_squared:.6f})"
+    return "0"

@@ -1,0 +1,67 @@
+"""The command line: `obax list | run | report | certify | data | stream | watch`.
+
+Exit codes: 0 done; 1 a certificate was violated or a run failed; 2 something in the call is to be
+mended; 130 interrupted.
+"""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .certify import certify
+from .data import data
+from .listing import list_experiments
+from .report import rebuild_report
+from .run import run
+from .screen import errors
+from .stream import stream
+from .watch import watch
+
+app = typer.Typer(
+    name="obax",
+    help="Online bilevel optimisation: tune hyperparameters while the data is still arriving.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"obax {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("list")(list_experiments)
+app.command("run")(run)
+app.command("report")(rebuild_report)
+app.command("certify")(certify)
+app.command("data")(data)
+app.command("stream")(stream)
+app.command("watch")(watch)
+
+
+def main() -> None:
+    """Run the command line: one readable line and exit code 2 where a person can mend it."""
+    from .._support.errors import UserError
+
+    try:
+        app(standalone_mode=True)
+    except (UserError, OSError) as error:
+        errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("\nobax: interrupted.")
+        sys.exit(130)

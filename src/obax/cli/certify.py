@@ -1,0 +1,74 @@
+"""The command `obax certify`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .screen import Json, console, errors, print_json, progress_bar, show_rows
+
+
+def certify(
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--setting", metavar="NAME", help="A setting; may be repeated. Default: all."),
+    ] = None,
+    problems: Annotated[int, typer.Option(help="Problems drawn for each setting.")] = 20,
+    horizon: Annotated[int, typer.Option(help="T, the number of rounds.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for certify.json and the figure.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Hold the bounds of the theory against measured regret, on verified problems."""
+    from .. import certify as certificates
+    from .._support.errors import UserError
+    from ..certify import output
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file, not a folder. Choose another --out.")
+    try:
+        certificates.check_arguments(settings, problems, horizon)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    with progress_bar(as_json) as bar:
+        task = bar.add_task("certify", total=None, now="")
+
+        def on_part(done: int, total: int, now: str) -> None:
+            bar.update(task, completed=done, total=total, now=now)
+
+        try:
+            found = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
+        except certificates.AssumptionError as error:
+            errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            errors.print("\nInterrupted: nothing was certified.", highlight=False)
+            raise typer.Exit(130) from None
+    written = None if out is None else output.write(found, out)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _show_certificates(found)
+        if written is not None:
+            console.print(f"\n{written} and a figure beside it hold all of this.")
+    for violation in found.violations:
+        errors.print(
+            f"obax: violated: {violation.sentence}.", highlight=False, markup=False, soft_wrap=True
+        )
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _show_certificates(found: Any) -> None:
+    from ..certify import output
+
+    console.print(f"[bold]Regret beside its bound[/], T = {found.horizon}, at every t")
+    show_rows(output.setting_rows(found), as_json=False)
+    for line in output.notes(found):
+        console.print(line, style="dim", highlight=False, markup=False)
+    console.print("\n[bold]Lower-bound game[/], means over seeds with 95% intervals")
+    show_rows(output.game_rows(found), as_json=False)
+    console.print("\n[bold]Comparability example[/], growth of path lengths")
+    show_rows(output.example_rows(found), as_json=False)

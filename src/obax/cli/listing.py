@@ -1,0 +1,19 @@
+"""The command `obax list`."""
+
+from .screen import Json, show_rows
+
+
+def list_experiments(as_json: Json = False) -> None:
+    """Show the experiments: what each shows, the data it needs, how long it takes."""
+    from ..lab import EXPERIMENTS
+
+    rows = [
+        {
+            "name": experiment.name,
+            "shows": experiment.summary,
+            "data": experiment.data,
+            **{preset: experiment.durations[preset] for preset in experiment.presets},
+        }
+        for experiment in EXPERIMENTS.values()
+    ]
+    show_rows(rows, as_json)

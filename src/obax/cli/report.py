@@ -1,0 +1,36 @@
+"""The command `obax report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .screen import Json, console, print_json
+
+
+def rebuild_report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.")],
+    out: Annotated[Path, typer.Option(help="The page for several runs side by side.")] = Path(
+        "comparison.html"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Write the report of a run again, or one page with several runs side by side."""
+    from .. import lab
+    from ..lab import RunFolder, report
+
+    runs = []
+    for path in folders:
+        folder = RunFolder.open(path)
+        experiment = lab.find(folder.info["experiment"])
+        findings = experiment.findings(experiment.config(folder), folder.table())
+        runs.append((folder, findings))
+    if len(runs) == 1:
+        folder, findings = runs[0]
+        page = report.write(folder.path, folder.info, findings)
+    else:
+        page = report.write_comparison(out, [(folder.info, found) for folder, found in runs])
+    if as_json:
+        print_json({"report": str(page)})
+    else:
+        console.print(f"Open {page}")

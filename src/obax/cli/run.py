@@ -1,0 +1,91 @@
+"""The command `obax run`."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .screen import Json, console, errors, print_json, progress_bar, show_frame
+
+
+def run(
+    name: Annotated[str, typer.Argument(help="An experiment, see `obax list`.")],
+    preset: Annotated[
+        str | None,
+        typer.Option(help="quick (the default), paper (its sizes), or another of `obax list`."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder; by default a new one below runs/.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run in --out.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment and write its report."""
+    from .. import lab
+    from .._support.errors import UserError
+    from ..lab import RunFolder, report
+
+    experiment = lab.find(name)
+    if resume:
+        if out is None:
+            raise UserError("--resume needs --out, the folder of the run to go on with.")
+        stored = RunFolder.open(out)
+        if stored.info["experiment"] != name:
+            raise UserError(f"{out} holds a run of {stored.info['experiment']}, not of {name}.")
+        preset = preset or stored.info["preset"]
+    preset = preset or "quick"
+    if preset not in experiment.presets:
+        known = ", ".join(experiment.presets)
+        hint = lab.nearest(preset, experiment.presets)
+        raise UserError(f"unknown preset {preset!r}.{hint} Known: {known}.")
+    changes = list(settings or ()) + ([] if seeds is None else [f"seeds={seeds}"])
+    start = experiment.presets[preset]
+    if resume and preset == stored.info["preset"]:
+        start = experiment.config(stored)
+    config = lab.with_overrides(start, changes)
+    path = out or _new_folder(f"{name}-{preset}")
+
+    try:
+        with progress_bar(as_json) as bar:
+            task = bar.add_task(name, total=None, now="")
+
+            def on_part(done: int, total: int, headline: str) -> None:
+                bar.update(task, completed=done, total=total, now=headline)
+
+            folder = lab.run(experiment, config, preset, path, resume=resume, on_part=on_part)
+            findings = experiment.findings(config, folder.table())
+            page = report.write(folder.path, folder.info, findings)
+    except KeyboardInterrupt:
+        errors.print(
+            f"\nInterrupted. What was finished is saved; go on with:\n"
+            f"  {shlex.join(['obax', 'run', name, '--out', str(path), '--resume'])}",
+            highlight=False,
+        )
+        raise typer.Exit(130) from None
+    if as_json:
+        claims = [dataclasses.asdict(claim) for claim in findings.claims]
+        print_json({"folder": str(path), "report": str(page), "claims": claims})
+        return
+    show_frame(findings.summary)
+    for claim in findings.claims:
+        console.print(f"[bold]{claim.id}[/] {claim.verdict}: {claim.claimed}")
+        console.print(f"   {claim.measured}", highlight=False, style="dim")
+    console.print(f"\nTable, figures and checkpoints are in {path}")
+    console.print(f"Open {page}")
+
+
+def _new_folder(stem: str) -> Path:
+    """The first of runs/stem, runs/stem-2, ... that is not there."""
+    path, number = Path("runs") / stem, 2
+    while path.exists():
+        path, number = Path("runs") / f"{stem}-{number}", number + 1
+    return path

@@ -1,0 +1,62 @@
+"""What commands show: tables, JSON, progress."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table as ScreenTable
+
+# Away from a terminal nobody wants lines folded at 80 columns.
+console = Console(width=None if sys.stdout.isatty() else 160)
+errors = Console(stderr=True)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+def progress_bar(quiet: bool) -> Progress:
+    """Parts done, time gone, time left and the current figure; silent away from a terminal."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}"),
+        console=errors,
+        disable=quiet or not errors.is_terminal,
+    )
+
+
+def show_frame(table: Any) -> None:
+    """A table of findings, with its title and caption."""
+    rows = [dict(zip(table.frame.columns, row, strict=True)) for row in table.frame.values]
+    console.print(f"\n[bold]{table.title}[/]")
+    show_rows(rows, as_json=False)
+    console.print(table.caption, style="dim")
+
+
+def show_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Rows of values as a table, or as JSON."""
+    if as_json:
+        print_json(rows)
+        return
+    # Rows may lack a column that others have, such as a preset.
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    table = ScreenTable(*columns, box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        table.add_row(*(str(row.get(column, "")) for column in columns))
+    console.print(table, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Plain values as indented JSON."""
+    typer.echo(json.dumps(value, indent=2))

@@ -1,0 +1,233 @@
+"""Which data sets there are, where their files are, and whether they are whole.
+
+A file is looked for in the folder that the environment variable `OBAX_DATA` names, then in the
+cache, and is downloaded from its publisher last.
+"""
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from . import convert, downloads
+from .downloads import DataError, Source
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """A data set: its files with the SHA-256 of the copies we test with, and how to get it.
+
+    `sources` says, for a file, where its publisher has it; the publisher's form may have a name and
+    a checksum of its own, and is read just as well.
+    """
+
+    name: str
+    what: str
+    files: dict[str, str]
+    how: str
+    sources: dict[str, Source] = dataclasses.field(default_factory=dict)
+
+    def names(self, file: str) -> tuple[str, ...]:
+        """The names under which a file may lie: ours, then the publisher's."""
+        source = self.sources.get(file)
+        return (file,) if source is None else tuple(dict.fromkeys([file, source.file]))
+
+    def checksums(self, file: str) -> set[str]:
+        """The checksums that are known of a file."""
+        source = self.sources.get(file)
+        return {self.files[file]} | (set() if source is None else {source.sha256})
+
+
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
+
+DATASETS = (
+    DataSet(
+        "mnist",
+        "70,000 images of digits",
+        {
+            "mnist.npz": "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64",
+        },
+        "mnist.npz as Keras distributes it",
+        {
+            "mnist.npz": Source(
+                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
+                "mnist.npz",
+                "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
+            ),
+        },
+    ),
+    DataSet(
+        "adult",
+        "census rows, income over 50K",
+        {
+            "adult.data.gz": "52606dfba20eef26a660f1a0b5f33c122806f1d3aeba084dea04573aeaf6d09c",
+            "adult.test.gz": "f89a87d32e083c97bff800b6c2f2a4eba99d182019372dccb7eace54765557ba",
+        },
+        "adult.data and adult.test of the UCI repository, as they are or compressed with gzip",
+        # Our copies are these files less the empty last line: the checksums agree once it is added.
+        {
+            "adult.data.gz": Source(
+                f"{_UCI}/adult.data",
+                "adult.data",
+                "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+            ),
+            "adult.test.gz": Source(
+                f"{_UCI}/adult.test",
+                "adult.test",
+                "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+            ),
+        },
+    ),
+    DataSet(
+        "cifar-100",
+        "images in 100 classes, for FC100",
+        # The copy we test with is a subset; the publisher's archive is complete.
+        {
+            "cifar-100-binary.tar.gz": (
+                "7834bf5b887d98f7c5506f1003c01a7c2fd9d62ea628b980e15fede688e6653a"
+            ),
+        },
+        "the binary version from the CIFAR-100 page of the University of Toronto",
+        {
+            "cifar-100-binary.tar.gz": Source(
+                "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+                "cifar-100-binary.tar.gz",
+                "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            ),
+        },
+    ),
+    DataSet(
+        "elec2",
+        "electricity prices, 45,312 rows in time order",
+        {
+            "elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e",
+        },
+        "Elec2 of the MOA data sets, as elec2.csv or elec2.csv.gz with classes 0 and 1",
+        # River's copy writes the same numbers another way: it is converted, and the checksum is
+        # that of our text.
+        {
+            "elec2.csv.gz": Source(
+                "https://maxhalford.github.io/files/datasets/electricity.zip",
+                "elec2.csv",
+                "9a5ddfa02d528a57477875625dc9b50a22e959670fad364af9e4eb7080ce29f5",
+                convert=convert.river_elec2,
+                by_hand="unpack electricity.csv, write 1 for UP and 0 for DOWN "
+                "(then load it with verify=False, unless every number is written as Python does)",
+            ),
+        },
+    ),
+    DataSet(
+        "weather",
+        "NOAA daily weather, 18,159 rows in time order",
+        {
+            "weather.csv.gz": "a4bf89e86e9167e96874d44467e20f02d50da76b68f5d0d24dcdcc010c8765bd",
+        },
+        "the NOAA weather data set of scikit-multiflow, as weather.csv or weather.csv.gz",
+        {
+            "weather.csv.gz": Source(
+                "https://raw.githubusercontent.com/scikit-multiflow/streaming-datasets/master/"
+                "weather.csv",
+                "weather.csv",
+                "3c38f05bdc5c4cb115f122414c66976e3662c875d96d7199d9e47fc46aff150e",
+            ),
+        },
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FileStatus:
+    """A file of a data set: where it is (or `None`) and what its checksum says."""
+
+    dataset: str
+    file: str
+    path: Path | None
+    state: str
+
+
+def cache_folder() -> Path:
+    """Where files are looked for after `OBAX_DATA`: `$XDG_CACHE_HOME/obax`, or `~/.cache/obax`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "obax"
+
+
+def find(file: str) -> Path | None:
+    """The file in `OBAX_DATA` or else in the cache, or `None`.
+
+    Where a publisher's form of the file has another name (`adult.data` beside `adult.data.gz`),
+    that one is found too.
+    """
+    names = next((d.names(file) for d in DATASETS if file in d.files), (file,))
+    folders = [Path(folder) for folder in [os.environ.get("OBAX_DATA")] if folder]
+    places = (folder / name for folder in [*folders, cache_folder()] for name in names)
+    return next((place for place in places if place.is_file()), None)
+
+
+def status() -> list[FileStatus]:
+    """Every file of every data set: where it is, and whether its checksum is the known one."""
+    return [
+        FileStatus(dataset.name, file, path := find(file), _state(path, dataset.checksums(file)))
+        for dataset in DATASETS
+        for file in dataset.files
+    ]
+
+
+def fetch(
+    name: str,
+    *,
+    verify: bool = True,
+    download: bool = True,
+    on_progress: Callable[[int, int | None], None] | None = None,
+) -> dict[str, Path]:
+    """The files of a data set, by our name for each: found, or else downloaded into the cache.
+
+    A file whose checksum is not a known one is left where it is and refused; `verify=False` takes
+    it, for a version of one's own. `on_progress(done, total)` counts the bytes of a download;
+    without it a bar is drawn on a terminal.
+    """
+    dataset = next((d for d in DATASETS if d.name == name), None)
+    if dataset is None:
+        known = ", ".join(d.name for d in DATASETS)
+        raise ValueError(f"name must be one of {known}, but got {name!r}.")
+    return {file: _one(dataset, file, verify, download, on_progress) for file in dataset.files}
+
+
+def _one(
+    dataset: DataSet,
+    file: str,
+    verify: bool,
+    download: bool,
+    on_progress: Callable[[int, int | None], None] | None,
+) -> Path:
+    path = find(file)
+    if path is not None:
+        known = dataset.checksums(file)
+        if verify and (found := checksum(path)) not in known:
+            raise DataError(
+                f"{path} is not the {dataset.name} file that is known: expected SHA-256 "
+                f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. "
+                f"Remove it to download it again, or pass verify=False if it is a version of "
+                f"your own."
+            )
+        return path
+    source = dataset.sources.get(file)
+    if source is None or not download:
+        raise DataError(
+            f"{file} of {dataset.name} is neither in the folder of OBAX_DATA "
+            f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
+            f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
+        )
+    return downloads.download(source, cache_folder(), on_progress)
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _state(path: Path | None, known: set[str]) -> str:
+    if path is None:
+        return "missing"
+    found = checksum(path)
+    return "verified" if found in known else f"another version, SHA-256 {found[:12]}..."

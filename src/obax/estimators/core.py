@@ -1,0 +1,413 @@
+"""The model behind both faces: names, classes, growth, refusals and record."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._support import validation
+from . import engine, reading
+from .engine import BOUNDS, Plan, Predictor, Settings
+from .history import Record
+from .losses import Huber, Loss, Sigmoid, Softmax, Squared
+from .reading import Frame, Rejected
+
+LEARNABLE = ("penalty", "forgetting", "inertia")
+LOSSES = ("logistic", "squared", "huber")
+IMBALANCE = (None, "weights", "logits")
+SOLVERS = ("auto", "cholesky", "cg", "gradient")
+LARGE = 64
+"""Features from which `solver="auto"` takes CG instead of Cholesky factors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a person chose; see `StreamingClassifier` and `StreamingRegressor`."""
+
+    loss: str
+    penalty: float
+    memory: float
+    inertia: float
+    learn: tuple[str, ...]
+    per_feature: bool
+    imbalance: str | None
+    delta: float
+    step_size: float
+    horizon: float
+    solver: str
+    solver_steps: int
+    scale_memory: float
+    max_features: int
+    max_classes: int
+    dtype: str
+
+    def __post_init__(self) -> None:
+        validation.one_of(self.loss, LOSSES, "loss")
+        validation.one_of(self.solver, SOLVERS, "solver")
+        validation.one_of(self.dtype, ("float32", "float64"), "dtype")
+        if self.imbalance not in IMBALANCE:
+            raise ValueError(
+                f"imbalance must be None, 'weights' or 'logits', but got {self.imbalance!r}."
+            )
+        if self.dtype == "float64" and not jax.config.read("jax_enable_x64"):
+            raise ValueError(
+                "dtype='float64' needs jax.config.update('jax_enable_x64', True); float32 does not."
+            )
+        if isinstance(self.learn, str) or not set(self.learn) <= set(LEARNABLE):
+            raise ValueError(
+                f"learn must be a tuple of some of {LEARNABLE}, but got {self.learn!r}."
+            )
+        for name in ("penalty", "memory", "inertia"):
+            low, high = BOUNDS[name]
+            value = getattr(self, name)
+            if not _is_number(value) or not low <= value <= high:
+                raise ValueError(
+                    f"{name} must be a number from {low:g} to {high:g}, but got {value!r}."
+                )
+        for name in ("delta", "step_size"):
+            if not _is_number(getattr(self, name)) or not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a number > 0, but got {getattr(self, name)!r}.")
+        for name in ("horizon", "scale_memory"):
+            if not _is_number(getattr(self, name)) or not getattr(self, name) >= 2:
+                raise ValueError(
+                    f"{name} must be a number of rows >= 2, but got {getattr(self, name)!r}."
+                )
+        for name in ("solver_steps", "max_features", "max_classes"):
+            validation.count(getattr(self, name), name)
+
+    @property
+    def classify(self) -> bool:
+        """Whether targets are classes."""
+        return self.loss == "logistic"
+
+    def settings(self) -> Settings:
+        """The numbers of the compiled loop."""
+        return Settings(self.step_size, 1 - 1 / self.horizon, self.scale_memory)
+
+    def plan(self, features: int, classes: int) -> Plan:
+        """What to compile for so many features and classes. Sizes go up in powers of two, so that a
+        feature or a class that comes late rarely costs a compilation."""
+        width = max(4, 1 << max(features - 1, 0).bit_length())
+        slots, loss = 0, self._loss(classes)
+        if self.classify:
+            slots = max(2, loss.outputs)
+        learned = tuple("memory" if name == "forgetting" else name for name in self.learn)
+        if self.imbalance is not None:
+            learned += ("class_weights" if self.imbalance == "weights" else "logit_shifts",)
+        solver = self.solver
+        if solver == "auto":
+            solver = "cholesky" if width <= LARGE else "cg"
+        return Plan(
+            features=width,
+            loss=loss,
+            classes=slots,
+            learned=learned,
+            penalties=width if self.per_feature else 1,
+            solver=solver,
+            solver_steps=self.solver_steps,
+            balance=self.imbalance is not None,
+            dtype=self.dtype,
+        )
+
+    def _loss(self, classes: int) -> Loss:
+        if self.loss == "squared":
+            return Squared()
+        if self.loss == "huber":
+            return Huber(float(self.delta))
+        return Sigmoid() if classes <= 2 else Softmax(1 << (classes - 1).bit_length())
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What was said of each row before it was learned, and what became of it."""
+
+    predictions: np.ndarray
+    """Regression: one number a row. Classes: probabilities, a column for each known class."""
+    loss: np.ndarray
+    x: np.ndarray
+    refused: list[str | None]
+
+
+class Core:
+    """A model that learns from rows and keeps its hyperparameters in tune."""
+
+    def __init__(self, options: Options):
+        self.options = options
+        self.names: dict[Any, int] = {}
+        self.classes: list[Any] = []
+        self.index: dict[Any, int] = {}
+        self.rejected = Rejected()
+        self.rows = 0
+        self.plan = options.plan(0, 0)
+        self.vector: Any = engine.pack(engine.start(self.plan, self._starts()))
+        self.record = Record(self.plan.bounds.shape[1])
+        self._predictor: Predictor | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"vector": np.asarray(self.vector), "_predictor": None}
+
+    def play(
+        self, rows: Any, targets: Sequence[Any] | None, *, unlabelled: str = "refuse"
+    ) -> Outcome:
+        """Test on every row, then train on it. Without `targets`, or where one is missing and
+        `unlabelled` is `"predict"`, only test."""
+        frames = list(reading.frames(rows))
+        total = sum(len(frame) for frame in frames)
+        if targets is not None and len(targets) != total:
+            raise ValueError(
+                f"targets must be as many as rows, {total}, but there are {len(targets)}."
+            )
+        parts: list[Outcome] = []
+        begin = 0
+        for frame in frames:
+            part = None if targets is None else targets[begin : begin + len(frame)]
+            parts += self._play_frame(frame, part, unlabelled)
+            begin += len(frame)
+        return self._joined(parts)
+
+    def predict(self, rows: Any) -> np.ndarray:
+        """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
+        refused count as missing."""
+        found = []
+        for frame in reading.frames(rows):
+            values = np.where(np.abs(frame.values) > reading.LARGEST, np.nan, frame.values)
+            wide = np.full((len(frame), self.plan.features), np.nan)
+            for j, name in enumerate(frame.names):
+                if name in self.names:
+                    wide[:, self.names[name]] = values[:, j]
+            found.append(self._predictions(self.predictor.outputs(self.plan.loss, wide)))
+        width = (len(self.classes),) if self.options.classify else ()
+        return np.concatenate(found) if found else np.zeros((0, *width))
+
+    @property
+    def predictor(self) -> Predictor:
+        """What predictions need, computed once a state."""
+        if self._predictor is None:
+            self._predictor = Predictor.of(self.plan, self.vector)
+        return self._predictor
+
+    def add_classes(self, labels: Sequence[Any]) -> None:
+        """Know these classes, in this order, before any row of them has come."""
+        new = [label for label in labels if label not in self.index]
+        for label in new:
+            self.index[label] = len(self.classes)
+            self.classes.append(label)
+        self._fit_plan()
+
+    def hyperparameters(self, x: np.ndarray | None = None) -> dict[str, Any]:
+        """As people read them: numbers, or a dict by feature or class. `x` defaults to now."""
+        if x is None:
+            x = np.asarray(engine.unpack(self.plan, np.asarray(self.vector)).x, np.float64)
+        part = {name: x[..., slice(*span)] for name, span in self.plan.layout.items()}
+        found: dict[str, Any] = {"penalty": np.exp(part["penalty"])}
+        if self.options.per_feature:
+            found["penalty"] = {n: _plain(found["penalty"][..., j]) for n, j in self.names.items()}
+        else:
+            found["penalty"] = _plain(found["penalty"][..., 0])
+        memory = np.exp(part["memory"][..., 0])
+        found["forgetting"] = _plain(memory / (1 + memory))
+        found["memory"] = _plain(memory)
+        found["inertia"] = _plain(np.exp(part["inertia"][..., 0]))
+        if self.options.imbalance == "weights":
+            by_class = np.exp(part["class_weights"])
+            found["class_weights"] = {c: _plain(by_class[..., i]) for c, i in self.index.items()}
+        if self.options.imbalance == "logits":
+            by_class = part["logit_shifts"]
+            found["logit_shifts"] = {c: _plain(by_class[..., i]) for c, i in self.index.items()}
+        return found
+
+    def _starts(self) -> dict[str, float]:
+        options = self.options
+        return {
+            "penalty": options.penalty,
+            "memory": options.memory,
+            "inertia": options.inertia,
+        }
+
+    def _play_frame(
+        self, frame: Frame, targets: Sequence[Any] | None, unlabelled: str
+    ) -> list[Outcome]:
+        """A frame, in stretches between which classes are added."""
+        size = len(frame)
+        refused: list[str | None] = [frame.refused.get(i) for i in range(size)]
+        if not self._make_room(frame):
+            refused = [f"more than max_features = {self.options.max_features} features"] * size
+        values, teach, cuts = self._targets(targets, refused, unlabelled)
+        wide = np.full((size, self.plan.features), np.nan)
+        for j, name in enumerate(frame.names):
+            if name in self.names:
+                wide[:, self.names[name]] = frame.values[:, j]
+        wide[[reason is not None for reason in refused]] = np.nan
+        parts, first, said = [], 0, None
+        for cut, label in [*cuts, (size, None)]:
+            if cut > first:
+                parts.append(self._play_stretch(wide, values, teach, refused, first, cut, said))
+            if cut < size:
+                # That the class exists is news of the very row that is to be predicted.
+                outputs = self.predictor.outputs(self.plan.loss, wide[cut : cut + 1])
+                said = self._predictions(outputs)[0]
+                self.add_classes([label])
+            first = cut
+        for i, reason in enumerate(refused):
+            if reason is not None:
+                self.rejected.add(self.rows + i + 1, reason, frame.row(i))
+        self.rows += size
+        return parts
+
+    def _play_stretch(
+        self,
+        wide: np.ndarray,
+        values: np.ndarray,
+        teach: np.ndarray,
+        refused: list[str | None],
+        begin: int,
+        end: int,
+        said: np.ndarray | None,
+    ) -> Outcome:
+        """Rows without a new class but perhaps the first, for which `said` was predicted."""
+        part = slice(begin, end)
+        outputs = self.plan.loss.outputs
+        present = np.ones(outputs, self.plan.dtype)
+        if outputs > 1:
+            present[len(self.classes) :] = 0
+        self.vector, played = engine.advance(
+            self.plan,
+            self.vector,
+            wide[part],
+            values[part],
+            teach[part],
+            present,
+            self.options.settings(),
+        )
+        self._predictor = None
+        learned = teach[part] & played.accepted
+        for i in np.flatnonzero(teach[part] & ~played.accepted).tolist():
+            refused[begin + i] = "learning it would have made the model NaN or Inf"
+        self.record.add(played.loss[learned], played.x[learned])
+        predictions = self._predictions(played.outputs)
+        if said is not None:
+            predictions[0] = 0
+            predictions[0, : len(said)] = said
+        return Outcome(predictions, played.loss, played.x, refused[part])
+
+    def _targets(
+        self, targets: Sequence[Any] | None, refused: list[str | None], unlabelled: str
+    ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, Any]]]:
+        """Targets as numbers, which rows to learn, and where a class appears for the first time."""
+        size = len(refused)
+        values, teach = np.zeros(size), np.zeros(size, bool)
+        cuts: list[tuple[int, Any]] = []
+        known = dict(self.index)
+        for i in range(0 if targets is None else size):
+            if refused[i] is not None:
+                continue
+            target = targets[i]  # type: ignore[index]
+            if _is_missing(target):
+                refused[i] = None if unlabelled == "predict" else "no target"
+                continue
+            if self.options.classify:
+                refused[i] = self._learn_label(label := _label(target), known, cuts, i)
+                values[i] = known.get(label, 0) if refused[i] is None else 0
+            else:
+                value = reading.number(target)
+                if value is None or not abs(value) <= reading.LARGEST:
+                    refused[i] = (
+                        f"target {reading.short(target)} is not a number up to {reading.LARGEST:g}"
+                    )
+                else:
+                    values[i] = value
+            teach[i] = refused[i] is None
+        return values, teach, cuts
+
+    def _learn_label(
+        self, label: Any, known: dict[Any, int], cuts: list[tuple[int, Any]], row: int
+    ) -> str | None:
+        """Note a class that is new; or the reason why it cannot be one."""
+        try:
+            if label in known:
+                return None
+        except TypeError:
+            return f"target {reading.short(label)} cannot be a class: it is not hashable"
+        if len(known) == self.options.max_classes:
+            return f"target {reading.short(label)} would be class {len(known) + 1}, one too many"
+        known[label] = len(known)
+        cuts.append((row, label))
+        return None
+
+    def _make_room(self, frame: Frame) -> bool:
+        """Columns for features that are new; whether there is room."""
+        if len(frame.refused) == len(frame):
+            return True
+        new = [name for name in frame.names if name not in self.names]
+        if len(self.names) + len(new) > self.options.max_features:
+            return False
+        for name in new:
+            self.names[name] = len(self.names)
+        self._fit_plan()
+        return True
+
+    def _fit_plan(self) -> None:
+        """A larger plan where the names or classes have outgrown this one."""
+        plan = self.options.plan(len(self.names), len(self.classes))
+        if (plan.features, plan.loss) == (self.plan.features, self.plan.loss):
+            return
+        before = engine.unpack(self.plan, np.asarray(self.vector))
+        state, where = engine.grown(self.plan, plan, before, self._starts())
+        self.vector, self.plan = engine.pack(state), plan
+        self.record.widen(plan.bounds.shape[1], where)
+        self._predictor = None
+
+    def _predictions(self, outputs: np.ndarray) -> np.ndarray:
+        """Outputs as predictions: numbers, or probabilities of the known classes."""
+        z = np.asarray(outputs, np.float64)
+        if not self.options.classify:
+            return z[:, 0]
+        known = len(self.classes)
+        if known < 2:
+            return np.ones((len(z), known))
+        if known == 2:
+            z = np.concatenate([-z, z], axis=1) / 2
+        z = z[:, :known] - z[:, :known].max(axis=1, keepdims=True)
+        weights = np.exp(z)
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def _joined(self, parts: list[Outcome]) -> Outcome:
+        refused = [reason for part in parts for reason in part.refused]
+        width = self.plan.bounds.shape[1]
+        x = [_padded(part.x, width) for part in parts]
+        predictions = [part.predictions for part in parts]
+        if self.options.classify:
+            predictions = [_padded(p, len(self.classes), 0.0) for p in predictions]
+        if not parts:
+            shape = (0, len(self.classes)) if self.options.classify else (0,)
+            return Outcome(np.zeros(shape), np.zeros(0), np.zeros((0, width)), [])
+        loss = np.concatenate([part.loss for part in parts])
+        return Outcome(np.concatenate(predictions), loss, np.concatenate(x), refused)
+
+
+def _padded(array: np.ndarray, width: int, fill: float = np.nan) -> np.ndarray:
+    """With columns added on the right."""
+    gap = width - array.shape[1]
+    return array if not gap else np.pad(array, ((0, 0), (0, gap)), constant_values=fill)
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+def _label(target: Any) -> Any:
+    """NumPy scalars as Python's."""
+    return target.item() if isinstance(target, np.generic) else target
+
+
+def _is_missing(target: Any) -> bool:
+    if target is None or type(target).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(target, float | np.floating) and math.isnan(target)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

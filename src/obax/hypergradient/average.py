@@ -1,0 +1,144 @@
+"""The time-averaged hypergradient of Definition 1, from estimates of its terms.
+
+    grad~F_{t,u} = (1/W) sum_{i<w} u_i (grad_x f_{t-i} + M grad_y f_{t-i}),
+
+with M = M_{t-i} for own curvature (`average_of_terms`). For current curvature, M = M_t, and for
+that of the window, M of `average_inner`, the outer gradients can be averaged first
+(`average_of_gradients`) and one system is left to solve.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .._support.trees import PyTree
+from ..problem import Problem
+from ..window import Window
+from .base import Estimate, Inner
+
+OuterGradient = tuple[PyTree, PyTree]
+
+
+def outer_gradient(
+    problem: Problem, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree
+) -> OuterGradient:
+    """(grad_x f, grad_y f); the second is `None` without a follower."""
+    if inner_var is None:
+        return jax.grad(problem.outer_loss)(outer_var, None, round, buffers), None
+    return jax.grad(problem.outer_loss, argnums=(0, 1))(outer_var, inner_var, round, buffers)
+
+
+def average_of_gradients(
+    problem: Problem,
+    window: Window,
+    outer_var: PyTree,
+    inner_var: PyTree,
+    rounds: PyTree,
+    buffers: PyTree,
+    t: Int[Array, ""],
+) -> OuterGradient:
+    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y.
+
+    With `window.chunk` the gradients of the chunks are added up one after the other: the gradient
+    of the whole average would keep what each of its terms needs on the way back, all at once.
+    """
+    share, filled = _present(window, rounds, t)
+
+    def part(share: Array, rounds: PyTree) -> OuterGradient:
+        average = _weighted(problem.outer_loss, _at_once, share, rounds, buffers)
+        if inner_var is None:
+            return jax.grad(average)(outer_var, None), None
+        return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
+
+    chunk = window.size if window.chunk is None else min(window.chunk, window.size)
+    whole = window.size - window.size % chunk
+    if chunk == window.size:
+        return part(share, filled)
+
+    def add(total: OuterGradient, one: tuple[Array, PyTree]) -> tuple[OuterGradient, None]:
+        return jax.tree.map(jnp.add, total, part(*one)), None
+
+    def chunked(leaf: Array) -> Array:
+        return leaf[:whole].reshape(-1, chunk, *leaf.shape[1:])
+
+    total = jax.tree.map(jnp.zeros_like, (outer_var, inner_var))
+    total, _ = jax.lax.scan(add, total, jax.tree.map(chunked, (share, filled)))
+    if whole < window.size:
+        total, _ = add(total, jax.tree.map(lambda leaf: leaf[whole:], (share, filled)))
+    return total
+
+
+def average_inner(
+    problem: Problem, window: Window, rounds: PyTree, buffers: PyTree, t: Int[Array, ""]
+) -> Inner:
+    """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
+
+    def loss(outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree) -> Array:
+        return problem.inner_loss(outer_var, inner_var, round, buffers)[0]
+
+    share, filled = _present(window, rounds, t)
+    return _weighted(loss, window.map, share, filled, buffers)
+
+
+def _present(window: Window, rounds: PyTree, t: Int[Array, ""]) -> tuple[Array, PyTree]:
+    """The weights u_i / W, and the rounds with copies of the current one in empty slots: a NaN
+    behind a zero weight would still reach the derivatives."""
+    share, seen = window.shares(t)
+
+    def fill(stacked: Array) -> Array:
+        return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, stacked[-1])
+
+    return share, jax.tree.map(fill, rounds)
+
+
+def _at_once(function: Callable[..., Array], rounds: PyTree) -> Array:
+    return jax.vmap(function)(rounds)
+
+
+def _weighted(
+    loss: Callable[..., Array],
+    apply: Callable[..., Array],
+    share: Array,
+    rounds: PyTree,
+    buffers: PyTree,
+) -> Inner:
+    def weighted(outer_var: PyTree, inner_var: PyTree) -> Array:
+        losses = apply(lambda one: loss(outer_var, inner_var, one, buffers), rounds)
+        return jnp.sum(share.astype(losses.dtype) * losses)
+
+    return weighted
+
+
+def average_of_terms(
+    window: Window,
+    term: Callable[[PyTree, PyTree], tuple[Estimate, PyTree]],
+    rounds: PyTree,
+    carry: PyTree,
+    t: Int[Array, ""],
+) -> tuple[Estimate, PyTree]:
+    """The average of `term(round, carry)` over the window, and what the current round's term
+    returned beside its estimate.
+
+    `carry` is stacked like the past rounds of a ring buffer, one for each. The current round
+    starts from what the round before it carried, and its own goes where the round will go. Terms
+    that are not there yet count for nothing.
+    """
+    _, seen = window.shares(t)
+    slots = window.size - 1
+    newest = jax.tree.map(lambda past: jnp.concatenate([past, past[(t - 2) % slots][None]]), carry)
+    estimates, rest = window.map(term, rounds, newest)
+
+    def carried(new: Array, old: Array) -> Array:
+        present = seen[:-1].reshape((-1,) + (1,) * (old.ndim - 1))
+        return jnp.where(present, new[:-1], old).at[(t - 1) % slots].set(new[-1])
+
+    average = Estimate(
+        value=window.mean(estimates.value, t),
+        residual=jnp.max(jnp.where(seen, estimates.residual, 0)),
+        carry=jax.tree.map(carried, estimates.carry, carry),
+        hvps=jnp.sum(jnp.where(seen, estimates.hvps, 0)),
+        cross_products=jnp.sum(jnp.where(seen, estimates.cross_products, 0)),
+    )
+    return average, jax.tree.map(lambda leaf: leaf[-1], rest)

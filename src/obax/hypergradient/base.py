@@ -1,0 +1,119 @@
+"""What all estimators share.
+
+With H = grad^2_yy g and J = grad^2_xy g at (x, y), the follower's answer moves as M = -J H^{-1}
+(M H + J = 0), and
+
+    hypergradient = grad_x f + M grad_y f = grad_x f - J v    with    H v = grad_y f.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jaxtyping import Array, Float, Int
+
+from .._support import trees
+from .._support.trees import PyTree
+
+Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
+LinearMap = Callable[[PyTree], PyTree]
+
+
+class Estimate(NamedTuple):
+    """What an estimator returns for one outer gradient.
+
+    `value` is the hypergradient; `residual` is |H v - grad_y f| / |grad_y f|; `carry` goes into the
+    next call; `hvps` and `cross_products` count the oracle calls.
+    """
+
+    value: PyTree
+    residual: Float[Array, ""]
+    carry: PyTree
+    hvps: Int[Array, ""]
+    cross_products: Int[Array, ""]
+
+
+class Estimator(eqx.Module):
+    """A way to get the hypergradient from an outer gradient and the inner problem."""
+
+    def init(self, inner_var: PyTree) -> PyTree:
+        """What is carried from one round to the next, or `None`."""
+        return None
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: tuple[PyTree, PyTree],
+        carry: PyTree = None,
+    ) -> Estimate:
+        """The hypergradient, given (grad_x f, grad_y f) at (x, y)."""
+        raise NotImplementedError
+
+
+class Implicit(Estimator):
+    """Solve H v = grad_y f, then subtract J v. Subclasses say how to solve."""
+
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+        """v with H v = gradient, the carry, and the number of Hessian-vector products taken."""
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: tuple[PyTree, PyTree],
+        carry: PyTree = None,
+    ) -> Estimate:
+        gradient_x, gradient_y = outer_gradient
+        products = linearised(inner, outer_var, inner_var)
+        v, carry, hvps = self.solve(lambda u: products(u)[1], gradient_y, carry)
+        cross, hessian_v = products(v)
+        return Estimate(
+            value=trees.difference(gradient_x, cross),
+            residual=relative(trees.difference(hessian_v, gradient_y), gradient_y),
+            carry=carry,
+            hvps=jnp.asarray(hvps, jnp.int32),
+            cross_products=jnp.asarray(1, jnp.int32),
+        )
+
+
+def linearised(
+    inner: Inner, outer_var: PyTree, inner_var: PyTree
+) -> Callable[[PyTree], tuple[PyTree, PyTree]]:
+    """u -> (J u, H u) at (x, y): the derivative of (grad_x g, grad_y g) along u in y.
+
+    The gradient is evaluated once and what its derivative needs is kept, so that a product, also
+    one inside the loop of a solver, is a forward pass through that: on networks about the price of
+    a gradient. XLA drops J u where it is not asked for, and where x enters late, as
+    hyperparameters of a loss do, it costs next to nothing beside H u.
+    """
+    return jax.linearize(lambda y: jax.grad(inner, (0, 1))(outer_var, y), inner_var)[1]
+
+
+def relative(error: PyTree, reference: PyTree) -> Float[Array, ""]:
+    """|error| / |reference|, and zero where both are."""
+    scale = trees.norm(reference)
+    return trees.norm(error) / jnp.maximum(scale, jnp.finfo(scale.dtype).tiny)
+
+
+def rounding(tree: PyTree) -> float:
+    """The machine epsilon of a tree: that of its least precise leaf."""
+    return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(tree))
+
+
+def solve_with(
+    solver: lx.AbstractLinearSolver,
+    hvp: LinearMap,
+    gradient: PyTree,
+) -> lx.Solution:
+    """One linear system through lineax. A failure shows in the residual, not as an exception, so
+    that one bad round or one bad seed of a sweep does not end the others."""
+    structure = jax.eval_shape(lambda: gradient)
+    operator = lx.FunctionLinearOperator(hvp, structure)
+    return lx.linear_solve(operator, gradient, solver, throw=False)

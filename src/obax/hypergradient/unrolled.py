@@ -1,0 +1,59 @@
+"""Reverse-mode differentiation through the follower's own steps."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._support.trees import PyTree
+from .base import Estimate, Estimator, Inner, relative
+
+
+class Unrolled(Estimator):
+    """Differentiate y_{t+1} as the result of the K steps that made it, not as a solution.
+
+    hypergradient = grad_x f + (d y_{t+1} / dx)^T grad_y f, exact for that finite loop. Its length
+    must be fixed, so K_t may not vary with t. With `rematerialise` (the default) the steps are
+    computed again on the way back and memory holds only the K iterates.
+
+    The residual is |d f / d y_t| / |grad_y f|: what the loop has not forgotten of its start. For a
+    quadratic g it is |H v - grad_y f| / |grad_y f|, as for the other estimators.
+    """
+
+    rematerialise: bool = eqx.field(static=True)
+
+    def __init__(self, rematerialise: bool = True):
+        self.rematerialise = bool(rematerialise)
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: tuple[PyTree, PyTree],
+        carry: PyTree = None,
+    ) -> Estimate:
+        raise ValueError(
+            "Unrolled differentiates the follower's steps and cannot be evaluated at a point "
+            "(x, y); use Dense() or CG() there."
+        )
+
+
+def through_steps(
+    pull: Callable[[PyTree], tuple[PyTree, PyTree]],
+    outer_gradient: tuple[PyTree, PyTree],
+    carry: PyTree,
+    steps: int | Array,
+) -> Estimate:
+    """The estimate from the pullback of (x, y_t) -> y_{t+1}: a product of each kind a step."""
+    gradient_x, gradient_y = outer_gradient
+    pulled_x, pulled_start = pull(gradient_y)
+    return Estimate(
+        value=jax.tree.map(jnp.add, gradient_x, pulled_x),
+        residual=relative(pulled_start, gradient_y),
+        carry=carry,
+        hvps=jnp.asarray(steps, jnp.int32),
+        cross_products=jnp.asarray(steps, jnp.int32),
+    )

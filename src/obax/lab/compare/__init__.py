@@ -1,0 +1,17 @@
+"""All online bilevel methods on the same streams: equal oracle calls, and equal seconds."""
+
+from ..kit.experiment import Experiment
+from .config import PAPER, QUICK, Config as Config
+from .findings import findings, headline
+from .parts import parts
+
+COMPARE = Experiment(
+    name="compare",
+    summary="Which online bilevel method when: equal oracle calls, and equal wall-clock.",
+    data="generated; Adult for one of the problems, which is left out without it",
+    presets={"quick": QUICK, "paper": PAPER},
+    durations={"quick": "about 2 minutes", "paper": "under 15 minutes"},
+    parts=parts,
+    findings=findings,
+    headline=headline,
+)

@@ -1,0 +1,227 @@
+"""What the table of the comparison says. Reads the table only."""
+
+import numpy as np
+import pandas as pd
+
+from ..kit.statistics import interval
+from ..report import Findings, Table
+from . import figures
+from .config import BUDGETS, Config
+from .methods import REFERENCE
+
+OVER = 1.5
+"""A method that cannot help spending more than this many budgets is shown but not ranked."""
+TITLES = {
+    "rounds": "One step a round, whatever it costs",
+    "calls": "Equal oracle calls",
+    "seconds": "Equal wall-clock",
+}
+MEASURES = {
+    "quadratic": "BD-Reg, exact",
+    "constrained": "BD-Reg, exact",
+    "regression": "stage regret of the losses suffered",
+    "network": "loss suffered, summed",
+    "adult": "balanced loss suffered, summed",
+}
+STATIONARITY = {
+    "quadratic": "local regret",
+    "constrained": "projected-gradient regret",
+    "network": "local regret",
+}
+
+
+def findings(config: Config, table: pd.DataFrame) -> Findings:
+    """Everything that the report shows."""
+    rows = columns(table)
+    result = results(config, rows)
+    return Findings(
+        claims=[],
+        figures=figures.all_figures(config, rows, result),
+        tables=[
+            *(_budget_table(budget, result) for budget in BUDGETS if budget in config.budgets),
+            Table(
+                "grid",
+                "The whole grid",
+                "Score at the end for every setting: mean and standard deviation over seeds.",
+                _grid(rows),
+            ),
+        ],
+        paragraphs=_words(config, result),
+        summary=Table(
+            "ranks",
+            "Ranks",
+            "Rank by mean score over seeds, of those within the budget; = marks a method whose "
+            "95% t-interval of the paired difference from the best holds zero; - one over budget.",
+            ranks(result),
+        ),
+    )
+
+
+def headline(table: pd.DataFrame) -> str:
+    """The figure to show while running: what the method just done has reached."""
+    rows = columns(table)
+    last = rows[rows.budget == rows.budget.iloc[-1]]
+    least = last[last.metric == "score"].groupby("setting").value.mean().min()
+    return f"{rows.problem.iloc[0]}, {rows.method.iloc[0]}: {least:.4g}"
+
+
+def columns(table: pd.DataFrame) -> pd.DataFrame:
+    """The `key=value; ...` settings as columns."""
+    unique = table.setting.drop_duplicates()
+    parsed = [
+        {"setting": setting} | dict(item.split("=", 1) for item in setting.split("; "))
+        for setting in unique
+    ]
+    return table.merge(pd.DataFrame(parsed), on="setting")
+
+
+def results(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
+    """One row for each problem, budget and method: its best setting, what it reached and spent."""
+    found = []
+    for (problem, budget, method), mine in rows.groupby(
+        ["problem", "budget", "method"], sort=False
+    ):
+        score = mine[mine.metric == "score"]
+        best = score.groupby("setting", sort=False).value.mean().idxmin()
+        mine = mine[mine.setting == best]
+        values = mine[mine.metric == "score"].sort_values("seed").value.to_numpy()
+        end = mine[mine.t == mine.t.max()]
+        mean, half = interval(values)
+        last = lambda metric, end=end: end[end.metric == metric].value  # noqa: E731
+        stationarity = last("stationarity_curve")
+        found.append(
+            {
+                "problem": problem,
+                "budget": budget,
+                "method": method,
+                "setting": best,
+                "values": values,
+                "score": mean,
+                "half": half,
+                "stationarity": stationarity.mean() if len(stationarity) else np.nan,
+                "repeats": int(last("repeats").iloc[0]),
+                "calls": last("calls_curve").mean() / mine.t.max(),
+                "seconds": last("seconds_per_round").iloc[0],
+                # Of the budget, whichever it is.
+                "share": {
+                    "rounds": np.nan,
+                    "calls": last("calls_curve").mean() / mine.t.max() / config.calls,
+                    "seconds": last("seconds_share").iloc[0],
+                }[str(budget)],
+                "refused": int(last("refused").sum()),
+                "alpha": float(mine.alpha.iloc[0]),
+                "beta": float(mine.beta.iloc[0]),
+            }
+        )
+    return _ranked(pd.DataFrame(found))
+
+
+def _ranked(result: pd.DataFrame) -> pd.DataFrame:
+    """With ranks, and whether a method is as good as the best."""
+    parts = []
+    for _, here in result.groupby(["problem", "budget"], sort=False):
+        here = here.copy()
+        here["within"] = ~(here.share > OVER)
+        inside = here[here.within]
+        here["rank"] = inside.score.rank(method="min")
+        best = inside["values"].iloc[int(inside.score.argmin())]
+        ties = []
+        for mine in here["values"]:
+            mean, half = interval(mine - best)
+            ties.append(bool(abs(mean) <= half) if np.isfinite(mean) else False)
+        here["ties"] = here.within & np.asarray(ties)
+        parts.append(here)
+    return pd.concat(parts, ignore_index=True)
+
+
+def ranks(result: pd.DataFrame) -> pd.DataFrame:
+    """Methods against problems and budgets, and the mean rank under each budget."""
+    table: dict[str, dict[str, object]] = {}
+    for row in result.itertuples():
+        mark = "-" if not row.within else f"{row.rank:.0f}" + (" =" if row.ties else "")
+        table.setdefault(str(row.method), {})[f"{row.problem}, {row.budget}"] = mark
+    frame = pd.DataFrame.from_dict(table, orient="index")
+    for budget in dict.fromkeys(result.budget):
+        here = result[result.budget == budget]
+        frame[f"mean rank, {budget}"] = here.groupby("method")["rank"].mean().round(2)
+    return frame.rename_axis("method").reset_index()
+
+
+def _budget_table(budget: str, result: pd.DataFrame) -> Table:
+    here = result[result.budget == budget]
+    frame = pd.DataFrame(
+        {
+            "problem": here.problem,
+            "method": here.method,
+            "measure": here.problem.map(MEASURES),
+            "score": [f"{s:.4g} ± {h:.2g}" for s, h in zip(here.score, here.half, strict=True)],
+            "rank": here["rank"],
+            "as good as the best": here.ties,
+            "stationarity": here.stationarity,
+            "alpha": here.alpha,
+            "beta": here.beta,
+            "times a round": here.repeats,
+            "calls a round": here.calls.round(1),
+            "us a round": 1e6 * here.seconds,
+            "of the budget": here.share,
+            "rounds refused": here.refused,
+        }
+    )
+    return Table(
+        budget,
+        TITLES[budget],
+        "Best setting of the grid for each method; mean over seeds with the half-width of its 95% "
+        "t-interval. Stationarity is the "
+        + "; ".join(f"{measure} ({problem})" for problem, measure in STATIONARITY.items())
+        + " of the same run. Step sizes before the problem's own scale.",
+        frame.sort_values(["problem", "rank"], kind="stable"),
+    )
+
+
+def _words(config: Config, result: pd.DataFrame) -> list[str]:
+    words = [
+        "A budget is spent by playing a round again: a method whose step costs c calls plays each "
+        f"round the nearest whole number to {config.calls:g} / c times, at least once and at most "
+        f"{config.max_repeats}. A Hessian-vector product counts {config.hvp_cost:g} gradients, a "
+        f"cross product {config.cross_cost:g}, a function value {config.evaluation_cost:g}. Equal "
+        f"seconds: as long as {REFERENCE} takes for {config.calls:g} calls, measured on the "
+        "compiled scan of one run, each method beside the reference; timings, and with them the "
+        "number of repeats, differ from machine to machine. Regrets are of the decisions as they "
+        "stood when a round arrived for the first time.",
+        f"Windows are of {config.window} steps, weights {config.decay:g}^i, divided by the weight "
+        "seen; they were not tuned. OGD holds x at its start and is no rival but a base line.",
+    ]
+    missing = [name for name in config.problems if name not in set(result.problem)]
+    if missing:
+        words.append(
+            f"Left out, because the data is not at hand: {', '.join(missing)}. Set OBAX_DATA to "
+            "the folder with its files."
+        )
+    for (problem, budget), here in result.groupby(["problem", "budget"], sort=False):
+        inside = here[here.within].sort_values("score")
+        first = inside.iloc[0]
+        ties = inside[inside.ties & (inside.method != first.method)].method
+        also = f"; no clear difference: {', '.join(ties)}" if len(ties) else "; clearly"
+        over = here[~here.within].method
+        beyond = f". Over the budget: {', '.join(over)}" if len(over) else ""
+        words.append(
+            f"{problem}, {TITLES[str(budget)].lower()}: {first.method} is best ({first.score:.4g} "
+            f"± {first.half:.2g}, {MEASURES[str(problem)]}){also}{beyond}."
+        )
+    refused = result[result.refused > 0]
+    if len(refused):
+        listed = ", ".join(
+            f"{r.method} on {r.problem} ({r.budget}, {r.refused})" for r in refused.itertuples()
+        )
+        words.append(f"Rounds refused by the guard at the best setting: {listed}.")
+    return words
+
+
+def _grid(rows: pd.DataFrame) -> pd.DataFrame:
+    final = rows[rows.metric == "score"]
+    keys = ["problem", "budget", "method", "alpha", "beta"]
+    summary = final.groupby(keys, sort=False).value.agg(["mean", "std"]).reset_index()
+    for column in ("alpha", "beta"):
+        summary[column] = summary[column].astype(float)
+    summary["mean"] = summary["mean"].replace(np.inf, np.nan)
+    return summary.rename(columns={"mean": "score", "std": "deviation"})

@@ -1,0 +1,171 @@
+"""The methods that are compared, each at its natural setting, over one grid of step sizes."""
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from ... import hypergradient
+from ..._support.trees import PyTree
+from ...algorithms import AOBO, FSOBO, OAGD, OBBO, OGD, SOBOW, SOGD, ZOSOGD, Algorithm, Info
+from ...online import run, sweep
+from ...problem import Problem
+from ...window import Window
+from .config import Config
+from .tasks import Task
+
+REFERENCE = "OAGD w=1"
+COUNTS = ("gradients", "hvps", "cross_products", "evaluations")
+Setting = tuple[float, float]
+
+
+class Repeated(Algorithm):
+    """A method that plays every round `repeats` times before it sees the next one: how a cheap
+    method spends the budget of a dear one.
+
+    The record is that of the first time, x_t and losses as they stood when the round arrived, with
+    the oracle calls of all times. Steps of a schedule, and terms of a window, count every time.
+    """
+
+    problem: Problem
+    algorithm: Algorithm
+    repeats: Int[Array, ""]
+
+    def __init__(self, algorithm: Algorithm, repeats: int):
+        self.problem = algorithm.problem
+        self.algorithm = algorithm
+        self.repeats = jnp.asarray(repeats, jnp.int32)
+
+    def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
+        """All times."""
+
+        def again(_: Any, now: tuple[Any, tuple[Array, ...]]) -> tuple[Any, tuple[Array, ...]]:
+            state, info = self.algorithm.step(now[0], round)
+            return state, jax.tree.map(jnp.add, now[1], _counts(info))
+
+        state, info = self.algorithm.step(state, round)
+        start = (state, _counts(info))
+        state, counts = jax.lax.fori_loop(1, self.repeats, again, start)
+        values = {field: getattr(info, field) for field in info.__dataclass_fields__}
+        return state, Info(**values | dict(zip(COUNTS, counts, strict=True)))
+
+
+def _counts(info: Info) -> tuple[Array, ...]:
+    return tuple(getattr(info, name) for name in COUNTS)
+
+
+def grid(config: Config, method: str) -> list[Setting]:
+    """(alpha, beta), the same for all; OGD has no alpha."""
+    alphas = (float("nan"),) if method.startswith("OGD") else config.outer_step_sizes
+    return list(itertools.product(alphas, config.inner_step_sizes))
+
+
+def make(
+    config: Config, method: str, problem: Problem, setting: Setting, seed: int = 0
+) -> Algorithm:
+    """A method at one setting; `seed` is that of the random directions of ZO-SOGD."""
+    alpha, beta = setting
+    steps, warm = config.inner_steps, hypergradient.CG(config.solver_steps, warm_start=True)
+    cold = hypergradient.CG(config.solver_steps)
+    stored = Window(config.window, config.decay, normalise="seen")
+    shared = Window(config.window, config.decay, normalise="seen", curvature="current")
+
+    def sogd(kind: Any, **more: Any) -> Algorithm:
+        # alpha_1 is about alpha, and c_1 about the momentum of the config.
+        unit = config.momentum / alpha**2
+        return kind(
+            problem,
+            config.offset,
+            beta / alpha,
+            beta / alpha,
+            scale=alpha * config.offset ** (1 / 3),
+            inner_momentum=unit,
+            dual_momentum=unit,
+            outer_momentum=unit,
+            **more,
+        )
+
+    makers: dict[str, Callable[[], Algorithm]] = {
+        "OGD x fixed": lambda: OGD(problem, None, beta, steps),
+        "OAGD w=1": lambda: OAGD(problem, alpha, beta, steps, None, cold),
+        "OAGD window": lambda: OAGD(problem, alpha, beta, steps, shared, cold),
+        "SOBOW": lambda: SOBOW(problem, alpha, beta, stored, warm),
+        "SOGD": lambda: sogd(SOGD),
+        "ZO-SOGD": lambda: sogd(ZOSOGD, directions_per_round=config.directions, seed=seed),
+        "FSOBO": lambda: FSOBO(problem, alpha, beta),
+        "AOBO": lambda: AOBO(problem, alpha, beta, config.tolerance, config.max_inner_steps, cold),
+        "OBBO": lambda: OBBO(problem, alpha, beta, steps, stored, cold),
+        "OBBO adaptive": lambda: OBBO(
+            problem, alpha, beta, steps, stored, cold, geometry="adaptive"
+        ),
+    }
+    return makers[method]()
+
+
+def cost(config: Config, history: Info) -> np.ndarray:
+    """Oracle calls of every round, in gradients."""
+    price = (1.0, config.hvp_cost, config.cross_cost, config.evaluation_cost)
+    parts = zip(price, _counts(history), strict=True)
+    return np.asarray(sum(p * np.asarray(count, np.float64) for p, count in parts))
+
+
+def reference_cost(config: Config) -> float:
+    """What a round of OAGD with w = 1 costs, if CG takes all of its steps."""
+    return 1 + config.inner_steps + config.hvp_cost * config.solver_steps + config.cross_cost
+
+
+class Contender:
+    """One method on one task: all settings on all seeds."""
+
+    def __init__(self, config: Config, task: Task, method: str):
+        self.config, self.task, self.method = config, task, method
+        self.settings = grid(config, method)
+        self.algorithms = [self._make(setting) for setting in self.settings]
+        states = [self._start(seed) for seed in range(config.seeds)]
+        self.states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+    def _make(self, setting: Setting, seed: int = 0) -> Algorithm:
+        alpha, beta = setting
+        scaled = (alpha * self.task.outer_scale, beta * self.task.inner_scale)
+        return make(self.config, self.method, self.task.problem, scaled, seed)
+
+    def _start(self, seed: int) -> Any:
+        algorithm = self._make(self.settings[0], seed)
+        x, y = self.task.starts[seed]
+        return algorithm.init(x, y, self.task.example_round, buffers=self.task.buffers)
+
+    def play(self, repeats: np.ndarray) -> Info:
+        """Every setting with its number of repeats: a history [settings, seeds, T]."""
+        players = [
+            Repeated(algorithm, int(times))
+            for algorithm, times in zip(self.algorithms, repeats, strict=True)
+        ]
+        return sweep(players, self.states, self.task.rounds, seeds=True)[1]
+
+    def repeats(self, times: np.ndarray) -> np.ndarray:
+        """How often a round is played: the nearest whole number, at least once."""
+        return np.clip(np.rint(times), 1, self.config.max_repeats).astype(int)
+
+    def runner(self, index: int) -> Callable[[], Any]:
+        """One setting on the first seed: the compiled scan that is timed."""
+        algorithm, rounds = self.algorithms[index], self.task.of_seed(0)
+        state = jax.tree.map(lambda leaf: leaf[0], self.states)
+        return lambda: run(algorithm, state, rounds, on_rejected="skip")
+
+
+def seconds_of(runners: list[Callable[[], Any]], timings: int, rounds: int) -> list[float]:
+    """Seconds a round of each, the least of several; in turn, so that noise is shared."""
+    for runner in runners:
+        jax.block_until_ready(runner())
+    best = [float("inf")] * len(runners)
+    for _ in range(timings):
+        for index, runner in enumerate(runners):
+            begun = time.perf_counter()
+            jax.block_until_ready(runner())
+            best[index] = min(best[index], time.perf_counter() - begun)
+    return [seconds / rounds for seconds in best]

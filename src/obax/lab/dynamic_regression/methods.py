@@ -1,0 +1,219 @@
+"""The methods that are compared, each over the whole grid of step sizes and all seeds at once."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array
+
+from ... import hypergradient
+from ..._support.trees import PyTree
+from ...algorithms import OAGD, OGD, Info
+from ...online import sweep
+from ...problem import Problem
+from ...problems import Instance
+from ...problems.moments import windowed
+from ...problems.regression import (
+    inner as dynamic_regression_inner,
+    outer as dynamic_regression_outer,
+)
+from ...window import Window
+from .config import Config
+from .stream import Group, comparators, instances, stacked, start
+
+BASELINES: dict[str | None, str] = {None: "OGD; x fixed", "oracle": "OGD; oracle x"}
+# Exact for five features, whatever the penalty.
+ESTIMATOR = hypergradient.CG(max_steps=5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """OAGD with one kind of window; or OGD, with x held at its start (no window) or given the
+    best x of each stage (the window `oracle`)."""
+
+    window: str | None
+    decay: float = 1.0
+    normalise: str = "full"
+    follower: str = "current"
+    curvature: str = "current"
+
+    def label(self) -> str:
+        """As it stands in the table's method column."""
+        if self.window in BASELINES:
+            return BASELINES[self.window]
+        return (
+            f"OAGD; w={self.window}; u={self.decay:g}; normalise={self.normalise}; "
+            f"follower={self.follower}; curvature={self.curvature}"
+        )
+
+
+Setting = tuple[int, float, float]
+
+
+def grid(config: Config, method: Method) -> list[Setting]:
+    """(K, alpha, beta); OGD has no alpha."""
+    alphas = (float("nan"),) if method.window in BASELINES else config.outer_step_sizes
+    return list(itertools.product(config.inner_steps, alphas, config.inner_step_sizes))
+
+
+def methods(config: Config) -> list[Method]:
+    """OGD, then every combination of options; those that w = 1 does not see, once."""
+    found = [Method(window) for window in BASELINES]
+    for size in config.windows:
+        options = itertools.product(config.decays, config.normalisations, config.followers)
+        if size == "1":
+            found.append(Method("1"))
+            continue
+        found += [shared(size, decay, norm, follower) for decay, norm, follower in options]
+    return found
+
+
+def shared(size: str, decay: float, normalise: str, follower: str) -> Method:
+    """The method that solves once a round, with the curvature of what the follower trains on."""
+    curvature = "current" if follower == "current" else "window"
+    return Method(size, decay, normalise, follower, curvature)
+
+
+def own_methods(config: Config, group: Group) -> list[Method]:
+    """Algorithm 1 to the letter: own curvature, w linear systems a round, follower on g_t alone.
+
+    On the paper's own scenario with one penalty: it costs w times as much as the others.
+    """
+    if not config.own_curvature or group.outer_dim != 1 or group.scenario != "paper":
+        return []
+    return [
+        dataclasses.replace(method, curvature="own")
+        for method in methods(config)
+        if method.window not in (*BASELINES, "1") and method.follower == "current"
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trajectories:
+    """Decisions x_t and models y_t as they stood when round t arrived: [settings, seeds, T, d]."""
+
+    settings: list[Setting]
+    outer_vars: np.ndarray
+    inner_vars: np.ndarray
+
+
+def _inner_var(state: Any) -> Any:
+    return state.inner_var
+
+
+def _trajectories(settings: list[Setting], history: Info, first: np.ndarray) -> Trajectories:
+    after = np.asarray(history.recorded)
+    before = np.concatenate(
+        [np.broadcast_to(first, (*after.shape[:2], 1, len(first))), after[:, :, :-1]], axis=2
+    )
+    return Trajectories(settings, np.asarray(history.outer_var), before)
+
+
+def play(
+    config: Config, group: Group, method: Method, settings: list[Setting] | None = None
+) -> Trajectories:
+    """All settings of the grid (or the given ones) on all seeds."""
+    settings = grid(config, method) if settings is None else settings
+    streams = instances(config, group)
+    x = start(config, group)
+    if method.window == "oracle":
+        return _play_oracle(config, group, settings)
+    if method.window is None:
+        algorithms: list = [OGD(streams[0].problem, None, beta, k) for k, _, beta in settings]
+        rounds, model = stacked(streams), streams[0]
+    elif method.curvature == "own":
+        algorithms = _oagd(streams[0], settings, _window(config, method))
+        rounds, model = stacked(streams), streams[0]
+    else:
+        # The window is in the rounds: the same decisions at the cost of w = 1.
+        views = tuple(windowed(stream, _window(config, method)) for stream in streams)
+        algorithms = _oagd(views[0], settings, Window(1))
+        rounds, model = stacked(views), views[0]
+    state = algorithms[0].init(x, model.inner_var, model.example_round)
+    _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
+    return _trajectories(settings, history, np.asarray(model.inner_var))
+
+
+def _oracle_outer(x: Array, y: Array, round: PyTree) -> Array:
+    return dynamic_regression_outer(round["oracle"], y, round)
+
+
+def _oracle_inner(x: Array, y: Array, round: PyTree) -> Array:
+    return dynamic_regression_inner(round["oracle"], y, round)
+
+
+def _play_oracle(config: Config, group: Group, settings: list[Setting]) -> Trajectories:
+    """OGD whose penalty is the best x of the stage, which nobody can know beforehand."""
+    streams = instances(config, group)
+    best, _ = comparators(config, group).per_round(group.stages)
+    rounds = stacked(streams) | {"oracle": jnp.asarray(best, float)}
+    problem = Problem(_oracle_outer, _oracle_inner, streams[0].problem.domain)
+    algorithms = [OGD(problem, None, beta, k) for k, _, beta in settings]
+    example = jax.tree.map(lambda leaf: leaf[0, 0], rounds)
+    state = algorithms[0].init(start(config, group), streams[0].inner_var, example)
+    _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
+    played = _trajectories(settings, history, np.asarray(streams[0].inner_var))
+    shown = np.broadcast_to(best, played.outer_vars.shape)
+    return dataclasses.replace(played, outer_vars=shown)
+
+
+def _oagd(stream: Instance, settings: list[Setting], window: Window) -> list[OAGD]:
+    return [
+        # K as an array is traced: one compilation serves the whole grid and any part of it.
+        OAGD(stream.problem, alpha, beta, jnp.asarray(k), window, ESTIMATOR)
+        for k, alpha, beta in settings
+    ]
+
+
+def _window(config: Config, method: Method) -> Window:
+    assert method.window is not None
+    size = config.size(method.window)
+    if method.decay < 1:
+        # Beyond this age u_i is less than 1e-9 of the total: nothing in float32.
+        size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.decay)) / np.log(method.decay))))
+    return Window(
+        size,
+        method.decay,
+        normalise=method.normalise,
+        follower=method.follower,
+        curvature=method.curvature,
+    )
+
+
+OFFLINE_OPTIMISER = optax.adam(0.05)
+OFFLINE_STEPS = 200
+OFFLINE_INNER_STEPS = 100
+
+
+def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
+    """Offline hyperparameter optimisation on all data so far: t and x(t), [points, seeds, d1].
+
+    At each of `offline_points` rounds: OFFLINE_STEPS outer steps, each with the hypergradient of
+    OFFLINE_INNER_STEPS gradient steps on all training data so far by reverse mode (Franceschi et
+    al., 2018), from the last solution. The inner step is 1 / L for the data at hand. Adam moves x,
+    because the hypergradient shrinks with exp(x).
+    """
+    everything = Window(config.horizon, normalise="seen", follower="average")
+    views = tuple(windowed(stream, everything) for stream in instances(config, group))
+    points = np.unique(
+        np.linspace(0, config.horizon - 1, config.offline_points + 1).astype(int)[1:]
+    )
+    steps = np.repeat(points, OFFLINE_STEPS)
+    rounds = jax.tree.map(lambda leaf: leaf[:, steps], stacked(views))
+    largest = np.linalg.eigvalsh(np.asarray(rounds["training"][0], np.float64))[..., -1].max()
+    algorithm = OAGD(
+        views[0].problem,
+        None,
+        float(1 / (largest + 2 * np.exp(config.upper))),
+        OFFLINE_INNER_STEPS,
+        hypergradient=hypergradient.Unrolled(),
+        outer_optimiser=OFFLINE_OPTIMISER,
+    )
+    state = algorithm.init(start(config, group), views[0].inner_var, views[0].example_round)
+    _, history = sweep(algorithm, state, rounds, seeds=True)
+    solved = np.asarray(history.outer_var)[:, OFFLINE_STEPS - 1 :: OFFLINE_STEPS]
+    return points + 1, np.swapaxes(solved, 0, 1)

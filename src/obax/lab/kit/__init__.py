@@ -1,0 +1,1 @@
+"""What experiments share: typed settings, parts, run folders, statistics."""

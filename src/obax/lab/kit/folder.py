@@ -1,0 +1,191 @@
+"""A run folder: what was run, how far it got, its table.
+
+    run.json              experiment, preset, full config, versions, commit, command, progress
+    checkpoints/*.parquet one table for each finished part, with its checksum in run.json
+    metrics.parquet       the results, long form
+    figures/, report.html
+
+Every file is replaced atomically, and run.json names a part only after the part is on disk:
+whatever happens, what reads as whole is whole.
+"""
+
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ... import __version__
+from ..._support import atomic
+from ..._support.errors import UserError
+
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "lineax", "optimistix", "numpy", "pandas")
+KEYS = {"experiment", "preset", "config", "command", "versions", "commit", "machine", "started"}
+KEYS |= {"finished", "parts"}
+COLUMNS = ("experiment", "method", "setting", "seed", "t", "metric", "value")
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path, info: dict[str, Any]):
+        self.path = path
+        self.info = info
+
+    @classmethod
+    def create(
+        cls, path: Path, experiment: str, preset: str, config: dict[str, Any]
+    ) -> "RunFolder":
+        """A new folder; refuses one that holds anything."""
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file, not a folder. Choose another --out.")
+        if path.exists() and any(path.iterdir()):
+            raise UserError(
+                f"{path} is not empty{_what_is_in(path)}. Choose another --out, or go on with "
+                f"--resume."
+            )
+        folder = cls(
+            path,
+            {
+                "experiment": experiment,
+                "preset": preset,
+                "config": config,
+                "command": ["obax", *sys.argv[1:]],
+                "versions": versions(),
+                "commit": commit(),
+                "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
+                "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+                "finished": None,
+                "parts": {},
+            },
+        )
+        folder.save()
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """The folder of an earlier run."""
+        if not (path / "run.json").is_file():
+            raise UserError(f"{path} is not a run folder: it has no run.json.")
+        try:
+            info = json.loads((path / "run.json").read_text())
+            missing = KEYS - info.keys()
+            if missing or not isinstance(info["parts"], dict):
+                raise ValueError(f"it lacks {', '.join(sorted(missing)) or 'its parts'}")
+        except (ValueError, AttributeError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"{path / 'run.json'} is damaged ({error}). It is left as it is; move the folder "
+                f"away and run again."
+            ) from error
+        return cls(path, info)
+
+    def save(self) -> None:
+        """Write run.json."""
+        atomic.write_text(self.path / "run.json", json.dumps(self.info, indent=2) + "\n")
+
+    def keep_part(self, name: str, table: pd.DataFrame, seconds: float) -> None:
+        """Save the table of a finished part, then say that it is there."""
+        data = _parquet(table)
+        file = f"checkpoints/{name}.parquet"
+        atomic.write_bytes(self.path / file, data)
+        self.info["parts"][name] = {
+            "file": file,
+            "sha256": atomic.checksum(data),
+            "seconds": round(seconds, 3),
+        }
+        self.save()
+
+    def part(self, name: str) -> pd.DataFrame | None:
+        """The table of a finished part, checked; `None` if it is not finished."""
+        entry = self.info["parts"].get(name)
+        if entry is None:
+            return None
+        path = self.path / entry["file"]
+        data = path.read_bytes() if path.is_file() else b""
+        if atomic.checksum(data) != entry["sha256"]:
+            state = "damaged: its checksum does not match" if data else "missing or empty"
+            raise UserError(
+                f"{path} is {state}. It is left as it is; to compute this part again, remove its "
+                f"entry {name!r} from {self.path / 'run.json'} and run with --resume."
+            )
+        return pd.read_parquet(io.BytesIO(data))
+
+    def finish(self, table: pd.DataFrame) -> None:
+        """Save the whole table."""
+        data = _parquet(table)
+        path = self.path / "metrics.parquet"
+        known = self.info.get("metrics_sha256")
+        if known and path.is_file() and atomic.checksum(path.read_bytes()) != known:
+            # Damaged since: kept for whoever wants to look at it.
+            path.replace(path.with_suffix(".damaged"))
+        atomic.write_bytes(path, data)
+        self.info["metrics_sha256"] = atomic.checksum(data)
+        self.info["finished"] = time.strftime("%Y-%m-%d %H:%M:%S")
+        self.save()
+
+    def table(self) -> pd.DataFrame:
+        """The results of a finished run."""
+        path = self.path / "metrics.parquet"
+        if self.info.get("finished") is None or not path.is_file():
+            raise UserError(
+                f"{self.path} holds a run that is not finished; go on with: obax run "
+                f"{self.info['experiment']} --out {self.path} --resume"
+            )
+        data = path.read_bytes()
+        if atomic.checksum(data) != self.info.get("metrics_sha256"):
+            raise UserError(
+                f"{path} is damaged: its checksum does not match. obax run "
+                f"{self.info['experiment']} --out {self.path} --resume writes it again from the "
+                f"checkpoints and keeps this one as metrics.damaged."
+            )
+        return pd.read_parquet(io.BytesIO(data))
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def _what_is_in(path: Path) -> str:
+    try:
+        info = json.loads((path / "run.json").read_text())
+        return f": it holds a run of {info['experiment']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def versions() -> dict[str, str]:
+    """Of Python, obax and what the numbers depend on."""
+    found = {"python": platform.python_version(), "obax": __version__}
+    return found | {name: metadata.version(name) for name in PACKAGES}
+
+
+def commit() -> str | None:
+    """The commit of the checkout that obax runs from, or `None`."""
+    here = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+        changed = subprocess.run(
+            ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode:
+        return None
+    return answer.stdout.strip() + (" with changes" if changed.stdout.strip() else "")

@@ -1,0 +1,172 @@
+"""The data of the experiments as rounds: a training and a validation batch each."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ... import datasets
+from ..._support.errors import UserError
+from ...datasets import streams
+from .config import Config
+
+TRAINING_ROWS = 200
+"""Of each class, on how many training rows the training accuracy is measured."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """The data of one seed: its rounds, and what accuracies are measured on."""
+
+    data: datasets.Split
+    config: Config
+    seed: int
+
+    @property
+    def images(self) -> bool:
+        """Whether the rows are images, for the convolutional network."""
+        return self.data.train_inputs.ndim > 2
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        return self.data.train_inputs.shape[1:]
+
+    def rounds(self) -> Iterator[dict[str, Any]]:
+        """The rounds from the first one on."""
+        plan = _plan(self.config) if self.config.data == "mnist-shift" else None
+        return streams.rounds(self.data, size=self.config.batch, plan=plan, seed=self.seed)
+
+    @functools.cached_property
+    def training_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Training inputs and labels, at most `TRAINING_ROWS` of each class."""
+        labels = self.data.train_labels
+        classes = range(self.data.classes)
+        rows = np.concatenate([np.flatnonzero(labels == j)[:TRAINING_ROWS] for j in classes])
+        return self.data.train_inputs[rows], labels[rows]
+
+    @property
+    def test_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """All test inputs and labels."""
+        return self.data.test_inputs, self.data.test_labels
+
+
+# One seed is in memory at a time: parts go through the methods of a seed before the next one.
+@functools.lru_cache(maxsize=1)
+def stream(config: Config, seed: int) -> Stream:
+    """The data of a seed, loaded or generated."""
+    try:
+        return Stream(_data(config, seed), config, seed)
+    except datasets.DataError as error:
+        raise UserError(
+            f"{error} Without the data, --set source=synthetic runs on a generated stand-in."
+        ) from error
+
+
+def is_synthetic(config: Config) -> bool:
+    """Whether this config runs on generated data, on this machine."""
+    if config.source == "synthetic":
+        return True
+    name = "adult" if config.data == "adult" else "mnist"
+    if config.data == "tadpole":
+        return datasets.find("TADPOLE_D1_D2.csv") is None
+    files = next(entry.files for entry in datasets.DATASETS if entry.name == name)
+    return config.source == "auto" and any(datasets.find(file) is None for file in files)
+
+
+def _data(config: Config, seed: int) -> datasets.Split:
+    synthetic = is_synthetic(config)
+    if config.data == "tadpole":
+        return datasets.tadpole(seed=seed, synthetic=synthetic)
+    if config.data == "adult":
+        return stand_in_table(seed) if synthetic else datasets.adult(seed=seed)
+    images = stand_in_images(config.train_images, config.valid_images) if synthetic else _mnist()
+    # A shift needs pools from which every phase can draw.
+    profile = config.imbalance if config.data == "mnist" else 1.0
+    split = datasets.mnist_imbalanced(
+        images,
+        profile=profile,
+        train=config.train_images,
+        valid=config.valid_images,
+        seed=seed,
+    )
+    size = config.downsample
+    return dataclasses.replace(
+        split,
+        synthetic=synthetic,
+        train_inputs=_averaged(split.train_inputs, size),
+        valid_inputs=_averaged(split.valid_inputs, size),
+        test_inputs=_averaged(split.test_inputs, size),
+    )
+
+
+def _averaged(images: np.ndarray, size: int) -> np.ndarray:
+    """Means over squares of `size` x `size` pixels."""
+    n, height, width, channels = images.shape
+    squares = images.reshape(n, height // size, size, width // size, size, channels)
+    return squares.mean(axis=(2, 4))
+
+
+@functools.cache
+def _mnist() -> datasets.Images:
+    return datasets.mnist()
+
+
+def _plan(config: Config) -> list[tuple[int, float]]:
+    """The phases, the last one as long as the run needs it."""
+    phases = [(config.phase_rounds, base) for base in config.phases]
+    return [*phases[:-1], (max(config.phase_rounds, config.rounds), config.phases[-1])]
+
+
+def stand_in_images(train: int, valid: int) -> datasets.Images:
+    """Generated images in ten classes, for where MNIST is not at hand: each class is a smooth
+    pattern, shifted by up to two pixels and drowned in noise. Labelled synthetic wherever shown."""
+    rng = np.random.default_rng(0)
+    grid = np.arange(28)
+    waves = rng.uniform(0.1, 0.5, (10, 3, 2))
+    angle = waves[..., :1, None] * grid[:, None] + waves[..., 1:, None] * grid[None, :]
+    patterns = np.sin(angle + rng.uniform(0, 6.3, (10, 3, 1, 1))).mean(axis=1)
+
+    def draw(of_each: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.repeat(np.arange(10, dtype=np.int32), of_each)
+        moves = rng.integers(-2, 3, (len(labels), 2))
+        images = np.stack(
+            [np.roll(patterns[j], move, (0, 1)) for j, move in zip(labels, moves, strict=True)]
+        )
+        noisy = 100 + 90 * images + rng.normal(0, 70, images.shape)
+        return noisy.clip(0, 255).astype(np.uint8), labels
+
+    train_images, train_labels = draw(train + valid)
+    test_images, test_labels = draw(100)
+    return datasets.Images(
+        train_inputs=train_images,
+        train_labels=train_labels,
+        test_inputs=test_images,
+        test_labels=test_labels,
+        classes=10,
+        name="Digits (synthetic)",
+    )
+
+
+def stand_in_table(seed: int, rows: int = 4000) -> datasets.Tabular:
+    """A generated table like Adult: 11 features, two classes of which one is rare, and a boundary
+    that is not straight. Labelled synthetic wherever shown."""
+    rng = np.random.default_rng([seed, 11])
+    inputs = rng.standard_normal((rows, 11)).astype(np.float32)
+    score = inputs[:, 0] + inputs[:, 1] * inputs[:, 2] + 0.5 * inputs[:, 3] ** 2
+    labels = (score + rng.normal(0, 0.8, rows) > 1.6).astype(np.int32)
+    a, b = int(0.45 * rows), int(0.9 * rows)
+    return datasets.Tabular(
+        train_inputs=inputs[:a],
+        train_labels=labels[:a],
+        valid_inputs=inputs[a:b],
+        valid_labels=labels[a:b],
+        test_inputs=inputs[b:],
+        test_labels=labels[b:],
+        classes=2,
+        name="Adult-like (synthetic)",
+        synthetic=True,
+        features=tuple(f"feature {i + 1}" for i in range(11)),
+    )

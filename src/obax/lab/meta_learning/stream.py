@@ -1,0 +1,119 @@
+"""The tasks of the experiments: a stream to learn from, and held-out ones to be judged on."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ... import datasets
+from ..._support.errors import UserError
+from ...datasets import fewshot
+from .config import Config
+
+# Seeds of the three streams of a run; they must not meet.
+LEARNING, TRAINING, TESTING = 0, 1, 2
+EVALUATED_AT_ONCE = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+    """The tasks of one seed."""
+
+    data: fewshot.FewShot
+    config: Config
+    seed: int
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width, channels."""
+        height, width, channels = self.data.train.images.shape[1:]
+        return height, width, channels
+
+    @property
+    def blocks(self) -> int:
+        """The config's blocks, or as many as the images can be halved."""
+        return min(self.config.blocks, int(math.log2(min(self.image_shape[:2]))))
+
+    def rounds(self, count: int) -> Iterator[fewshot.Task]:
+        """The stream, `count` rounds of it."""
+        return itertools.islice(self._stream(self.data.train, LEARNING), count)
+
+    @functools.cached_property
+    def test(self) -> list[Any]:
+        """Held-out tasks, of classes that the stream does not show: stacked, a few at a time."""
+        return self._some(self.data.test, TESTING, self.config.test_tasks)
+
+    @functools.cached_property
+    def training(self) -> list[Any]:
+        """Tasks of the stream's classes, not those of the stream."""
+        return self._some(self.data.train, TRAINING, self.config.train_tasks)
+
+    def _some(self, part: fewshot.Labelled, kind: int, count: int) -> list[Any]:
+        tasks = list(itertools.islice(self._stream(part, kind), count))
+        size = math.gcd(count, EVALUATED_AT_ONCE)
+        return [_stacked(tasks[i : i + size]) for i in range(0, count, size)]
+
+    def _stream(self, part: fewshot.Labelled, kind: int) -> fewshot.TaskStream:
+        c = self.config
+        return fewshot.TaskStream(
+            part.images,
+            part.labels,
+            ways=c.ways,
+            shots=c.shots,
+            queries=c.queries,
+            seed=3 * self.seed + kind,
+            names=part.names,
+        )
+
+
+def _stacked(tasks: list[fewshot.Task]) -> Any:
+    return {
+        name: tuple(np.stack(leaves) for leaves in zip(*(t[name] for t in tasks), strict=True))
+        for name in tasks[0]
+    }
+
+
+# One seed is in memory at a time: parts go through the methods of a seed before the next one.
+@functools.lru_cache(maxsize=1)
+def tasks(config: Config, seed: int) -> Tasks:
+    """The tasks of a seed. A `UserError` where the data cannot make them."""
+    try:
+        found = Tasks(_data(config.data, config.folder, is_synthetic(config)), config, seed)
+        found.blocks, found.test, found.training  # noqa: B018 (made now, so that errors come now)
+        next(found.rounds(1))
+    except datasets.DataError as error:
+        raise UserError(
+            f"{error} Without the data, --set source=synthetic runs on a generated stand-in."
+        ) from error
+    except (ValueError, ImportError) as error:
+        source = "the generated stand-in" if is_synthetic(config) else config.data
+        raise UserError(f"{source} cannot make these tasks: {error}") from error
+    return found
+
+
+def is_synthetic(config: Config) -> bool:
+    """Whether this config runs on generated data, on this machine."""
+    if config.source != "auto":
+        return config.source == "synthetic"
+    if config.data == "miniimagenet":
+        return not config.folder
+    files = next(entry.files for entry in datasets.DATASETS if entry.name == "cifar-100")
+    return any(datasets.find(file) is None for file in files)
+
+
+@functools.lru_cache(maxsize=1)
+def _data(name: str, folder: str, synthetic: bool) -> fewshot.FewShot:
+    if synthetic:
+        return fewshot.tiny_fewshot()
+    if name == "fc100":
+        return fewshot.fc100()
+    if not folder:
+        raise datasets.DataError(
+            "miniImageNet needs --set folder=DIR, a folder with the images and train.csv, val.csv "
+            "and test.csv."
+        )
+    return fewshot.miniimagenet(folder)

@@ -1,0 +1,303 @@
+"""A convolutional network and a perceptron."""
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._support import validation
+from .._support.trees import PyTree
+from .convolution import CONVOLUTIONS, Images, convolve, convolve_and_measure, resolve
+from .pooling import extreme_of_windows
+
+EPSILON = 1e-5
+
+
+class Statistics(NamedTuple):
+    """Running mean and variance of one BatchNorm, one number a channel."""
+
+    mean: Float[Array, " channels"]
+    variance: Float[Array, " channels"]
+
+
+class Linear(eqx.Module):
+    """inputs @ weight + bias."""
+
+    weight: Float[Array, "features outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, key: Array, features: int, outputs: int):
+        key_weight, key_bias = jax.random.split(key)
+        self.weight = _uniform(key_weight, (features, outputs), features)
+        self.bias = _uniform(key_bias, (outputs,), features)
+
+    def __call__(self, inputs: Float[Array, "batch features"]) -> Float[Array, "batch outputs"]:
+        return inputs @ self.weight + self.bias
+
+
+class Block(eqx.Module):
+    """3x3 convolution, BatchNorm, ReLU, 2x2 max pooling.
+
+    The convolution has no bias: BatchNorm would take it away again.
+    """
+
+    kernel: Float[Array, "3 3 channels filters"]
+    scale: Float[Array, " filters"]
+    shift: Float[Array, " filters"]
+    batch_norm_momentum: float = eqx.field(static=True)
+    convolution: str = eqx.field(static=True)
+
+    def __init__(self, key: Array, channels: int, filters: int, momentum: float, convolution: str):
+        self.kernel = _uniform(key, (3, 3, channels, filters), 9 * channels)
+        self.scale = jnp.ones(filters)
+        self.shift = jnp.zeros(filters)
+        self.batch_norm_momentum = momentum
+        self.convolution = resolve(convolution, channels)
+
+    def __call__(
+        self, inputs: Images, running: Statistics, training: bool
+    ) -> tuple[Images, Statistics]:
+        if training:
+            convolved, *moments = convolve_and_measure(inputs, self.kernel, self.convolution)
+            now = Statistics(*moments)
+            running = self._blended(running, now, convolved.size // convolved.shape[-1])
+        else:
+            convolved, now = convolve(inputs, self.kernel, self.convolution), running
+        slope = self.scale * jax.lax.rsqrt(now.variance + EPSILON)
+        # Pooling first leaves a quarter of the work to what follows, with the same values: ReLU is
+        # monotone, and so is BatchNorm in each channel, upwards or downwards as its slope says.
+        pooled = extreme_of_windows(convolved, slope < 0)
+        return jax.nn.relu(slope * (pooled - now.mean) + self.shift), running
+
+    def _blended(self, running: Statistics, batch: Statistics, size: int) -> Statistics:
+        """(1 - m) running + m batch, with the unbiased variance as PyTorch has it."""
+        m = self.batch_norm_momentum
+        unbiased = batch._replace(variance=batch.variance * (size / max(size - 1, 1)))
+        return jax.tree.map(
+            lambda old, new: (1 - m) * old + m * jax.lax.stop_gradient(new).astype(old.dtype),
+            running,
+            unbiased,
+        )
+
+
+class ConvolutionalFeatures(eqx.Module):
+    """The blocks of a `CNN`: images to flat features."""
+
+    blocks: tuple[Block, ...]
+    image_shape: tuple[int, int, int] = eqx.field(static=True)
+
+    def __call__(
+        self, inputs: Images, buffers: tuple[Statistics, ...], *, training: bool = True
+    ) -> tuple[Float[Array, "batch features"], tuple[Statistics, ...]]:
+        """Features, and the buffers after this batch (the same ones when not `training`)."""
+        if inputs.ndim != 4 or inputs.shape[1:] != self.image_shape:
+            raise ValueError(
+                f"inputs must be images of shape (batch, {', '.join(map(str, self.image_shape))}), "
+                f"but have shape {inputs.shape}."
+            )
+        after = []
+        for block, running in zip(self.blocks, buffers, strict=True):
+            inputs, running = block(inputs, running, training)
+            after.append(running)
+        return inputs.reshape(inputs.shape[0], -1), tuple(after)
+
+
+class DenseFeatures(eqx.Module):
+    """The hidden layer of an `MLP`: linear, ReLU, dropout."""
+
+    hidden: Linear
+    dropout: float = eqx.field(static=True)
+
+    def __call__(
+        self, inputs: Float[Array, "batch features"], *, training: bool = True, key: Any = None
+    ) -> Float[Array, "batch hidden"]:
+        """Hidden units; in training each is dropped with probability `dropout`."""
+        features = self.hidden.weight.shape[0]
+        if inputs.ndim != 2 or inputs.shape[1] != features:
+            raise ValueError(
+                f"inputs must have shape (batch, {features}), but have shape {inputs.shape}."
+            )
+        units = jax.nn.relu(self.hidden(inputs))
+        if not training or self.dropout == 0:
+            return units
+        if key is None:
+            raise ValueError(
+                "key must be given for training with dropout, but got None; pass the round's "
+                "uint32[2] key, or training=False to evaluate."
+            )
+        kept = jax.random.bernoulli(_typed(key), 1 - self.dropout, units.shape)
+        return jnp.where(kept, units / (1 - self.dropout), jnp.zeros_like(units))
+
+
+class CNN(eqx.Module):
+    """Blocks of 3x3 convolution, BatchNorm, ReLU and 2x2 max pooling, then a linear head.
+
+    `model(inputs, buffers, training=True)` gives (logits, buffers); images are NHWC. In training
+    BatchNorm uses, and is differentiated through, the statistics of the batch, and the buffers come
+    back moved towards them, not differentiated. In evaluation it uses the buffers.
+    """
+
+    features: ConvolutionalFeatures
+    head: Linear
+
+    def __call__(
+        self,
+        inputs: Images,
+        buffers: tuple[Statistics, ...],
+        *,
+        training: bool = True,
+        key: Any = None,
+    ) -> tuple[Float[Array, "batch classes"], tuple[Statistics, ...]]:
+        """Logits, and the buffers after this batch. `key` is not used."""
+        features, buffers = self.features(inputs, buffers, training=training)
+        return self.head(features), buffers
+
+
+class MLP(eqx.Module):
+    """One hidden layer with ReLU and dropout, then a linear head; its buffers are `()`.
+
+    `model(inputs, buffers, training=True, key=key)` gives (logits, buffers).
+    """
+
+    features: DenseFeatures
+    head: Linear
+
+    def __call__(
+        self,
+        inputs: Float[Array, "batch features"],
+        buffers: tuple[()] = (),
+        *,
+        training: bool = True,
+        key: Any = None,
+    ) -> tuple[Float[Array, "batch classes"], tuple[()]]:
+        """Logits and the empty buffers. Training draws the dropout from `key`, uint32[2] or a
+        typed key; the same key drops the same units."""
+        return self.head(self.features(inputs, training=training, key=key)), buffers
+
+
+def cnn(
+    key: Array,
+    image_shape: tuple[int, int, int] = (28, 28, 1),
+    classes: int = 10,
+    *,
+    filters: int = 64,
+    blocks: int = 4,
+    batch_norm_momentum: float = 1.0,
+    convolution: str = "auto",
+) -> tuple[CNN, tuple[Statistics, ...]]:
+    """The paper's convolutional network and its first buffers (means 0, variances 1).
+
+    **Arguments:**
+
+    - `key`: uint32[2] or a typed key. Weights start uniform in +-1 / sqrt(fan-in), as PyTorch's.
+    - `image_shape`: height, width, channels. Each block halves height and width, rounding down.
+    - `classes`, `filters`, `blocks`: the size of the network.
+    - `batch_norm_momentum`: m in running = (1 - m) running + m batch. At 1, the value of the
+      paper's released code, evaluation uses the statistics of the last batch alone.
+    - `convolution`: `"native"` is XLA's; `"patches"` and `"winograd"` are made of matrix products.
+      `"auto"` takes what is quickest to differentiate twice: on CPU patches for images of few
+      channels and Winograd for the other layers, `"native"` elsewhere.
+
+    Ties in max pooling go to the first of the window, in value and derivative.
+
+    >>> model, buffers = cnn(jax.random.key(0), (4, 4, 1), classes=3, filters=2, blocks=1)
+    >>> logits, buffers = model(jnp.ones((5, 4, 4, 1)), buffers)
+    >>> logits.shape, count_parameters(model)
+    ((5, 3), 49)
+    """
+    height, width, channels = _checked_shape(image_shape)
+    classes = validation.count(classes, "classes")
+    filters = validation.count(filters, "filters")
+    blocks = validation.count(blocks, "blocks")
+    momentum = _in_unit_interval(batch_norm_momentum, "batch_norm_momentum", closed_right=True)
+    validation.one_of(convolution, CONVOLUTIONS, "convolution")
+    if min(height, width) < 2**blocks:
+        fitting = int(math.log2(min(height, width)))
+        raise ValueError(
+            f"image_shape must be at least {2**blocks} x {2**blocks} for blocks={blocks}, each of "
+            f"which halves the image, but got {height} x {width}; "
+            + (f"use at most blocks={fitting}." if fitting else "pad the images.")
+        )
+    *key_blocks, key_head = jax.random.split(_typed(key), blocks + 1)
+    layers = tuple(
+        Block(key_block, filters if i else channels, filters, momentum, convolution)
+        for i, key_block in enumerate(key_blocks)
+    )
+    flat = (height >> blocks) * (width >> blocks) * filters
+    model = CNN(
+        ConvolutionalFeatures(layers, (height, width, channels)), Linear(key_head, flat, classes)
+    )
+    return model, tuple(Statistics(jnp.zeros(filters), jnp.ones(filters)) for _ in layers)
+
+
+def mlp(
+    key: Array, features: int, classes: int, *, hidden: int = 200, dropout: float = 0.5
+) -> tuple[MLP, tuple[()]]:
+    """A perceptron with one hidden layer, and its empty buffers `()`.
+
+    **Arguments:**
+
+    - `key`: uint32[2] or a typed key. Weights start uniform in +-1 / sqrt(fan-in), as PyTorch's.
+    - `features`, `classes`, `hidden`: the widths.
+    - `dropout`: the probability that a hidden unit is dropped in training; the others are scaled
+      by 1 / (1 - dropout).
+
+    >>> model, buffers = mlp(jax.random.key(0), features=11, classes=2)
+    >>> logits, buffers = model(jnp.zeros((3, 11)), buffers, training=False)
+    >>> logits.shape, buffers, count_parameters(model)
+    ((3, 2), (), 2802)
+    """
+    features = validation.count(features, "features")
+    classes = validation.count(classes, "classes")
+    hidden = validation.count(hidden, "hidden")
+    dropout = _in_unit_interval(dropout, "dropout", closed_right=False)
+    key_hidden, key_head = jax.random.split(_typed(key))
+    return (
+        MLP(
+            DenseFeatures(Linear(key_hidden, features, hidden), dropout),
+            Linear(key_head, hidden, classes),
+        ),
+        (),
+    )
+
+
+def count_parameters(model: PyTree) -> int:
+    """How many numbers a model (or any pytree of arrays) has."""
+    return sum(leaf.size for leaf in jax.tree.leaves(model))
+
+
+def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
+    bound = 1 / math.sqrt(fan_in)
+    return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
+
+
+def _typed(key: Any) -> Array:
+    """A typed key from one, or from the raw numbers that a round can carry."""
+    if jnp.issubdtype(jnp.result_type(key), jax.dtypes.prng_key):
+        return key
+    key = jnp.asarray(key)
+    if key.dtype != jnp.uint32 or key.shape != (2,):
+        raise ValueError(
+            f"key must be a uint32[2] key or a typed one, but is {key.dtype}{list(key.shape)}."
+        )
+    return jax.random.wrap_key_data(key, impl="threefry2x32")
+
+
+def _checked_shape(image_shape: Any) -> tuple[int, int, int]:
+    if not isinstance(image_shape, tuple | list) or len(image_shape) != 3:
+        raise ValueError(f"image_shape must be (height, width, channels), but got {image_shape!r}.")
+    height, width, channels = (
+        validation.count(size, f"image_shape[{i}]") for i, size in enumerate(image_shape)
+    )
+    return height, width, channels
+
+
+def _in_unit_interval(value: Any, name: str, *, closed_right: bool) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 <= value <= 1 and (closed_right or value < 1)):
+        end = "]" if closed_right else ")"
+        raise ValueError(f"{name} must be a number in [0, 1{end}, but got {value!r}.")
+    return float(value)

@@ -1,0 +1,10 @@
+"""Playing an algorithm: over a recorded horizon, over a live stream, over many settings at once.
+
+`run` is one compiled scan, `play` one compiled step called again and again, `sweep` a scan under
+`vmap`. All three play the same `algorithm.step`.
+"""
+
+from .play import Play as Play, play as play
+from .rejection import RejectedRoundError as RejectedRoundError
+from .run import run as run
+from .sweep import sweep as sweep

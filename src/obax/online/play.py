@@ -1,0 +1,145 @@
+"""`play`: rounds as they arrive, one compiled step called again and again."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sized
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from .._support import validation
+from .._support.progress import Progress
+from .._support.trees import PyTree
+from ..algorithms import Algorithm, Info
+from ..checkpoint import Folder, seek
+from .rejection import POLICIES, rejection
+
+
+class Play(Iterator[tuple[Any, Info]]):
+    """An iterator over (state, info) that pulls rounds from a live source; see `play`.
+
+    `rounds` and `rejected` count what has been played so far, the rounds before a resumption
+    included.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        state: Any,
+        source: Iterable[PyTree],
+        bar: Progress,
+        policy: str,
+        folder: Folder | None = None,
+        every: int = 0,
+    ):
+        self.state = state
+        self.rounds = 0
+        self.rejected = 0
+        self._folder, self._every = folder, every
+        found = None if folder is None else folder.latest(like=state)
+        if found is not None:
+            self.state, meta = found
+            self.rounds, self.rejected = meta["round"], meta["rejected"]
+            source = seek(source, self.rounds)
+        self._dynamic, static = eqx.partition(algorithm, eqx.is_array)
+        self._algorithm = algorithm
+        self._step = _compiled_step(*_hashable(static))
+        self._source = iter(source)
+        self._bar = bar
+        self._raise = policy == "raise"
+
+    def __next__(self) -> tuple[Any, Info]:
+        try:
+            return self._play_one(next(self._source))
+        except BaseException:
+            self.close()
+            raise
+
+    def _play_one(self, round: PyTree) -> tuple[Any, Info]:
+        state, info = self._step(self._dynamic, self.state, round)
+        self.rounds += 1
+        if not info.accepted:
+            self.rejected += 1
+            if self._raise:
+                raise rejection(self._algorithm, self.state, round, self.rounds - 1)
+        self.state = state
+        if self._folder is not None and self.rounds % self._every == 0:
+            self._folder.save(self.rounds, state, {"rejected": self.rejected})
+        if self._bar.enabled:
+            self._bar.advance(1, info.played_value)
+        return state, info
+
+    def __enter__(self) -> "Play":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A loop that is left early drops its last reference here.
+        if hasattr(self, "_bar"):
+            self.close()
+
+    def close(self) -> None:
+        """Take the progress bar down, where a loop is left before the source ends."""
+        self._bar.close()
+
+
+def play(
+    algorithm: Algorithm,
+    state: Any,
+    source: Iterable[PyTree],
+    *,
+    progress: bool = False,
+    on_rejected: str = "raise",
+    checkpoint_every: int | None = None,
+    checkpoint_dir: str | Path | None = None,
+    keep: int = 3,
+) -> Play:
+    """Play rounds as they arrive: `for state, info in obax.play(algorithm, state, source): ...`
+
+    The step is compiled once for the shapes that `algorithm.init` was given; a round of another
+    structure, shape or dtype is a `ValueError` that names the leaf. The trajectory is that of
+    `run`, to rounding. Memory does not grow with the number of rounds.
+
+    `progress` and `on_rejected` are as in `run`; the iterator's `rejected` counts refused rounds.
+
+    With `checkpoint_dir`, the state is saved there every `checkpoint_every` rounds (default 1,000)
+    and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from
+    it: `state` gives the structure only, and the source is taken to the right round. It must be
+    able to: a sequence, or an object with a method `seek(round)`, counted from 0.
+
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+    >>> algorithm = obax.OGD(problem, outer_step_size=0.5)
+    >>> state = algorithm.init(0.0, None, jnp.zeros(()))
+    >>> source = (jnp.asarray(target) for target in (1.0, float("nan"), 1.0))
+    >>> for state, info in obax.play(algorithm, state, source, on_rejected="skip"):
+    ...     print(f"{info.t} {info.accepted} {state.outer_var:.2f}")
+    1 True 0.50
+    2 False 0.50
+    2 True 0.75
+    """
+    validation.one_of(on_rejected, POLICIES, "on_rejected")
+    total = len(source) if isinstance(source, Sized) else None
+    folder = None
+    if checkpoint_dir is not None:
+        folder = Folder(checkpoint_dir, validation.count(keep, "keep"))
+    elif checkpoint_every is not None:
+        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+    every = validation.count(checkpoint_every or 1000, "checkpoint_every")
+    bar = Progress(total, enabled=progress)
+    return Play(algorithm, state, source, bar, on_rejected, folder, every)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled_step(leaves: tuple[Any, ...], treedef: Any) -> Callable[..., tuple[Any, Info]]:
+    static = jax.tree.unflatten(treedef, leaves)
+    return jax.jit(lambda dynamic, state, round: eqx.combine(dynamic, static).step(state, round))
+
+
+def _hashable(static: PyTree) -> tuple[tuple[Any, ...], Any]:
+    leaves, treedef = jax.tree.flatten(static)
+    return tuple(leaves), treedef

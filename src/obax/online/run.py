@@ -1,0 +1,102 @@
+"""`run`: recorded rounds in one compiled scan."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._support import trees, validation
+from .._support.packing import Packing
+from .._support.progress import Progress
+from .._support.trees import PyTree
+from ..algorithms import Algorithm, Info
+from .rejection import POLICIES, rejection
+from .stacks import Record, between, first, length, recording_step
+
+
+def run(
+    algorithm: Algorithm,
+    state: Any,
+    rounds: PyTree,
+    *,
+    record: Record | None = None,
+    progress: bool = False,
+    on_rejected: str = "raise",
+) -> tuple[Any, Info]:
+    """Play recorded rounds in one compiled scan.
+
+    **Arguments:**
+
+    - `algorithm`, `state`: from `algorithm.init`, or from an earlier run.
+    - `rounds`: a pytree like the example round, stacked on axis 0.
+    - `record`: `state -> pytree`, what to keep after each round besides the info, for instance
+      `lambda state: state.inner_var`; it is in `history.recorded`.
+    - `progress`: show a bar. The scan then runs in up to 50 pieces.
+    - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard refuses, or
+      `"skip"` such rounds; `history.accepted` and `history.rejected` tell.
+
+    **Returns:** the state after the last round, and the history: `info` stacked over rounds.
+
+    >>> import obax
+    >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+    >>> algorithm = obax.OGD(problem, outer_step_size=0.5)
+    >>> state = algorithm.init(0.0, None, jnp.zeros(()))
+    >>> state, history = obax.run(algorithm, state, jnp.array([1.0, 1.0, 1.0]))
+    >>> print(history.played_value, state.t)
+    [0.5     0.125   0.03125] 4
+    """
+    validation.one_of(on_rejected, POLICIES, "on_rejected")
+    state.round_spec.check(rounds, stacked=True)
+    horizon = length(rounds)
+    piece = _piece(horizon) if progress else horizon
+    histories = []
+    with Progress(horizon, enabled=progress) as bar:
+        for start in range(0, horizon, piece):
+            part = rounds if piece == horizon else between(rounds, start, start + piece)
+            before = state
+            state, history = _scan(algorithm, state, part, record)
+            if on_rejected == "raise" and trees.is_concrete(history.accepted):
+                _raise_if_rejected(algorithm, before, part, history, start)
+            histories.append(history)
+            if progress:
+                bar.advance(length(history.t), float(history.played_value[-1]))
+    if len(histories) == 1:
+        return state, histories[0]
+    return state, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *histories)
+
+
+@eqx.filter_jit
+def _scan(
+    algorithm: Algorithm, state: Any, rounds: PyTree, record: Record | None
+) -> tuple[Any, Info]:
+    step = recording_step(algorithm, record)
+    packing = Packing(jax.eval_shape(step, state, first(rounds))[1])
+
+    def body(state: Any, round: PyTree) -> tuple[Any, PyTree]:
+        state, info = step(state, round)
+        return state, packing.pack(info)
+
+    state, packed = jax.lax.scan(body, state, rounds)
+    return state, packing.unpack(packed)
+
+
+def _piece(horizon: int) -> int:
+    """A length to cut the horizon into for a progress bar, if possible one that divides it: a
+    remainder would be compiled for on its own."""
+    even = (horizon // parts for parts in range(50, 9, -1) if horizon % parts == 0)
+    return next(even, -(-horizon // 50))
+
+
+def _raise_if_rejected(
+    algorithm: Algorithm, state: Any, rounds: PyTree, history: Info, offset: int
+) -> None:
+    accepted = np.asarray(history.accepted)
+    if accepted.all():
+        return
+    index = int(np.argmin(accepted))
+    if index:
+        state, _ = _scan(algorithm, state, between(rounds, 0, index), None)
+    round = jax.tree.map(lambda leaf: leaf[index], rounds)
+    raise rejection(algorithm, state, round, offset + index)

@@ -1,0 +1,43 @@
+"""Rounds stacked on axis 0, and a step that records more than its info."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from .._support.trees import PyTree
+from ..algorithms import Algorithm, Info
+
+Record = Callable[[Any], PyTree]
+
+
+def recording_step(algorithm: Algorithm, record: Record | None) -> Callable[..., Any]:
+    """`algorithm.step`, with what `record` says of the new state in `info.recorded`."""
+
+    def step(state: Any, round: PyTree) -> tuple[Any, Info]:
+        state, info = algorithm.step(state, round)
+        if record is None:
+            return state, info
+        is_unset = lambda node: node is None  # noqa: E731
+        return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
+
+    return step
+
+
+def length(rounds: PyTree) -> int:
+    """The number of stacked rounds, at least one."""
+    leaves = jax.tree.leaves(rounds)
+    if not leaves or leaves[0].shape[0] == 0:
+        raise ValueError("rounds must hold at least one round, but is empty.")
+    return leaves[0].shape[0]
+
+
+def between(rounds: PyTree, start: int, stop: int) -> PyTree:
+    """Some of the rounds, still stacked."""
+    return jax.tree.map(lambda leaf: leaf[start:stop], rounds)
+
+
+def first(rounds: PyTree) -> PyTree:
+    """The first of stacked rounds."""
+    return jax.tree.map(lambda leaf: leaf[0], rounds)

@@ -1,0 +1,160 @@
+"""`sweep`: many settings and seeds as one batch inside one scan."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._support import trees
+from .._support.packing import Packing
+from .._support.trees import PyTree
+from ..algorithms import Algorithm, Info
+from .stacks import Record, first, length, recording_step
+
+
+def sweep(
+    algorithms: Algorithm | Sequence[Algorithm],
+    state: Any,
+    rounds: PyTree,
+    *,
+    seeds: bool = False,
+    record: Record | None = None,
+) -> tuple[Any, Info]:
+    """Play many settings and/or seeds in one compiled call.
+
+    **Arguments:**
+
+    - `algorithms`: algorithms that differ in their numbers only (step sizes, K, window weights,
+      bounds of the domain); what they share is compiled once. What is not a number, such as the
+      size of the window, must be the same: sweep over such things with several calls.
+    - `state`: one start for all, from any of the algorithms; or, with `seeds`, starts stacked on a
+      leading axis, one for each seed.
+    - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry a seed.
+    - `record`: as in `run`.
+
+    **Returns:** states and histories with leading axes (settings, seeds), each only where asked
+    for. A refused round shows in `history.accepted`; it never ends the sweep.
+
+    >>> import obax
+    >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+    >>> settings = [obax.OGD(problem, outer_step_size=size) for size in (0.5, 1.0)]
+    >>> state = settings[0].init(0.0, None, jnp.zeros(()))
+    >>> _, history = obax.sweep(settings, state, jnp.array([1.0, 1.0]))
+    >>> print(history.played_value)
+    [[0.5   0.125]
+     [0.5   0.   ]]
+    """
+    single = isinstance(algorithms, Algorithm)
+    family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
+    numbers, shared = _stack(family)
+    horizon = length(rounds)
+    if seeds and (lengths := {len(leaf) for leaf in jax.tree.leaves(rounds)}) != {horizon}:
+        raise ValueError(
+            f"rounds must have one leading length, the number of seeds, but the leaves have "
+            f"{sorted(lengths)}."
+        )
+    state.round_spec.check(first(rounds) if seeds else rounds, stacked=True)
+    length(first(rounds) if seeds else rounds)
+    if state.t.ndim and (not seeds or len(state.t) != horizon):
+        raise ValueError(
+            f"state must be one state, or with seeds=True one for each of the seeds in rounds, "
+            f"but it holds {len(state.t)}, with seeds={seeds} and rounds of leading length "
+            f"{horizon}."
+        )
+    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
+    if single:
+        return jax.tree.map(lambda leaf: leaf[0], (states, history))
+    return states, history
+
+
+@eqx.filter_jit
+def _sweep(
+    numbers: PyTree,
+    shared: PyTree,
+    state: Any,
+    rounds: PyTree,
+    record: Record | None,
+    seeds: bool,
+    settings: int,
+) -> tuple[Any, Info]:
+    """All settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as fast on
+    [settings * seeds, d] arrays as on [settings, seeds, d]."""
+    replicas = length(rounds) if seeds else 1
+    numbers = jax.tree.map(lambda leaf: jnp.repeat(leaf, replicas, axis=0), numbers)
+    seed_of = jnp.tile(jnp.arange(replicas), settings)
+    per_seed_state = state.t.ndim == 1
+    states = jax.tree.map(
+        lambda leaf: (
+            leaf[seed_of]
+            if per_seed_state
+            else jnp.broadcast_to(leaf, (settings * replicas, *leaf.shape))
+        ),
+        state,
+    )
+
+    def step(numbers: PyTree, state: Any, round: PyTree) -> tuple[Any, Info]:
+        return recording_step(eqx.combine(numbers, shared), record)(state, round)
+
+    example = first(first(rounds) if seeds else rounds)
+    packing = Packing(jax.eval_shape(step, *first((numbers, states)), example)[1])
+
+    def packed_step(numbers: PyTree, state: Any, round: PyTree) -> tuple[Any, PyTree]:
+        state, info = step(numbers, state, round)
+        return state, packing.pack(info)
+
+    def body(states: Any, round: PyTree) -> tuple[Any, PyTree]:
+        batch = jax.tree.map(lambda leaf: leaf[seed_of], round) if seeds else round
+        return jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
+
+    if seeds:
+        rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
+    states, packed = jax.lax.scan(body, states, rounds)
+    history = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
+    if not seeds:
+        return states, history
+    return jax.tree.map(
+        lambda leaf: leaf.reshape(settings, replicas, *leaf.shape[1:]), (states, history)
+    )
+
+
+def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
+    """The numbers in which the algorithms differ, stacked, and the rest, which they share."""
+    if not family:
+        raise ValueError("algorithms must hold at least one algorithm, but is empty.")
+    flat = [jax.tree_util.tree_leaves_with_path(algorithm) for algorithm in family]
+    treedef = trees.structure(family[0])
+    for index, algorithm in enumerate(family):
+        if trees.structure(algorithm) != treedef:
+            raise ValueError(
+                f"algorithms must differ in numbers only, but algorithms[{index}] has another "
+                f"structure than algorithms[0] (another problem, window size, mode, estimator or "
+                f"optimiser); sweep over those with several calls."
+            )
+    stacked, shared = [], []
+    for column in zip(*flat, strict=True):
+        path, values = column[0][0], [leaf for _, leaf in column]
+        numeric = all(eqx.is_array(value) or isinstance(value, int | float) for value in values)
+        same = all(value is values[0] for value in values)
+        if not numeric and not all(value == values[0] for value in values):
+            raise ValueError(
+                f"{trees.leaf_name(path, 'algorithms[i]')} must be the same or a number in all "
+                f"algorithms, but is not; make schedules Equinox modules with array fields to "
+                f"sweep over them."
+            )
+        keep = numeric and (eqx.is_array(values[0]) or not same)
+        if keep:
+            family[0].check_sweep(trees.leaf_name(path, ""))
+        stacked.append(_stack_numbers(values) if keep else None)
+        shared.append(None if keep else values[0])
+    return jax.tree.unflatten(treedef, stacked), jax.tree.unflatten(treedef, shared)
+
+
+def _stack_numbers(values: list[Any]) -> Array:
+    if trees.is_concrete(values):
+        # Stacking hundreds of device arrays one by one would take longer than a short sweep.
+        return jnp.asarray(np.stack([np.asarray(value) for value in values]))
+    return jnp.stack([jnp.asarray(value) for value in values])

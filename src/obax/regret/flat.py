@@ -1,0 +1,201 @@
+"""A problem over plain vectors, and sums over its rounds that fit into memory."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from .._support import trees, validation
+from .._support.trees import PyTree
+from ..domain import Unconstrained
+from ..problem import Problem
+from .solve import Vector
+
+Total = Callable[[Callable[[PyTree], Any]], Any]
+
+# How many numbers a chunk of rounds may keep at once, 32 MiB in float64, and how many rounds it may
+# have: several batched LAPACK calls on thousands of matrices, running at once in one compiled
+# function, can wait for each other for ever on CPU (seen with jaxlib 0.10.2 and 8,000 matrices).
+# Wider chunks are not faster.
+CHUNK_NUMBERS = 2**22
+CHUNK_ROUNDS = 512
+TOLERANCES = {"float64": 1e-10, "float32": 1e-4}
+
+
+class Solver(eqx.Module):
+    """How comparators are found where there is no closed form.
+
+    **Arguments:**
+
+    - `tolerance`: of the residuals; `None`: 1e-10 in float64, 1e-4 in float32. The follower is
+      solved to a hundredth of it where rounding allows.
+    - `max_steps`: of each search; `None`: 100 Newton or 10,000 gradient steps.
+    - `chunk`: how many rounds are evaluated at once; `None`: up to 512, as many as fit into
+      about 32 MiB.
+    - `dense_limit`: longest x or y for which dense Hessians are formed. Above it the follower is
+      found by Newton steps with conjugate gradients, the leader by spectral projected gradient.
+
+    >>> Solver(tolerance=1e-6).tolerance
+    1e-06
+    """
+
+    tolerance: float | None = eqx.field(static=True)
+    max_steps: int | None = eqx.field(static=True)
+    chunk: int | None = eqx.field(static=True)
+    dense_limit: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        tolerance: float | None = None,
+        max_steps: int | None = None,
+        chunk: int | None = None,
+        dense_limit: int = 128,
+    ):
+        if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
+            raise ValueError(f"Solver.tolerance must be a number > 0, but got {tolerance!r}.")
+        if isinstance(dense_limit, bool) or not isinstance(dense_limit, int) or dense_limit < 0:
+            raise ValueError(
+                f"Solver.dense_limit must be an integer >= 0, but got {dense_limit!r}."
+            )
+        self.tolerance = None if tolerance is None else float(tolerance)
+        self.max_steps = None if max_steps is None else validation.count(max_steps, "max_steps")
+        self.chunk = None if chunk is None else validation.count(chunk, "chunk")
+        self.dense_limit = dense_limit
+
+    def tolerance_for(self, dtype: Any) -> float:
+        """The tolerance asked for, or that of the dtype."""
+        if self.tolerance is not None:
+            return self.tolerance
+        name = jnp.dtype(dtype).name
+        return TOLERANCES.get(name, float(jnp.finfo(dtype).eps) ** 0.6)
+
+
+class Flat:
+    """`problem` with x and y as vectors. `outer_start` and `inner_start` give their shapes."""
+
+    def __init__(
+        self, problem: Problem, outer_start: PyTree, inner_start: PyTree, solver: Solver
+    ) -> None:
+        self.problem = problem
+        self.start, self.unravel_x = ravel_pytree(outer_start)
+        self.dtype = self.start.dtype
+        self.has_follower = problem.inner is not None
+        self.inner_start, self.unravel_y = ravel_pytree(inner_start)
+        if not self.has_follower:
+            self.inner_start = jnp.zeros(0, self.dtype)
+        self.closed = problem.inner_argmin is not None
+        self.outer_dim, self.inner_dim = self.start.size, self.inner_start.size
+        self.unconstrained = isinstance(problem.domain, Unconstrained)
+        self.dense = max(self.outer_dim, self.inner_dim) <= solver.dense_limit
+        self.dense_inner = self.inner_dim <= solver.dense_limit
+        self.tolerance = solver.tolerance_for(self.dtype)
+        self.inner_tolerance = max(0.01 * self.tolerance, 8 * float(jnp.finfo(self.dtype).eps))
+        self.newton_steps = solver.max_steps or 100
+        self.gradient_steps = solver.max_steps or 10_000
+        self.chunk = solver.chunk
+
+    def outer(self, x: Vector, y: Vector, round: PyTree) -> Float[Array, ""]:
+        """f(x, y, round)."""
+        return self.problem.outer(self.unravel_x(x), self.tree_y(y), round)
+
+    def inner(self, x: Vector, y: Vector, round: PyTree) -> Float[Array, ""]:
+        """g(x, y, round)."""
+        assert self.problem.inner is not None
+        return self.problem.inner(self.unravel_x(x), self.tree_y(y), round)
+
+    def closed_answer(self, x: Vector, round: PyTree) -> Vector:
+        """The problem's own y*(x)."""
+        assert self.problem.inner_argmin is not None
+        return ravel_pytree(self.problem.inner_argmin(self.unravel_x(x), round))[0]
+
+    def first_answer(self, x: Vector) -> Vector:
+        """Where the search for y*(x) starts."""
+        if self.problem.inner_start is not None:
+            return ravel_pytree(self.problem.inner_start(self.unravel_x(x)))[0]
+        return self.inner_start
+
+    def project(self, x: Vector) -> Vector:
+        """The nearest point of X."""
+        if self.unconstrained:
+            return x
+        return ravel_pytree(self.problem.domain.project(self.unravel_x(x)))[0]
+
+    def tree_y(self, y: Vector) -> PyTree:
+        """y as the problem's own tree; `None` without a follower."""
+        return self.unravel_y(y) if self.has_follower else None
+
+    def chunk_of(self, rounds: PyTree, copies: int = 1) -> int:
+        """How many rounds are taken at once, when each is held `copies` times."""
+        if self.chunk is not None:
+            return self.chunk
+        data = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(rounds))
+        both = self.outer_dim + self.inner_dim
+        work = data + (4 * both**2 if self.dense else 16 * both)
+        return min(CHUNK_ROUNDS, max(1, CHUNK_NUMBERS // max(1, work * copies)))
+
+    def map_rounds(
+        self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree, copies: int = 1
+    ) -> PyTree:
+        """`function(round, ...)` for all rounds: vmapped, a chunk at a time."""
+        length, chunk = length_of(rounds), self.chunk_of(rounds, copies)
+        if chunk >= length:
+            return jax.vmap(function)(rounds, *stacked)
+        starts, overlap = _chunk_starts(length, chunk)
+
+        def part(start: Array) -> PyTree:
+            return jax.vmap(function)(*_slice((rounds, *stacked), start, chunk))
+
+        def joined(leaf: Array) -> Array:
+            whole = leaf[:-1].reshape(-1, *leaf.shape[2:])
+            return jnp.concatenate([whole, leaf[-1, overlap:]])
+
+        return jax.tree.map(joined, jax.lax.map(part, starts))
+
+    def sum_rounds(self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree) -> Any:
+        """The sum of `function(round, ...)` over all rounds, never holding more than a chunk."""
+        length, chunk = length_of(rounds), self.chunk_of(rounds)
+
+        def sum_of(part: PyTree, counted: Array | None) -> PyTree:
+            def total(leaf: Array) -> Array:
+                if counted is not None:
+                    leaf = jnp.where(counted.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
+                return jnp.sum(leaf, axis=0)
+
+            return jax.tree.map(total, jax.vmap(function)(*part))
+
+        if chunk >= length:
+            return sum_of((rounds, *stacked), None)
+        starts, overlap = _chunk_starts(length, chunk)
+
+        def part(start: Array) -> PyTree:
+            fresh = (start < length - chunk) | (jnp.arange(chunk) >= overlap)
+            return sum_of(_slice((rounds, *stacked), start, chunk), fresh)
+
+        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.lax.map(part, starts))
+
+
+def _chunk_starts(length: int, chunk: int) -> tuple[Array, int]:
+    """Where chunks of one size start. The last is moved back to end with the rounds, so that there
+    is one shape to compile; by how much it overlaps the one before it."""
+    starts = np.minimum(np.arange(0, length, chunk), length - chunk)
+    return jnp.asarray(starts), -length % chunk
+
+
+def _slice(tree: PyTree, start: Array, size: int) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
+
+
+def length_of(tree: PyTree) -> int:
+    """T, the length of the leading axis."""
+    return jax.tree.leaves(tree)[0].shape[0]
+
+
+def norms(tree: PyTree) -> Float[Array, " T"]:
+    """The Euclidean norm of each entry of a stacked tree."""
+    return jax.vmap(trees.norm)(tree)

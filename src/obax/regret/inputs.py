@@ -1,0 +1,166 @@
+"""Eager checks of what a person passes to this room, and the shapes that follow from it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._support import trees, validation
+from .._support.trees import PyTree
+from ..domain import Domain
+from ..problem import Problem
+from .flat import length_of
+
+
+class Setup(NamedTuple):
+    """What the numerical part needs: rounds as arrays, and where x and y start."""
+
+    problem: Problem
+    rounds: PyTree
+    horizon: int
+    outer_start: PyTree
+    inner_start: PyTree
+
+
+def setup(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree = None,
+    inner_start: PyTree = None,
+    outer_vars: PyTree = None,
+) -> Setup:
+    """Check that problem, rounds and starting points fit together; fill in what is not given."""
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be an obax.Problem, but got {problem!r}.")
+    if problem.has_buffers:
+        raise ValueError(
+            "problem must not have has_buffers=True: buffers, such as running statistics, depend "
+            "on the way the follower went, so y*_t(x) and with it the regret are not defined by "
+            "the losses alone. State the losses with the buffers frozen, as a Problem without them."
+        )
+    rounds, horizon = stacked(rounds, "rounds")
+    example = jax.tree.map(lambda leaf: leaf[0], rounds)
+    if outer_start is not None:
+        outer_start = validation.variable(outer_start, "outer_start")
+    elif outer_vars is not None:
+        outer_start = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), outer_vars)
+    elif problem.outer_argmin is not None:
+        outer_start = _zeros(jax.eval_shape(problem.outer_argmin, example))
+    else:
+        raise ValueError(
+            "outer_start must be given: the problem has no outer_argmin, so the shape of x is not "
+            "known. Pass a point x; the numerical search begins there."
+        )
+    return Setup(
+        problem, rounds, horizon, outer_start, _inner(problem, example, outer_start, inner_start)
+    )
+
+
+def _inner(problem: Problem, example: PyTree, outer_start: PyTree, inner_start: PyTree) -> PyTree:
+    if problem.inner is None:
+        if inner_start is not None:
+            raise ValueError("inner_start must be None: the problem has no follower.")
+        problem.check(outer_start, None, example)
+        return None
+    if inner_start is not None:
+        inner_start = validation.variable(inner_start, "inner_start")
+    elif problem.inner_start is not None:
+        inner_start = _zeros(jax.eval_shape(problem.inner_start, outer_start))
+    elif problem.inner_argmin is not None:
+        inner_start = _zeros(jax.eval_shape(problem.inner_argmin, outer_start, example))
+    else:
+        raise ValueError(
+            "inner_start must be given: the problem has neither inner_argmin nor inner_start, so "
+            "the shape of y is not known. Pass a point y; the numerical search begins there."
+        )
+    problem.check(outer_start, inner_start, example)
+    return inner_start
+
+
+def stacked(tree: PyTree, name: str) -> tuple[PyTree, int]:
+    """A tree of arrays that all have one leading axis, and its length."""
+    arrays = jax.tree.map(jnp.asarray, tree)
+    leaves = jax.tree_util.tree_leaves_with_path(arrays)
+    if not leaves:
+        raise ValueError(f"{name} must have at least one array leaf, but got {tree!r}.")
+    for path, leaf in leaves:
+        if leaf.ndim == 0:
+            raise ValueError(
+                f"{trees.leaf_name(path, name)} must be stacked on axis 0, but is a scalar."
+            )
+    lengths = sorted({leaf.shape[0] for _, leaf in leaves})
+    if len(lengths) > 1 or lengths == [0]:
+        raise ValueError(
+            f"{name} must be stacked on axis 0 with one length >= 1, but the leaves have lengths "
+            f"{lengths}."
+        )
+    return arrays, lengths[0]
+
+
+def decisions(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> PyTree:
+    """Decisions x_1..x_T: as many as there are rounds, and all in the domain."""
+    variables = validation.variable(outer_vars, "outer_vars")
+    variables, length = stacked(variables, "outer_vars")
+    if length != (horizon := length_of(rounds)):
+        raise ValueError(
+            f"outer_vars and rounds must have one length, but there are {length} decisions and "
+            f"{horizon} rounds."
+        )
+    problem.domain.check_matches(jax.tree.map(lambda leaf: leaf[0], variables))
+    inside = _inside(problem.domain, variables)
+    if trees.is_concrete(inside) and not np.all(inside):
+        first = int(np.argmin(inside))
+        point = jax.tree.map(lambda leaf: leaf[first], variables)
+        raise ValueError(
+            f"outer_vars must lie in the domain {problem.domain}, but the decision of round "
+            f"{first + 1} does not: {point}. {int(np.sum(~np.asarray(inside)))} of {length} "
+            "decisions are outside."
+        )
+    return variables
+
+
+@eqx.filter_jit
+def _inside(domain: Domain, variables: PyTree) -> Array:
+    return jax.vmap(domain.contains)(variables)
+
+
+def losses(values: Any, horizon: int) -> Array:
+    """Losses as suffered, one for each round."""
+    array = jnp.asarray(values)
+    if not trees.is_float(array) or array.shape != (horizon,):
+        raise ValueError(
+            f"losses must be {horizon} floating-point numbers, one for each round, but got "
+            f"{array.dtype}{list(array.shape)}."
+        )
+    return array
+
+
+def stage_lengths(stages: int | Sequence[int], horizon: int) -> tuple[int, ...]:
+    """The lengths of the stages: S equal ones (the last takes the remainder), or as given."""
+    if isinstance(stages, int | np.integer):
+        count = validation.count(stages, "stages")
+        if count > horizon:
+            raise ValueError(f"stages must be at most T = {horizon}, but got {count}.")
+        return (horizon // count,) * (count - 1) + (horizon - (count - 1) * (horizon // count),)
+    lengths = tuple(validation.count(length, "stages[...]") for length in stages)
+    if sum(lengths) != horizon:
+        raise ValueError(
+            f"stages must cover every round once: their lengths must sum to T = {horizon}, but sum "
+            f"to {sum(lengths)}."
+        )
+    return lengths
+
+
+def power(order: Any) -> float:
+    """The order p of a path length."""
+    if isinstance(order, bool) or not isinstance(order, int | float) or not 1 <= order < np.inf:
+        raise ValueError(f"order must be a number >= 1, such as 1 or 2, but got {order!r}.")
+    return order
+
+
+def _zeros(shapes: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

@@ -1,0 +1,112 @@
+"""Steps of a quadratic model: to the minimum of
+
+    gradient . (z - x) + (z - x) . (B + damping I) (z - x) / 2
+
+over all of R^d, or over a convex set that is known by its projection only. The latter takes
+accelerated projected gradient steps with restarts, and semismooth Newton steps on
+R(z) = z - project(z - grad / L) wherever they at least halve |R|: on a box these are active-set
+steps, and end after finitely many.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jaxtyping import Array, Bool, Int
+
+from .solve import Matrix, Project, Scalar, Vector
+
+MOST_STEPS = 2000
+
+
+def newton_point(point: Vector, gradient: Vector, hessian: Matrix, damping: Scalar) -> Vector:
+    """z - (B + damping I)^{-1} grad, or NaN where that matrix is not positive definite."""
+    return point - _solve_definite(_damped(hessian, damping), gradient)
+
+
+def newton_cg_point(
+    point: Vector, gradient: Vector, product: Callable[[Vector], Vector], damping: Scalar
+) -> Vector:
+    """The same by conjugate gradients, from products with B only."""
+    return point - solve_cg(lambda u: product(u) + damping * u, gradient)
+
+
+def solve_cg(product: Callable[[Vector], Vector], rhs: Vector) -> Vector:
+    """B^{-1} rhs for B symmetric and positive definite; what is missed shows in residuals."""
+    tolerance = 10 * float(jnp.finfo(rhs.dtype).eps)
+    operator = lx.FunctionLinearOperator(
+        product, jax.eval_shape(lambda: rhs), lx.positive_semidefinite_tag
+    )
+    solver = lx.CG(rtol=tolerance, atol=tolerance, stabilise_every=None)
+    return lx.linear_solve(operator, rhs, solver, throw=False).value
+
+
+def quadratic_program(
+    project: Project, point: Vector, gradient: Vector, hessian: Matrix, damping: Scalar
+) -> Vector:
+    """argmin over X of gradient.(z - point) + (z - point).(hessian + damping I)(z - point)/2."""
+    matrix = _damped(hessian, damping)
+    dtype = point.dtype
+    smoothness = jnp.max(jnp.sum(jnp.abs(matrix), axis=1))
+    smoothness = jnp.where(smoothness > 0, smoothness, 1)
+    identity = jnp.eye(point.size, dtype=dtype)
+    goal = 4 * jnp.finfo(dtype).eps
+
+    def descend(z: Vector) -> Vector:
+        return z - (gradient + matrix @ (z - point)) / smoothness
+
+    def gap(z: Vector) -> Vector:
+        return z - project(descend(z))
+
+    class State(NamedTuple):
+        best: Vector
+        extrapolated: Vector
+        momentum: Scalar
+        residual: Scalar
+        steps: Int[Array, ""]
+
+    def unfinished(s: State) -> Bool[Array, ""]:
+        far = s.residual > goal * (1 + jnp.linalg.norm(s.best))
+        return far & (s.steps < MOST_STEPS)
+
+    def iterate(s: State) -> State:
+        moved = project(descend(s.extrapolated))
+        slope = jax.jacfwd(lambda u: project(u))(descend(s.best))
+        jacobian = identity - slope @ (identity - matrix / smoothness)
+        newton = project(s.best - jnp.linalg.solve(jacobian, gap(s.best)))
+        newton_residual = jnp.linalg.norm(gap(newton))
+        # Halving can happen only so often: the convergence of the gradient steps is kept.
+        jump = newton_residual <= 0.5 * s.residual
+        restart = jnp.vdot(s.extrapolated - moved, moved - s.best) > 0
+        momentum = (1 + jnp.sqrt(1 + 4 * s.momentum**2)) / 2
+        weight = jnp.where(restart, 0, (s.momentum - 1) / momentum)
+        best = jnp.where(jump, newton, moved)
+        return State(
+            best=best,
+            extrapolated=jnp.where(jump, newton, moved + weight * (moved - s.best)),
+            momentum=jnp.where(jump | restart, 1, momentum),
+            residual=jnp.where(jump, newton_residual, jnp.linalg.norm(gap(moved))),
+            steps=s.steps + 1,
+        )
+
+    free = point - _solve_definite(matrix, gradient)
+    start = project(jnp.where(jnp.all(jnp.isfinite(free)), free, point))
+    first = State(
+        start, start, jnp.ones((), dtype), jnp.linalg.norm(gap(start)), jnp.zeros((), jnp.int32)
+    )
+    solution = jax.lax.while_loop(unfinished, iterate, first).best
+    return jnp.where(jnp.all(jnp.isfinite(free)), solution, jnp.nan)
+
+
+def _damped(hessian: Matrix, damping: Scalar) -> Matrix:
+    return hessian + damping * jnp.eye(hessian.shape[0], dtype=hessian.dtype)
+
+
+def _solve_definite(matrix: Matrix, rhs: Vector) -> Vector:
+    # A shift by rounding keeps a singular matrix solvable; one refinement takes its bias out again.
+    shift = 8 * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(matrix))
+    factor = (jnp.linalg.cholesky(_damped(matrix, shift)), True)
+    solution = jax.scipy.linalg.cho_solve(factor, rhs)
+    return solution + jax.scipy.linalg.cho_solve(factor, rhs - matrix @ solution)

@@ -1,0 +1,173 @@
+r"""sup over X of what changes from a round to the next: exact where that can be proved.
+
+$|y^*_{t-1}(x) - y^*_t(x)|$ is convex in x when both answers are affine. Then it is the same for
+all x if their slopes agree, infinite on an unbounded X if they do not, and otherwise largest at a
+vertex of X. That an answer is affine is read off the program of its derivative, never off samples:
+the slope must not use x at all. Everywhere else X is searched at random: a lower estimate.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._support.trees import PyTree
+from ..domain import Box, NonNegative, Simplex, Unconstrained
+from .flat import Flat
+from .model import answer, answer_slope, one_round
+from .solve import Scalar, Vector
+
+# 2^12: above that a box has too many corners to visit, and is searched instead.
+MOST_VERTICES = 4096
+LOCAL_SAMPLES = 16
+
+Objective = Callable[[Vector, PyTree, PyTree], Scalar]
+
+
+def affine_answers(flat: Flat, example: PyTree) -> bool:
+    """Whether every y*_t is proved to be affine in x: a sufficient test on the program."""
+    if flat.closed:
+        return not _uses_first(jax.jacfwd(flat.closed_answer), 1, flat.start, example)
+
+    def second_derivatives(x: Vector, y: Vector, round: PyTree) -> Any:
+        slope = jax.grad(flat.inner, 1)
+        return jax.jacfwd(slope, 0)(x, y, round), jax.jacfwd(slope, 1)(x, y, round)
+
+    return not _uses_first(second_derivatives, 2, flat.start, flat.inner_start, example)
+
+
+def can_be_exact(flat: Flat) -> bool:
+    """Whether the domain is one on which a convex function's supremum is computed exactly."""
+    domain = flat.problem.domain
+    if isinstance(domain, Box):
+        return 2**flat.outer_dim <= MOST_VERTICES
+    return isinstance(domain, Simplex | Unconstrained | NonNegative)
+
+
+def affine_supremum(flat: Flat, rounds: PyTree) -> tuple[Float[Array, " T-1"], Array]:
+    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T for affine answers; and whether all slopes agree,
+    in which case it is exact on any domain."""
+    x = flat.project(flat.start)
+
+    def line(round: PyTree) -> tuple[Vector, Array]:
+        y = answer(flat, x, round).y
+        if flat.closed:
+            return y, jax.jacfwd(flat.closed_answer)(x, round)
+        return y, answer_slope(flat, one_round(round), x, y)
+
+    here, slopes = flat.map_rounds(line, rounds)
+    gap, turn = here[1:] - here[:-1], slopes[1:] - slopes[:-1]
+    size = jnp.max(jnp.abs(slopes[1:]) + jnp.abs(slopes[:-1]), axis=(1, 2))
+    rounding = 64 * jnp.finfo(flat.dtype).eps
+    parallel = jnp.max(jnp.abs(turn), axis=(1, 2)) <= rounding * size
+    same = jnp.linalg.norm(gap, axis=1)
+    domain = flat.problem.domain
+    if isinstance(domain, Unconstrained | NonNegative):
+        return jnp.where(parallel, same, jnp.inf), jnp.all(parallel)
+    if not can_be_exact(flat):
+        return same, jnp.all(parallel)
+    corners = _vertices(flat) - x
+    # |gap + turn z|^2 is linear in (1, z, z z^T): one product of matrices for all corners.
+    first, second = np.triu_indices(flat.outer_dim)
+    twice = jnp.asarray(np.where(first == second, 1.0, 2.0), flat.dtype)
+    features = jnp.concatenate([corners, twice * corners[:, first] * corners[:, second]], axis=1)
+
+    def furthest(_: PyTree, gap: Vector, turn: Array) -> Scalar:
+        square = (turn.T @ turn)[first, second]
+        values = features @ jnp.concatenate([2 * gap @ turn, square])
+        return jnp.sqrt(jnp.maximum(jnp.max(values) + gap @ gap, 0))
+
+    tails = jax.tree.map(lambda leaf: leaf[1:], rounds)
+    copies = max(1, len(corners) // max(1, flat.inner_dim))
+    highest = flat.map_rounds(furthest, tails, gap, turn, copies=copies)
+    return jnp.where(parallel, same, highest), jnp.all(parallel)
+
+
+def searched_supremum(
+    flat: Flat, objective: Objective, rounds: PyTree, around: PyTree, key: Array, samples: int
+) -> Float[Array, " T-1"]:
+    """A lower estimate of sup_x objective(x, round t - 1, round t) for t = 2..T.
+
+    `samples` points of X, the same for all rounds, half of them thrown far and projected back onto
+    its boundary; then random moves about the best one, shorter and shorter. `around` are points
+    that matter (the comparators): they are tried, and on an unbounded X they set the scale.
+    """
+    around = jax.vmap(flat.project)(around)
+    centre = jnp.mean(around, axis=0)
+    diameter = jnp.asarray(flat.problem.domain.diameter(flat.unravel_x(flat.start)), flat.dtype)
+    spread = 2 * jnp.max(jnp.linalg.norm(around - centre, axis=1))
+    radius = jnp.where(jnp.isfinite(diameter), diameter / 2, jnp.maximum(1, spread))
+    key_far, key_near = jax.random.split(key)
+    throws = jax.random.normal(key_far, (samples, flat.outer_dim), flat.dtype)
+    reach = jnp.where(jnp.arange(samples) % 2 == 0, 1.0, 4.0).astype(flat.dtype)
+    bounded = jnp.isfinite(diameter)
+    throws = throws * radius * jnp.where(bounded, reach, 1)[:, None] / flat.outer_dim**0.5
+    points = jnp.concatenate([jax.vmap(flat.project)(centre + throws), around])
+    steps = jax.random.normal(key_near, (3, LOCAL_SAMPLES, flat.outer_dim), flat.dtype)
+
+    def best(now: PyTree, before: PyTree) -> Scalar:
+        def top(points: Array) -> tuple[Scalar, Vector]:
+            values = jax.vmap(lambda x: objective(x, before, now))(points)
+            values = jnp.where(jnp.isnan(values), -jnp.inf, values)
+            return jnp.max(values), points[jnp.argmax(values)]
+
+        def refine(state: tuple[Scalar, Vector], moves: tuple[Array, Scalar]) -> Any:
+            value, x = state
+            noise, length = moves
+            new_value, new_x = top(jax.vmap(flat.project)(x + length * radius * noise))
+            better = new_value > value
+            return (jnp.where(better, new_value, value), jnp.where(better, new_x, x)), None
+
+        lengths = jnp.asarray([0.3, 0.1, 0.03], flat.dtype)
+        return jax.lax.scan(refine, top(points), (steps, lengths))[0][0]
+
+    before = jax.tree.map(lambda leaf: leaf[:-1], rounds)
+    now = jax.tree.map(lambda leaf: leaf[1:], rounds)
+    return flat.map_rounds(best, now, before, copies=2 * len(points))
+
+
+def answer_change(flat: Flat) -> Objective:
+    """|y*_{t-1}(x) - y*_t(x)|."""
+    return lambda x, before, now: jnp.linalg.norm(
+        answer(flat, x, before).y - answer(flat, x, now).y
+    )
+
+
+def _vertices(flat: Flat) -> Float[Array, "n d1"]:
+    domain = flat.problem.domain
+    if isinstance(domain, Simplex):
+        return domain.scale.astype(flat.dtype) * jnp.eye(flat.outer_dim, dtype=flat.dtype)
+    low, high = (flat.project(jnp.full_like(flat.start, end)) for end in (-jnp.inf, jnp.inf))
+    bits = (np.arange(2**flat.outer_dim)[:, None] >> np.arange(flat.outer_dim)) & 1
+    return jnp.where(jnp.asarray(bits == 1), high, low)
+
+
+def _uses_first(function: Callable[..., Any], count: int, *arguments: PyTree) -> bool:
+    """Whether any result of `function` is computed from one of its first `count` arguments."""
+    program = jax.make_jaxpr(function)(*arguments).jaxpr
+    watched = sum(len(jax.tree.leaves(argument)) for argument in arguments[:count])
+    marks = [index < watched for index in range(len(program.invars))]
+    return any(_reached(program, marks))
+
+
+def _reached(program: Any, marks: list[bool]) -> list[bool]:
+    """Which results of a jaxpr are computed from the marked arguments."""
+    hot = {variable for variable, mark in zip(program.invars, marks, strict=True) if mark}
+
+    def is_hot(atom: Any) -> bool:
+        return not hasattr(atom, "val") and atom in hot  # literals have a value and cannot be hot
+
+    for equation in program.eqns:
+        used = [is_hot(atom) for atom in equation.invars]
+        if not any(used):
+            continue
+        called = equation.params.get("jaxpr")
+        if equation.primitive.name in ("jit", "pjit") and hasattr(called, "jaxpr"):
+            results = _reached(called.jaxpr, used)
+        else:
+            results = [True] * len(equation.outvars)
+        hot.update(v for v, mark in zip(equation.outvars, results, strict=True) if mark)
+    return [is_hot(atom) for atom in program.outvars]

@@ -1,0 +1,86 @@
+"""What a round must look like: checked when a function is traced, free when it runs."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ._support import trees
+from ._support.trees import PyTree
+
+
+class RoundSpec:
+    """Structure, shapes and dtypes of the rounds that a state was made for.
+
+    It is static, so it is compared when a function is traced and costs nothing when it runs: a
+    round of another shape is an error and never a second compilation.
+    """
+
+    def __init__(self, treedef: Any, leaves: tuple[tuple[tuple[int, ...], Any], ...]):
+        self.treedef = treedef
+        self.leaves = leaves
+
+    def __repr__(self) -> str:
+        return f"RoundSpec({self.example()})"
+
+    @classmethod
+    def of(cls, example_round: PyTree) -> "RoundSpec":
+        """The one specification of rounds like this; equal ones are the same object."""
+        described = trees.map_with_name(_described_leaf, example_round, "example_round")
+        leaves, treedef = jax.tree.flatten(described)
+        return _interned(treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+
+    def example(self) -> PyTree:
+        """Shapes and dtypes as a pytree."""
+        return self.treedef.unflatten(jax.ShapeDtypeStruct(*leaf) for leaf in self.leaves)
+
+    def check(self, round: PyTree, *, stacked: bool = False) -> None:
+        """Raise a `ValueError` that names the leaf of a round that does not fit."""
+        name = "rounds" if stacked else "round"
+        leaves, treedef = jax.tree_util.tree_flatten_with_path(round)
+        if treedef != self.treedef:
+            raise ValueError(
+                f"{name} must have the structure of the example_round given to init, "
+                f"{self.treedef}, but has {treedef}."
+            )
+        lengths = set()
+        for (path, leaf), (shape, dtype) in zip(leaves, self.leaves, strict=True):
+            leaf_name = trees.leaf_name(path, name)
+            if not hasattr(leaf, "dtype"):
+                raise ValueError(
+                    f"{leaf_name} must be an array of dtype {dtype}, but is the Python "
+                    f"{type(leaf).__name__} {leaf!r}; wrap it in jnp.asarray(..., '{dtype}')."
+                )
+            came = _described_leaf(leaf_name, leaf)
+            came_shape = came.shape[1:] if stacked else came.shape
+            if (stacked and not came.shape) or (came_shape, came.dtype) != (shape, dtype):
+                wanted = f"{dtype}{['T', *shape] if stacked else list(shape)}".replace("'", "")
+                raise ValueError(
+                    f"{leaf_name} must be {wanted} like the example_round given to init, but is "
+                    f"{came.dtype}{list(came.shape)}."
+                )
+            if stacked:
+                lengths.add(came.shape[0])
+        if len(lengths) > 1:
+            raise ValueError(
+                f"rounds must be stacked on axis 0 with one length, but the leaves have lengths "
+                f"{sorted(lengths)}."
+            )
+
+
+@functools.cache
+def _interned(treedef: Any, leaves: tuple[tuple[tuple[int, ...], Any], ...]) -> RoundSpec:
+    return RoundSpec(treedef, leaves)
+
+
+def _described_leaf(name: str, leaf: Any) -> jax.ShapeDtypeStruct:
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    if not hasattr(leaf, "dtype") and not isinstance(leaf, float | int | bool):
+        raise ValueError(f"{name} must be an array, but is a {type(leaf).__name__}: {leaf!r}.")
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else jnp.result_type(leaf)
+    if not jnp.issubdtype(dtype, jax.dtypes.extended):
+        # What JAX will make of it: without x64, a float64 of NumPy becomes float32.
+        dtype = jax.dtypes.canonicalize_dtype(dtype)
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), dtype)

@@ -1,0 +1,280 @@
+"""The experiment at a tiny horizon: what is compared is right, and a killed run comes back."""
+
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+
+import obax
+from obax import problems
+from obax.lab import find
+from obax.lab.dynamic_regression import Config, findings, parts, stream
+from obax.lab.dynamic_regression.methods import Method, methods, offline, play, shared
+from obax.problems.moments import windowed
+
+TINY = Config(
+    horizon=40,
+    seeds=2,
+    scenarios=("paper", "noisy"),
+    stages=(2,),
+    outer_dims=(1, 5),
+    windows=("1", "5", "T"),
+    window_sizes=("1", "5", "T"),
+    inner_steps=(2, 3),
+    outer_step_sizes=(0.05,),
+    inner_step_sizes=(0.05,),
+    offline_points=3,
+    curve_points=10,
+)
+
+
+@pytest.mark.parametrize(
+    ("samples", "normalise", "follower", "curvature", "decay"),
+    [
+        (1, "full", "current", "current", 0.7),
+        (3, "seen", "current", "current", 1.0),
+        (3, "full", "average", "window", 0.7),
+        (1, "seen", "average", "window", 1.0),
+    ],
+)
+def test_moments_play_what_the_window_plays(samples, normalise, follower, curvature, decay):
+    stream = problems.dynamic_regression(12, 2, samples=samples, noise=1.0, seed=3)
+    window = obax.Window(4, decay, follower=follower, curvature=curvature, normalise=normalise)
+    estimator = obax.hypergradient.Dense()
+    plain = obax.OAGD(stream.problem, 0.3, 0.05, 3, window, estimator)
+    state = plain.init(stream.outer_var, stream.inner_var, stream.example_round)
+    _, history = obax.run(plain, state, stream.rounds, record=lambda s: s.inner_var)
+
+    view = windowed(stream, window)
+    alone = obax.OAGD(view.problem, 0.3, 0.05, 3, obax.Window(1), estimator)
+    state = alone.init(view.outer_var, view.inner_var, view.example_round)
+    _, moments = obax.run(alone, state, view.rounds, record=lambda s: s.inner_var)
+    np.testing.assert_allclose(moments.outer_var, history.outer_var, rtol=1e-10)
+    np.testing.assert_allclose(moments.recorded, history.recorded, rtol=1e-9, atol=1e-12)
+
+
+def test_moments_refuse_other_weights():
+    stream = problems.dynamic_regression(6, 1)
+    with pytest.raises(ValueError, match="powers of a decay"):
+        windowed(stream, obax.Window(3, weights=[1.0, 0.9, 0.1]))
+    with pytest.raises(ValueError, match=r"window\.follower"):
+        windowed(stream, obax.Window(3, follower="each"))
+
+
+def test_moments_answer_is_the_minimiser():
+    view = windowed(problems.dynamic_regression(6, 1), obax.Window(3, follower="average"))
+    round = jax.tree.map(lambda leaf: leaf[4], view.rounds)
+    y = view.problem.inner_argmin(jnp.array([-1.0]), round)
+    slope = jax.grad(view.problem.inner, 1)(jnp.array([-1.0]), y, round)
+    np.testing.assert_allclose(slope, 0, atol=1e-12)
+
+
+def test_stage_comparators_are_the_best_fixed_pairs():
+    group = stream.Group("noisy", 2, 1)
+    found = stream.comparators(TINY, group)
+    one = stream.instances(TINY, group)[0]
+    a, b = (np.asarray(leaf) for leaf in one.rounds["training"])
+    v, w = (np.asarray(leaf) for leaf in one.rounds["validation"])
+    for stage, rounds in enumerate((slice(0, 20), slice(20, 40))):
+        tried = np.linspace(TINY.lower, TINY.upper, 4001)
+        losses = []
+        for x in tried:
+            gram = a[rounds].T @ a[rounds] + 20 * 2 * np.exp(x) * np.eye(5)
+            y = np.linalg.solve(gram, a[rounds].T @ b[rounds])
+            losses.append(0.5 * np.sum((v[rounds] @ y - w[rounds]) ** 2))
+        mine = found.losses[0, rounds].sum()
+        assert mine <= min(losses) + 1e-9
+        assert abs(found.outer[0, stage, 0] - tried[np.argmin(losses)]) < 0.01
+
+
+def test_each_penalty_alone_is_at_least_as_good_as_one_for_all():
+    shared_penalty, own_penalties = (
+        stream.comparators(TINY, stream.Group("noisy", 2, d1)).losses.sum(axis=1) for d1 in (1, 5)
+    )
+    assert np.all(own_penalties <= shared_penalty + 1e-9)
+
+
+def test_path_length_moves_only_between_stages():
+    found = stream.comparators(TINY, stream.Group("noisy", 2, 1))
+    path = found.path(2)
+    jump = np.sum((found.outer[:, 1] - found.outer[:, 0]) ** 2, axis=1)
+    jump += np.sum((found.inner[:, 1] - found.inner[:, 0]) ** 2, axis=1)
+    assert np.all(path[:, :20] == 0)
+    np.testing.assert_allclose(path[:, 20:], np.repeat(jump[:, None], 20, axis=1))
+
+
+def test_bilevel_regret_is_that_of_the_definition():
+    group = stream.Group("noisy", 1, 1)
+    played = np.full((2, TINY.horizon, 1), -2.0)
+    curves = stream.bilevel_regret(TINY, group, played)
+    one = stream.instances(TINY, group)[0]
+    tried = jnp.linspace(TINY.lower, TINY.upper, 401)
+
+    def loss(x, round):
+        return one.problem.outer(x, one.problem.inner_argmin(x, round), round)
+
+    losses = jax.vmap(jax.vmap(loss, (0, None)), (None, 0))(tried[:, None], one.rounds)
+    mine = jax.vmap(loss, (None, 0))(jnp.array([-2.0]), one.rounds)
+    expected = np.cumsum(mine - np.minimum(losses.min(axis=1), mine))
+    np.testing.assert_allclose(curves[0], expected, rtol=1e-6)
+    assert stream.bilevel_regret(TINY, stream.Group("noisy", 1, 5), played) is None
+
+
+def test_decisions_are_those_before_the_round():
+    group = stream.Group("noisy", 1, 1)
+    found = play(TINY, group, Method("1"))
+    assert np.all(found.outer_vars[:, :, 0] == TINY.start)
+    assert np.all(found.inner_vars[:, :, 0] == 0)
+    assert np.all(np.any(found.inner_vars[:, :, 1] != 0, axis=-1))
+
+
+def test_offline_solution_minimises_the_validation_loss_so_far():
+    group = stream.Group("noisy", 1, 1)
+    times, solved = offline(TINY, group)
+    assert times[-1] == TINY.horizon
+    best = stream.comparators(TINY, group).outer[:, 0, 0]
+    # 200 Adam steps a point: near, where the loss is not flat in x.
+    assert np.all(np.abs(solved[-1, :, 0] - best) < 1.5)
+
+
+def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
+    group = stream.Group("noisy", 2, 1)
+    found = play(TINY, group, Method("oracle"))
+    one, best = stream.instances(TINY, group)[0], stream.comparators(TINY, group)
+    y = np.zeros(5)
+    k, _, beta = found.settings[0]
+    for t in range(25):
+        np.testing.assert_allclose(found.inner_vars[0, 0, t], y, atol=1e-10)
+        a, b = (np.asarray(leaf[t]) for leaf in one.rounds["training"])
+        penalty = np.exp(best.outer[0, 0 if t < 20 else 1, 0])
+        for _ in range(k):
+            y = y - beta * (a * (a @ y - b) + 2 * penalty * y)
+
+
+def test_every_combination_of_options_is_there():
+    labels = [method.label() for method in methods(TINY)]
+    assert len(labels) == len(set(labels)) == 3 + 2 * 8
+    assert shared("T", 1.0, "seen", "average").curvature == "window"
+
+
+def test_config_says_what_is_wrong():
+    for change, message in {
+        "windows": (("0",), "integers >= 1 or T"),
+        "scenarios": (("mild",), "among paper, noisy"),
+        "outer_dims": ((2,), "must be 1 or 5"),
+        "start": (9.0, r"in \[lower, upper\]"),
+        "followers": (("each",), "followers must be among"),
+        "stages": ((0,), "between 1 and the horizon"),
+        "seeds": (0, "at least 1"),
+        "outer_step_sizes": ((-1.0,), "numbers > 0"),
+        "inner_steps": ((0,), "at least 1"),
+        "decays": ((2.0,), "in \\(0, 1]"),
+        "inner_step_sizes": ((), "must not be empty"),
+    }.items():
+        with pytest.raises(ValueError, match=message[1]):
+            Config(**{change: message[0]})
+    with pytest.raises(ValueError, match="at least two sizes"):
+        Config(windows=("1",))
+
+
+@pytest.fixture(scope="module")
+def tiny_table():
+    tables = [part.work().assign(experiment="dynamic-regression") for part in parts(TINY)]
+    return pd.concat(tables, ignore_index=True)
+
+
+def test_findings_come_from_the_table_alone(tiny_table):
+    found = findings(TINY, tiny_table)
+    assert {claim.id for claim in found.claims} >= {"C2"}
+    assert len([claim for claim in found.claims if claim.id.startswith("C1")]) == 4
+    names = {figure.name for figure in found.figures}
+    assert names == {
+        f"{kind}-{scenario}{end}"
+        for scenario in ("paper", "noisy")
+        for kind, end in (("regret", "-S2"), ("trajectory", "-S2"), ("windows", ""))
+    } | {"distance"}
+    for figure in found.figures:
+        assert all(len(series.x) == len(series.mean) > 0 for series in figure.series)
+    # 8 combinations for each of 4 groups, and own curvature on the paper's stream with d1 = 1.
+    assert len(found.summary.frame) == 4 * 8 + 4
+    grid = next(table for table in found.tables if table.name == "grid").frame
+    assert np.isfinite(grid.regret).all()
+
+
+def test_the_best_setting_is_the_one_with_least_mean_regret(tiny_table):
+    rows = tiny_table[tiny_table.metric == "stage_regret"]
+    curves = tiny_table[tiny_table.metric == "stage_regret_curve"]
+    means = rows.groupby(["method", "setting"]).value.mean()
+    for (method, setting), _ in curves.groupby(["method", "setting"]):
+        group = setting.split("; K=")[0]
+        rivals = means[method]
+        assert means[method, setting] == rivals[rivals.index.str.startswith(group)].min()
+
+
+SMALL_RUN = [
+    "horizon=30", "seeds=1", "scenarios=paper", "stages=1", "outer_dims=1", "windows=1,5",
+    "window_sizes=1", "decays=1", "normalisations=seen", "inner_steps=2", "outer_step_sizes=0.1",
+    "inner_step_sizes=0.1", "own_curvature=no", "offline_points=2", "curve_points=5",
+]  # fmt: skip
+
+
+def command(out, *more):
+    settings = [word for setting in SMALL_RUN for word in ("--set", setting)]
+    return [sys.executable, "-m", "obax", "run", "dynamic-regression", "--out", str(out), *more] + (
+        [] if "--resume" in more else settings
+    )
+
+
+def kill_and_resume(tmp_path, kills):
+    """Kill a real process at random points, then let it finish; compare with a whole run."""
+    # Compiled once for all: a killed process has not lost what it compiled.
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled")}
+    cache["JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    environment = os.environ | cache
+    run = functools.partial(subprocess.run, check=True, capture_output=True, env=environment)
+    run(command(tmp_path / "compile"))
+    begun = time.monotonic()
+    run(command(tmp_path / "whole"))
+    duration = time.monotonic() - begun
+    out, dice = tmp_path / "killed", random.Random(0)
+    for _ in range(kills):
+        more = ["--resume"] if (out / "run.json").exists() else []
+        process = subprocess.Popen(
+            command(out, *more),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        time.sleep(dice.uniform(0.3, 1.0) * duration)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    more = ["--resume"] if (out / "run.json").exists() else []
+    run(command(out, *more))
+    whole, killed = (
+        pd.read_parquet(folder / "metrics.parquet") for folder in (tmp_path / "whole", out)
+    )
+    pd.testing.assert_frame_equal(killed, whole, check_exact=True)
+    assert not list(out.rglob("*.part"))
+
+
+def test_a_killed_run_resumes_to_the_same_table(tmp_path):
+    kill_and_resume(tmp_path, kills=2)
+
+
+@pytest.mark.slow
+def test_ten_kills_resume_to_the_same_table(tmp_path):
+    kill_and_resume(tmp_path, kills=10)
+
+
+def test_it_is_registered():
+    assert find("dynamic-regression").presets["paper"].horizon == 5000

@@ -1,0 +1,184 @@
+"""Configs, run folders and resuming, on an experiment that costs nothing."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from obax.lab import Experiment, Part, RunFolder, UserError, report, run, with_overrides
+from obax.lab.kit.statistics import interval
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyConfig:
+    horizon: int = 3
+    rate: float = 0.5
+    fast: bool = True
+    name: str = "toy"
+    sizes: tuple[int, ...] = (1, 2)
+
+    def __post_init__(self):
+        if self.horizon < 1:
+            raise ValueError(f"horizon must be at least 1, but got {self.horizon}.")
+
+
+def toy_part(index, calls):
+    calls.append(index)
+    rows = [("m", "s", seed, t, "loss", index + seed / 10 + t) for seed in (0, 1) for t in (1, 2)]
+    return pd.DataFrame(rows, columns=["method", "setting", "seed", "t", "metric", "value"])
+
+
+def toy(calls, parts=3):
+    def findings(config, table):
+        figure = report.Figure("f", "F", "x", "y", [report.Series("a", [1, 2], [1.0, 2.0])], "c")
+        shown = report.Table("t", "T", "c", table.head(2))
+        return report.Findings([], [figure], [], [], shown)
+
+    return Experiment(
+        name="toy",
+        summary="s",
+        data="none",
+        presets={"quick": ToyConfig(), "paper": ToyConfig(horizon=9)},
+        durations={"quick": "0", "paper": "0"},
+        parts=lambda config: [Part(f"p{i}", lambda i=i: toy_part(i, calls)) for i in range(parts)],
+        findings=findings,
+        headline=lambda table: f"{table.value.mean():.1f}",
+    )
+
+
+def test_interval_of_a_mean():
+    # t(0.975, 2) = 4.302653; the standard error of 1, 2, 3 is 1 / sqrt(3).
+    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, 4.302653 / np.sqrt(3)))
+    assert interval(np.array([7.0])) == (7.0, np.inf)
+    for values in ([], [1.0, np.nan]):
+        mean, half = interval(np.array(values))
+        assert np.isnan(mean) and half == np.inf
+
+
+def test_overrides_are_typed():
+    config = with_overrides(ToyConfig(), ["horizon=7", "rate=0.25", "fast=no", "sizes=3, 4,5"])
+    assert config == ToyConfig(7, 0.25, False, "toy", (3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("horizn=3", "unknown key 'horizn'. Did you mean 'horizon'?"),
+        ("horizon=three", "horizon must be an integer, but got 'three'"),
+        ("rate=x", "rate must be a number"),
+        ("fast=perhaps", "fast must be true or false"),
+        ("sizes=1,b", "sizes must be an integer"),
+        ("horizon", "--set takes key=value"),
+        ("horizon=0", "horizon must be at least 1"),
+    ],
+)
+def test_bad_overrides_say_what_is_wrong(assignment, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        with_overrides(ToyConfig(), [assignment])
+
+
+def test_a_run_holds_everything(tmp_path):
+    seen = []
+    folder = run(
+        toy([]), ToyConfig(), "quick", tmp_path / "r", on_part=lambda *now: seen.append(now)
+    )
+    table = folder.table()
+    assert list(table.columns) == [
+        "experiment", "method", "setting", "seed", "t", "metric", "value",
+    ]  # fmt: skip
+    assert len(table) == 12
+    assert seen[0][:2] == (0, 3)
+    assert seen[-1] == (3, 3, "3.5")
+    info = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert info["config"] == {
+        "horizon": 3, "rate": 0.5, "fast": True, "name": "toy", "sizes": [1, 2],
+    }  # fmt: skip
+    assert {"jax", "obax", "python"} <= info["versions"].keys()
+    assert info["finished"]
+
+
+def test_resume_skips_what_is_done_and_gives_the_same_table(tmp_path):
+    whole = run(toy([]), ToyConfig(), "quick", tmp_path / "whole").table()
+    calls = []
+    broken = toy(calls)
+
+    def stop_after_two(done, total, headline):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(broken, ToyConfig(), "quick", tmp_path / "r", on_part=stop_after_two)
+    assert calls == [0, 1]
+    (tmp_path / "r" / "checkpoints" / ".p2.parquet.x.part").write_bytes(b"half")
+    with pytest.raises(UserError, match="not finished; go on with: obax run toy"):
+        RunFolder.open(tmp_path / "r").table()
+    resumed = run(broken, ToyConfig(), "quick", tmp_path / "r", resume=True)
+    assert calls == [0, 1, 2]
+    pd.testing.assert_frame_equal(resumed.table(), whole)
+    assert not list((tmp_path / "r").rglob("*.part"))
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path):
+    run(toy([]), ToyConfig(), "quick", tmp_path)
+    with pytest.raises(UserError, match="holds a run of toy"):
+        run(toy([]), ToyConfig(), "quick", tmp_path)
+
+
+def test_a_file_is_no_run_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="is a file, not a folder"):
+        run(toy([]), ToyConfig(), "quick", tmp_path / "file")
+
+
+def test_resume_refuses_other_experiments_and_settings(tmp_path):
+    run(toy([]), ToyConfig(), "quick", tmp_path)
+    other = dataclasses.replace(toy([]), name="other")
+    with pytest.raises(UserError, match="holds a run of toy, not of other"):
+        run(other, ToyConfig(), "quick", tmp_path, resume=True)
+    with pytest.raises(UserError, match=r"other settings \(rate\)"):
+        run(toy([]), ToyConfig(rate=0.1), "quick", tmp_path, resume=True)
+
+
+def test_damage_is_named_and_kept(tmp_path):
+    run(toy([]), ToyConfig(), "quick", tmp_path)
+    part = tmp_path / "checkpoints" / "p1.parquet"
+    intact = part.read_bytes()
+    part.write_bytes(b"rubbish")
+    with pytest.raises(UserError, match=r"p1\.parquet is damaged.*run with --resume"):
+        run(toy([]), ToyConfig(), "quick", tmp_path, resume=True)
+    assert part.read_bytes() == b"rubbish"
+    metrics = tmp_path / "metrics.parquet"
+    metrics.write_bytes(metrics.read_bytes()[:-3])
+    with pytest.raises(UserError, match=r"metrics\.parquet is damaged"):
+        RunFolder.open(tmp_path).table()
+    part.unlink()
+    part.write_bytes(intact)
+    run(toy([]), ToyConfig(), "quick", tmp_path, resume=True)
+    assert (tmp_path / "metrics.damaged").is_file()
+    assert len(RunFolder.open(tmp_path).table()) == 12
+    info = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(info | {"parts": []}))
+    with pytest.raises(UserError, match=r"run\.json is damaged"):
+        RunFolder.open(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(UserError, match=r"run\.json is damaged"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(UserError, match=r"no run\.json"):
+        RunFolder.open(tmp_path / "nowhere")
+
+
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
+    from obax._support import atomic
+
+    atomic.write_text(tmp_path / "a", "old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(atomic.os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        atomic.write_text(tmp_path / "a", "new")
+    assert (tmp_path / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
