@@ -68,7 +68,7 @@ def run_against_kernel(quick: bool) -> list[Result]:
 def agree(history: obax.Info, played: kernel.Played, tolerance: float = 1e-4) -> None:
     """Raise unless kernel and obax played the same game, round for round.
 
-    What is on record for a refused round is whatever NaN made of it, and is not compared.
+    What is on record for a rejected round is whatever NaN made of it, and is not compared.
     """
     accepted = np.asarray(history.accepted)
     np.testing.assert_array_equal(accepted, played.history["accepted"], "accepted")

@@ -48,7 +48,7 @@ def main():
         features = dict(zip("abcde", row.tolist(), strict=True))
         model.predict_proba_one(features)  # River's way: one row, a dict
         model.learn_one(features, str(label))
-    model.learn_one({"a": float("inf")}, "up")  # refused, counted, kept
+    model.learn_one({"a": float("inf")}, "up")  # rejected, counted, kept
     print(f"\n{model.explain()}")
 
     with tempfile.TemporaryDirectory() as folder:

@@ -232,7 +232,7 @@ def poisoned(round, value):
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_a_round_that_is_not_finite_leaves_no_trace(trial, value):
     r0, r1, r2 = trial.list
-    assert_refused(trial, r0, poisoned(r1, value), r2)
+    assert_rejected(trial, r0, poisoned(r1, value), r2)
 
 
 @pytest.mark.parametrize("pair", params(DIVERGING))
@@ -241,10 +241,10 @@ def test_a_finite_round_that_overflows_leaves_no_trace(pair):
     r0, r1, r2 = trial.list
     bad = trial.case.overflow(r1)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(bad))
-    assert_refused(trial, r0, bad, r2)
+    assert_rejected(trial, r0, bad, r2)
 
 
-def assert_refused(trial, r0, bad, r2):
+def assert_rejected(trial, r0, bad, r2):
     _, history = trial.run(stack([r0, bad, r2]))
     assert history.accepted.tolist() == [True, False, True]
     assert history.t.tolist() == [1, 2, 2]

@@ -1,4 +1,4 @@
-"""The loss-tuning problem: its losses, its derivatives, what it refuses."""
+"""The loss-tuning problem: its losses, its derivatives, what it rejects."""
 
 import equinox as eqx
 import jax
@@ -76,7 +76,7 @@ def test_gamma_stays_positive():
 
 
 @pytest.mark.parametrize("wrong", [-1, J])
-def test_a_label_outside_the_classes_is_refused(wrong):
+def test_a_label_outside_the_classes_is_rejected(wrong):
     problem = loss_tuning(J)
     algorithm = obax.OAGD(problem, 0.1, 0.1)
     state = algorithm.init(loss_tuning_start(J), Linear(jnp.ones((D, J))), a_round(), buffers=())

@@ -454,7 +454,7 @@ def test_complaints(make, message):
         make()
 
 
-def test_images_of_another_size_are_refused(network):
+def test_images_of_another_size_are_rejected(network):
     model, buffers = network
     with pytest.raises(
         ValueError, match=r"shape \(batch, 9, 8, 1\), but have shape \(5, 8, 8, 1\)"

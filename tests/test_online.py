@@ -1,4 +1,4 @@
-"""Drivers: what is the same in all of them bit for bit, what they refuse, and how they say so."""
+"""Drivers: what is the same in all of them bit for bit, what they reject, and how they say so."""
 
 import equinox as eqx
 import jax
@@ -221,7 +221,7 @@ def spoiled(index, value):
 def test_a_bad_round_raises_and_says_which(index, value):
     algorithm, state = simple()
     rounds = spoiled(index, value)
-    message = rf"round {index} \(counted from 0\) was refused: round\['target'\] is not finite"
+    message = rf"round {index} \(counted from 0\) was rejected: round\['target'\] is not finite"
     before = state
     if index:
         before, _ = obax.run(algorithm, state, part(rounds, 0, index))
@@ -301,8 +301,8 @@ def test_the_error_names_every_leaf_that_is_not_finite():
         obax.run(algorithm, state, rounds)
 
 
-def test_a_window_is_not_polluted_by_a_refused_round():
-    """Three rounds later the refused one would still be in the window."""
+def test_a_window_is_not_polluted_by_a_rejected_round():
+    """Three rounds later the rejected one would still be in the window."""
     problem = obax.Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: 0.5 * (y - x * r) ** 2)
     for follower in ("current", "window", "each", "average"):
         algorithm = obax.OAGD(problem, 0.05, 0.2, 1, obax.Window(3, follower=follower))
@@ -479,7 +479,7 @@ def test_complaints(make, message):
         make()
 
 
-def test_a_state_of_another_algorithm_is_refused():
+def test_a_state_of_another_algorithm_is_rejected():
     problem = obax.Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
     alone = obax.OAGD(problem, 0.1, 0.1)
     state = alone.init(0.0, 0.0, jnp.zeros(()))

@@ -49,7 +49,7 @@ def test_csv_and_json_lines_give_the_same_answers(tmp_path):
             tmp_path / f"rows.{kind}", "--target", "up", "--out", tmp_path / f"{kind}.out"
         )
         assert done.exit_code == 0, done.output
-        assert "150 rows, 0 refused" in done.output
+        assert "150 rows, 0 rejected" in done.output
     assert (tmp_path / "csv.out").read_bytes() == (tmp_path / "jsonl.out").read_bytes()
     found = read(tmp_path / "csv.out")
     assert [one["t"] for one in found] == list(range(1, 151))
@@ -58,15 +58,15 @@ def test_csv_and_json_lines_give_the_same_answers(tmp_path):
     assert set(found[-1]["hyperparameters"]) == {"penalty", "forgetting", "memory", "inertia"}
 
 
-def test_faulty_lines_are_refused_and_the_rest_goes_on(tmp_path):
+def test_faulty_lines_are_rejected_and_the_rest_goes_on(tmp_path):
     lines = write_rows(tmp_path / "rows.csv", 20)
     lines[5:5] = ["1,2", "x,1,1,1", '"open,1,1,1', "1e30,1,1,1", "", "1,1,1,", ",,,1"]
     path = tmp_path / "faulty.csv"
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe,1,1,1\n")
     done = stream(path, "--target", "up", "--out", tmp_path / "out")
-    assert "27 rows, 5 refused" in done.output
+    assert "27 rows, 5 rejected" in done.output
     found = read(tmp_path / "out")
-    reasons = [one["refused"] for one in found if "refused" in one]
+    reasons = [one["rejected"] for one in found if "rejected" in one]
     for reason, words in zip(
         reasons, ("2 fields", "'a' is 'x'", "not CSV", "beyond", "not UTF-8"), strict=True
     ):
@@ -81,13 +81,13 @@ def test_json_faults(tmp_path):
     done = stream(
         tmp_path / "rows", "--target", "y", "--format", "jsonl", "--out", tmp_path / "out"
     )
-    assert "5 rows, 3 refused" in done.output
-    assert [one.get("prediction", "refused") for one in read(tmp_path / "out")] == [
+    assert "5 rows, 3 rejected" in done.output
+    assert [one.get("prediction", "rejected") for one in read(tmp_path / "out")] == [
         None,
-        "refused",
-        "refused",
+        "rejected",
+        "rejected",
         True,
-        "refused",
+        "rejected",
     ]
 
 
@@ -130,7 +130,7 @@ def test_other_settings_are_not_mixed_up(tmp_path):
     assert "shorter than the checkpoint" in str(stream(*same, "--target", "up").exception)
 
 
-def test_lines_are_split_anywhere_and_long_ones_refused(tmp_path):
+def test_lines_are_split_anywhere_and_long_ones_rejected(tmp_path):
     reader, writer = os.pipe()
     source = Source(reader, "jsonl", "y")
     os.write(writer, b'{"a": 1, "y"')

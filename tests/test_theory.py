@@ -766,7 +766,7 @@ GOOD = {"ell_f0": 1.0, "ell_f1": 1.0, "ell_g1": 2.0, "ell_g2": 0.0, "mu_g": 1.0}
         ({"mu_f": 9.5}, r"mu_f must be at most L_f .* mu_f=9.5 and L_f=9.0"),
     ],
 )
-def test_contradicting_constants_are_refused(change, message):
+def test_contradicting_constants_are_rejected(change, message):
     with pytest.raises(ValueError, match=message):
         Constants(**(GOOD | change))
 
@@ -800,14 +800,14 @@ def test_gamma_needs_mu_f():
     "prescribe", [theory.strongly_convex_dynamic, theory.convex_dynamic, theory.nonconvex_local]
 )
 @pytest.mark.parametrize("chosen", [0.0, -1.0, 1.0, math.nan])
-def test_steps_beyond_the_theorem_are_refused(prescribe, chosen):
+def test_steps_beyond_the_theorem_are_rejected(prescribe, chosen):
     with pytest.raises(ValueError, match=rf"outer_step_size of {prescribe.__name__} must lie in"):
         prescribe(SIMPLE, outer_step_size=chosen)
     largest = prescribe(SIMPLE).outer_step_size
     assert prescribe(SIMPLE, outer_step_size=largest / 2).outer_step_size == largest / 2
 
 
-def test_bad_measurements_are_refused():
+def test_bad_measurements_are_rejected():
     dynamic, local = theory.convex_dynamic(SIMPLE), theory.nonconvex_local(SIMPLE)
     with pytest.raises(ValueError, match="Y_1 must not be negative or NaN"):
         dynamic.bound(P_1=0.0, Y_1=-1.0, Y_2=0.0)
@@ -821,7 +821,7 @@ def test_bad_measurements_are_refused():
         local.bound(T=1, W=0.5, H_1=0.0, H_2=0.0)
 
 
-def test_bad_estimates_are_refused():
+def test_bad_estimates_are_rejected():
     key, x = jax.random.key(0), jnp.zeros(1)
     concave = Problem(lambda x, y, round: jnp.sum(y), lambda x, y, round: -jnp.sum(y**2))
     with pytest.raises(ValueError, match=r"problem.inner must be strongly convex in y \(A2\)"):

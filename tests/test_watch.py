@@ -64,7 +64,7 @@ def test_the_data_of_a_stream(address):
     answer, body = get(address, "/data.json")
     data = json.loads(body)
     assert answer.status == 200 and data["trouble"] is None and data["done"]
-    assert dict(data["facts"])["rows"] == "301" and dict(data["facts"])["refused"] == "1"
+    assert dict(data["facts"])["rows"] == "301" and dict(data["facts"])["rejected"] == "1"
     assert [chart["title"] for chart in data["charts"]] == [
         "Loss before learning",
         "penalty",

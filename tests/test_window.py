@@ -25,9 +25,9 @@ def slot_ages(window, t):
     normalise=st.sampled_from(["full", "seen"]),
     rounds=st.integers(1, 9),
     chunk=st.sampled_from([None, 1, 2]),
-    refused=st.sets(st.integers(0, 8)),
+    rejected=st.sets(st.integers(0, 8)),
 )
-def test_against_a_list(size, decay, normalise, rounds, chunk, refused):
+def test_against_a_list(size, decay, normalise, rounds, chunk, rejected):
     window = obax.Window(size, decay, normalise=normalise, chunk=chunk)
     u = decay ** np.arange(size)
     buffer = RingBuffer.like({"r": jax.ShapeDtypeStruct((), jnp.float64)}, size - 1)
@@ -57,7 +57,7 @@ def test_against_a_list(size, decay, normalise, rounds, chunk, refused):
             )
             expected = sum(u[i] * r**2 for i, r in enumerate(newest_first)) / full
             np.testing.assert_allclose(window.mean(terms, now), expected, rtol=1e-12)
-        accepted = n not in refused
+        accepted = n not in rejected
         if size > 1:
             before = buffer
             buffer = buffer.push(now, round, jnp.asarray(accepted))

@@ -296,7 +296,7 @@ def stacked(rounds):
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rounds)
 
 
-def test_a_refused_round_reverts_the_optimisers_too():
+def test_a_rejected_round_reverts_the_optimisers_too():
     algorithm = obax.OAGD(
         PROBLEM, inner_steps=2, outer_optimiser=optax.adam(0.1), inner_optimiser=optax.adam(0.1)
     )
@@ -335,14 +335,14 @@ def test_buffers_are_passed_on_and_reverted():
     np.testing.assert_allclose(info.outer_value, 0.5 * 19.5**2)
     np.testing.assert_allclose(info.inner_value, 0.5 * 1.5**2)
     np.testing.assert_allclose(new.outer_var, 0.1 * 19.5)
-    refused, info = step(new, jnp.asarray(jnp.inf))
+    rejected, info = step(new, jnp.asarray(jnp.inf))
     assert not info.accepted
-    assert float(refused.buffers["n"]) == 2.0
-    # A buffer alone that is not finite is refused as well.
+    assert float(rejected.buffers["n"]) == 2.0
+    # A buffer alone that is not finite is rejected as well.
     huge = eqx.tree_at(lambda s: s.buffers["n"], state, jnp.asarray(1.7e308))
-    refused, info = step(huge, jnp.asarray(1.7e308))
+    rejected, info = step(huge, jnp.asarray(1.7e308))
     assert not info.accepted
-    assert float(refused.buffers["n"]) == 1.7e308
+    assert float(rejected.buffers["n"]) == 1.7e308
 
 
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
@@ -448,7 +448,7 @@ def test_single_precision_follows_double():
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-4)
 
 
-def test_an_infinite_hypergradient_is_refused_even_where_the_box_would_hide_it():
+def test_an_infinite_hypergradient_is_rejected_even_where_the_box_would_hide_it():
     problem = obax.Problem(
         lambda x, y, r: r * x * 1e200 + y, lambda x, y, r: 0.5 * (y - x) ** 2, obax.Box(-1.0, 1.0)
     )
@@ -545,7 +545,7 @@ def test_numbers_and_words_in_place_of_objects_are_named(arguments, message):
         obax.OAGD(None, 0.1, 0.1)
 
 
-def test_a_start_that_is_not_finite_is_refused():
+def test_a_start_that_is_not_finite_is_rejected():
     problem = obax.Problem(lambda x, y, r: y**2, lambda x, y, r: (y - x) ** 2)
     algorithm = obax.OAGD(problem, 0.1, 0.1)
     with pytest.raises(ValueError, match="inner_var must be finite"):

@@ -37,7 +37,7 @@ SHRUNK = {
         ({"D": 0.99}, "bounded X"),
         ({"D_prime": 0.9}, "bounded start"),
         ({"mu_f": 1.01}, "strongly convex f_t"),
-        # ell_g1 is doubled, or Constants itself would refuse mu_g > ell_g1.
+        # ell_g1 is doubled, or Constants itself would reject mu_g > ell_g1.
         ({"mu_g": 1.001, "ell_g1": 2.0}, "strongly convex g_t"),
     ],
     "nonconvex_local": [
@@ -51,7 +51,7 @@ SHRUNK = {
 
 
 @pytest.mark.parametrize("setting", SHRUNK)
-def test_a_false_constant_is_refused(setting):
+def test_a_false_constant_is_rejected(setting):
     drawn = draw(setting, 0 if setting == "nonconvex_local" else 1, HORIZON, seed=1)
     constants = drawn.instance.constants
     checks = verified(drawn)

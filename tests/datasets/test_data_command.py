@@ -65,7 +65,7 @@ def test_check_is_for_scripts_and_downloads_nothing(obax):
     assert obax("data", "one", "--check")[0] == 1
 
 
-def test_ones_own_version_is_shown_not_refused(obax, published):
+def test_ones_own_version_is_shown_not_rejected(obax, published):
     (published / "own").mkdir()
     (published / "own" / "one.csv").write_bytes(b"mine")
     assert states(obax, "one")["one"].startswith("another version")

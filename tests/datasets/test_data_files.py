@@ -70,7 +70,7 @@ def test_own_folder_comes_before_the_cache_and_our_name_before_the_publishers(si
     assert datasets.find("small.csv.gz") == own / "small.csv.gz"
 
 
-def test_another_version_is_kept_and_refused(site, tmp_path):
+def test_another_version_is_kept_and_rejected(site, tmp_path):
     mine = tmp_path / "own" / "small.csv"
     mine.write_bytes(b"mine")
     with pytest.raises(DataError) as caught:

@@ -67,14 +67,14 @@ def test_mnist_of_ones_own(own):
         ({"y_test": np.array([None] * 20)}, "cannot be read"),
     ],
 )
-def test_mnist_of_another_form_is_refused(own, changes, message):
+def test_mnist_of_another_form_is_rejected(own, changes, message):
     np.savez(own / "mnist.npz", **digits(**changes))
     with pytest.raises(DataError, match=message):
         datasets.mnist(verify=False)
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "npy"])
-def test_a_damaged_mnist_is_refused(own, damage):
+def test_a_damaged_mnist_is_rejected(own, damage):
     path = own / "mnist.npz"
     np.savez(path, **digits())
     if damage == "npy":
@@ -302,7 +302,7 @@ def test_tadpole_of_ones_own(own):
         ({"AGE": "70,1"}, "line 2 of .* must have 19 values, but has 20"),
     ],
 )
-def test_a_tadpole_of_another_form_is_refused(tmp_path, arguments, message):
+def test_a_tadpole_of_another_form_is_rejected(tmp_path, arguments, message):
     write_tadpole(tmp_path / "mine.csv", **arguments)
     with pytest.raises(DataError, match=message):
         datasets.tadpole(tmp_path / "mine.csv")
@@ -361,7 +361,7 @@ def test_streams_of_ones_own(own):
         (f"{drift.WEATHER_HEADER}\n1,2,3,4,5,6,7,rain,1\n", "cannot be read"),
     ],
 )
-def test_a_stream_of_another_form_is_refused(own, text, message):
+def test_a_stream_of_another_form_is_rejected(own, text, message):
     (own / "weather.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         datasets.weather(verify=False)

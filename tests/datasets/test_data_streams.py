@@ -161,7 +161,7 @@ def test_phases_take_proportions_too():
         ([(5, [0, 0, 1, 0])], "class 0, 1, 3 never appears in the phase .* ends with round 5"),
     ],
 )
-def test_a_bad_plan_is_refused_at_once(split, plan, message):
+def test_a_bad_plan_is_rejected_at_once(split, plan, message):
     with pytest.raises(ValueError, match=message):
         streams.rounds(split, size=10, plan=plan)
 

@@ -70,7 +70,7 @@ def test_fc100_splits_by_superclass_and_unpacks_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["coarse", "torn", "length", "member", "text", "cut"])
-def test_an_archive_of_another_form_is_refused(tmp_path, fault):
+def test_an_archive_of_another_form_is_rejected(tmp_path, fault):
     path = tmp_path / "mine.tar.gz"
     table = records()
     if fault == "coarse":
@@ -159,7 +159,7 @@ def test_images_are_resized_and_memory_is_bounded(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["sizes", "absent", "table", "columns", "outside", "damaged"])
-def test_a_folder_of_another_form_is_refused(tmp_path, fault):
+def test_a_folder_of_another_form_is_rejected(tmp_path, fault):
     images = write_folder(tmp_path)
     if fault == "sizes":
         for index in range(3):
@@ -186,7 +186,7 @@ def test_a_folder_of_another_form_is_refused(tmp_path, fault):
         datasets.miniimagenet(tmp_path)
 
 
-def test_a_class_in_two_tables_is_refused(tmp_path):
+def test_a_class_in_two_tables_is_rejected(tmp_path):
     write_folder(tmp_path)
     (tmp_path / "val.csv").write_text((tmp_path / "train.csv").read_text())
     with pytest.raises(DataError, match="class n00 is in the tables of both train and valid"):

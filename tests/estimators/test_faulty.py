@@ -1,4 +1,4 @@
-"""Faulty data: the model stays finite, rows are refused by the stated rule, counted, kept."""
+"""Faulty data: the model stays finite, rows are rejected by the stated rule, counted, kept."""
 
 import math
 
@@ -39,7 +39,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_refused_counted_and_retrievable(name):
+def test_rejected_counted_and_retrievable(name):
     row, label, reason = BAD[name]
     model = StreamingClassifier(max_classes=2, max_features=4)
     for i in range(6):

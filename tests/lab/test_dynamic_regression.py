@@ -62,7 +62,7 @@ def test_moments_play_what_the_window_plays(samples, normalise, follower, curvat
     np.testing.assert_allclose(moments.recorded, history.recorded, rtol=1e-9, atol=1e-12)
 
 
-def test_moments_refuse_other_weights():
+def test_moments_reject_other_weights():
     stream = problems.dynamic_regression(6, 1)
     with pytest.raises(ValueError, match="powers of a decay"):
         windowed(stream, obax.Window(3, weights=[1.0, 0.9, 0.1]))

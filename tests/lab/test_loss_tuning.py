@@ -55,7 +55,7 @@ def test_every_method_leaves_its_rows(finished):
         classes = run[run.metric.str.match(r"test_class_\d")].groupby("t").value.mean()
         balanced = run[run.metric == "test_accuracy"].set_index("t").value
         np.testing.assert_allclose(classes, balanced)
-        assert not run[run.metric == "refused"].value.any()
+        assert not run[run.metric == "rejected"].value.any()
     assert table.setting.str.contains("(synthetic)", regex=False).all()
 
 
@@ -116,7 +116,7 @@ def test_images_through_the_network():
     assert weights[0][9] > weights[1][9] > weights[2][9] > 10
     method = Method.parse("oagd-w2-current")
     moments = list(methods.play(config, method, data, 0.001, 0.1))
-    assert len(moments) == 4 and moments[-1].refused == 0
+    assert len(moments) == 4 and moments[-1].rejected == 0
     assert moments[-1].test.shape == (10,)
     assert np.any(moments[-1].delta != 0)
 

@@ -120,7 +120,7 @@ def test_resume_skips_what_is_done_and_gives_the_same_table(tmp_path):
     assert not list((tmp_path / "r").rglob("*.part"))
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path):
+def test_a_folder_with_something_in_it_is_rejected(tmp_path):
     run(toy([]), ToyConfig(), "quick", tmp_path)
     with pytest.raises(UserError, match="holds a run of toy"):
         run(toy([]), ToyConfig(), "quick", tmp_path)
@@ -132,7 +132,7 @@ def test_a_file_is_no_run_folder(tmp_path):
         run(toy([]), ToyConfig(), "quick", tmp_path / "file")
 
 
-def test_resume_refuses_other_experiments_and_settings(tmp_path):
+def test_resume_rejects_other_experiments_and_settings(tmp_path):
     run(toy([]), ToyConfig(), "quick", tmp_path)
     other = dataclasses.replace(toy([]), name="other")
     with pytest.raises(UserError, match="holds a run of toy, not of other"):

@@ -60,7 +60,7 @@ def test_every_method_leaves_its_rows(finished):
                 assert set(run[run.metric == metric].t) == evaluated
             losses = run[run.metric == "test_loss"].sort_values("t").value.to_numpy()
             assert np.all(losses > 0) and losses[0] != losses[-1]
-            assert not run[run.metric == "refused"].value.any()
+            assert not run[run.metric == "rejected"].value.any()
     assert table.setting.str.contains("(synthetic)", regex=False).all()
 
 
@@ -151,7 +151,7 @@ def made_up(config, cost, accuracy, rounds=40):
                 if t:
                     total += cost(method, t)
                     rows += [(*at, t, m, total) for m in ("seconds", "processor_seconds")]
-                    rows.append((*at, t, "refused", 0.0))
+                    rows.append((*at, t, "rejected", 0.0))
                 if t % 10 == 0:
                     value = accuracy(method) + 0.001 * seed
                     rows.append((*at, t, "test_accuracy", 0.2 if t == 0 else value))

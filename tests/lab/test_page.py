@@ -84,7 +84,7 @@ def test_several_runs_stand_side_by_side(tmp_path):
     assert text.count("<section>") == 2
 
 
-def test_unknown_verdicts_are_refused():
+def test_unknown_verdicts_are_rejected():
     with pytest.raises(ValueError, match="verdict must be one of"):
         Claim("C1", "a", "b", "maybe", "c")
 

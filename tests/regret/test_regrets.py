@@ -248,7 +248,7 @@ class TestBadInput:
             regret.dynamic(problem, X, ROUNDS, inner_start=Y0)
 
 
-def test_comparators_of_another_kind_are_refused():
+def test_comparators_of_another_kind_are_rejected():
     problem = Problem(lambda x, y, r: (x - r) ** 2)
     targets = jnp.array([1.0, 2.0, 4.0])
     fixed = regret.static_solution(problem, targets, outer_start=jnp.zeros(()))

@@ -27,7 +27,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from ..hypergradient import CG, Estimator
+from ..hypergradient import CG, Hypergradient
 from ..problem import Problem
 from ..rounds import RoundSpec
 from .base import Algorithm, State
@@ -74,7 +74,7 @@ class AOBO(Algorithm):
     inner: Descent
     tolerance: Array
     max_inner_steps: int = eqx.field(static=True)
-    hypergradient: Estimator
+    hypergradient: Hypergradient
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class AOBO(Algorithm):
         inner_step_size: Number,
         tolerance: float | Array = 1e-3,
         max_inner_steps: int = 100,
-        hypergradient: Estimator | None = None,
+        hypergradient: Hypergradient | None = None,
     ):
         self.problem = with_follower(problem, "AOBO")
         self.outer = Descent(outer_step_size, None, "outer")

@@ -29,7 +29,7 @@ from jaxtyping import Array, Int
 
 from .._support import validation
 from .._support.trees import PyTree
-from ..hypergradient import CG, Estimator
+from ..hypergradient import CG, Hypergradient
 from ..hypergradient.average import outer_gradient
 from ..problem import Problem
 from ..rounds import RoundSpec
@@ -86,7 +86,7 @@ class AutoBalance(Algorithm):
     problem: Problem
     outer: Descent
     inner: Descent
-    hypergradient: Estimator
+    hypergradient: Hypergradient
     outer_when: When | None
     capacity: int = eqx.field(static=True)
     outer_every: int = eqx.field(static=True)
@@ -105,7 +105,7 @@ class AutoBalance(Algorithm):
         outer_rounds: int = 10,
         passes: int = 1,
         seed: int = 0,
-        hypergradient: Estimator | None = None,
+        hypergradient: Hypergradient | None = None,
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
         outer_when: When | None = None,

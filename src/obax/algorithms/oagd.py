@@ -27,7 +27,7 @@ from jaxtyping import Array, Int
 
 from .._support import validation
 from .._support.trees import PyTree
-from ..hypergradient import CG, Estimate, Estimator, Unrolled
+from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
 from ..hypergradient.average import (
     average_inner,
     average_of_gradients,
@@ -102,7 +102,7 @@ class OAGD(Algorithm):
     inner: Descent | None
     inner_steps: Steps
     window: Window
-    hypergradient: Estimator
+    hypergradient: Hypergradient
     outer_when: When | None
 
     def __init__(
@@ -112,7 +112,7 @@ class OAGD(Algorithm):
         inner_step_size: Number | None = None,
         inner_steps: Steps = 1,
         window: Window | None = None,
-        hypergradient: Estimator | None = None,
+        hypergradient: Hypergradient | None = None,
         *,
         outer_optimiser: optax.GradientTransformation | None = None,
         inner_optimiser: optax.GradientTransformation | None = None,
@@ -125,7 +125,7 @@ class OAGD(Algorithm):
         validation.instance(self.window, Window, "window", "an obax.Window such as Window(100)")
         self.hypergradient = CG() if hypergradient is None else hypergradient
         validation.instance(
-            self.hypergradient, Estimator, "hypergradient", "an estimator such as CG()"
+            self.hypergradient, Hypergradient, "hypergradient", "an estimator such as CG()"
         )
         self.outer = Descent(outer_step_size, outer_optimiser, "outer")
         self.inner_steps = checked_steps(inner_steps)

@@ -34,7 +34,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from ..hypergradient import CG, Estimator
+from ..hypergradient import CG, Hypergradient
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import Window
@@ -90,7 +90,7 @@ class OBBO(Algorithm):
     inner: Descent
     inner_steps: Steps
     window: Window
-    hypergradient: Estimator
+    hypergradient: Hypergradient
     damping: Array
     geometry: str = eqx.field(static=True)
 
@@ -101,7 +101,7 @@ class OBBO(Algorithm):
         inner_step_size: Number,
         inner_steps: Steps = 1,
         window: Window | None = None,
-        hypergradient: Estimator | None = None,
+        hypergradient: Hypergradient | None = None,
         *,
         geometry: str = "euclidean",
         damping: float | Array = 1e-8,

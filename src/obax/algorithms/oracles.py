@@ -7,7 +7,7 @@ from jaxtyping import Array, Int
 
 from .._support import validation
 from .._support.trees import PyTree
-from ..hypergradient import Estimate, Estimator, Unrolled
+from ..hypergradient import Estimate, Hypergradient, Unrolled
 from ..hypergradient.average import outer_gradient
 from ..problem import Problem
 from ..window import Window
@@ -25,9 +25,9 @@ def with_follower(problem: Problem, name: str) -> Problem:
     return problem
 
 
-def pointwise(estimator: Estimator, name: str) -> Estimator:
+def pointwise(estimator: Hypergradient, name: str) -> Hypergradient:
     """The estimator, if it needs nothing but the point that it is asked at."""
-    validation.instance(estimator, Estimator, "hypergradient", "an estimator such as CG()")
+    validation.instance(estimator, Hypergradient, "hypergradient", "an estimator such as CG()")
     if isinstance(estimator, Unrolled):
         raise ValueError(
             f"hypergradient must be one that solves H v = grad_y f for {name}, such as CG(), but "
@@ -51,7 +51,7 @@ def stored_window(window: Window | None, name: str) -> Window:
 
 def estimate_at(
     problem: Problem,
-    estimator: Estimator,
+    estimator: Hypergradient,
     outer_var: PyTree,
     follower: Follower,
     round: PyTree,

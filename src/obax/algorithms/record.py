@@ -21,7 +21,7 @@ class Info(eqx.Module):
     """
 
     t: Int[Array, ""]
-    """Number of the round, from 1; a refused round does not advance it."""
+    """Number of the round, from 1; a rejected round does not advance it."""
     outer_var: PyTree
     """x_t, the decision played."""
     outer_value: Float[Array, ""]
@@ -37,7 +37,7 @@ class Info(eqx.Module):
     solver_residual: Float[Array, ""]
     """|H v - grad_y f| / |grad_y f|, the largest over the window's terms."""
     accepted: Bool[Array, ""]
-    """False where the guard refused the round and left the state as it was."""
+    """False where the guard rejected the round and left the state as it was."""
     gradients: Int[Array, ""]
     """Gradients evaluated."""
     hvps: Int[Array, ""]
@@ -51,7 +51,7 @@ class Info(eqx.Module):
 
     @property
     def rejected(self) -> Int[Array, ""]:
-        """How many rounds the guard refused."""
+        """How many rounds the guard rejected."""
         return jnp.sum(~self.accepted)
 
 

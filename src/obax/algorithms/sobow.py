@@ -22,7 +22,7 @@ round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection
 import jax.numpy as jnp
 
 from .._support.trees import PyTree
-from ..hypergradient import CG, Estimator
+from ..hypergradient import CG, Hypergradient
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import Window
@@ -51,7 +51,7 @@ class SOBOW(Algorithm):
     - `window`: its size w and weights, such as `obax.Window(10, decay=0.9)`; `normalise="seen"`
       divides by the weight of the rounds seen so far. By default w = 1.
     - `hypergradient`: how v is found; by default five steps of CG from the last round's v. Where
-      the follower is not convex a v that is carried on may grow until rounds are refused: a CG
+      the follower is not convex a v that is carried on may grow until rounds are rejected: a CG
       without `warm_start` begins anew.
 
     >>> problem = Problem(
@@ -72,7 +72,7 @@ class SOBOW(Algorithm):
     outer: Descent
     inner: Descent
     window: Window
-    hypergradient: Estimator
+    hypergradient: Hypergradient
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SOBOW(Algorithm):
         outer_step_size: Number,
         inner_step_size: Number,
         window: Window | None = None,
-        hypergradient: Estimator | None = None,
+        hypergradient: Hypergradient | None = None,
     ):
         self.problem = with_follower(problem, "SOBOW")
         self.outer = Descent(outer_step_size, None, "outer")

@@ -73,5 +73,5 @@ def stream(
         sys.stderr.close()
         raise typer.Exit(0) from None
     sys.stdout.flush()
-    refused = job.model._made.rejected.count
-    typer.echo(f"obax: {rows:,} rows, {refused:,} refused.", err=True)
+    rejected = job.model._made.rejected.count
+    typer.echo(f"obax: {rows:,} rows, {rejected:,} rejected.", err=True)

@@ -181,7 +181,7 @@ def fetch(
 ) -> dict[str, Path]:
     """The files of a data set, by our name for each: found, or else downloaded into the cache.
 
-    A file whose checksum is not a known one is left where it is and refused; `verify=False` takes
+    A file whose checksum is not a known one is left where it is and rejected; `verify=False` takes
     it, for a version of one's own. `on_progress(done, total)` counts the bytes of a download;
     without it a bar is drawn on a terminal.
     """

@@ -31,7 +31,7 @@ class StreamingClassifier(Streaming, *faces.bases("Classifier")):  # type: ignor
     - `solver`: `"cholesky"`, `"cg"` or `"gradient"` with `solver_steps` steps, for the follower's
       Newton system; `"auto"` takes Cholesky up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_features`, `max_classes`: rows that would need more are refused.
+    - `max_features`, `max_classes`: rows that would need more are rejected.
     - `dtype`: `"float32"`, or `"float64"` with JAX's x64 switched on.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn

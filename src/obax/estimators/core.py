@@ -1,4 +1,4 @@
-"""The model behind both faces: names, classes, growth, refusals and record."""
+"""The model behind both faces: names, classes, growth, rejections and record."""
 
 import dataclasses
 import math
@@ -128,7 +128,7 @@ class Outcome:
     """Regression: one number a row. Classes: probabilities, a column for each known class."""
     loss: np.ndarray
     x: np.ndarray
-    refused: list[str | None]
+    rejected: list[str | None]
 
 
 class Core:
@@ -150,7 +150,7 @@ class Core:
         return self.__dict__ | {"vector": np.asarray(self.vector), "_predictor": None}
 
     def play(
-        self, rows: Any, targets: Sequence[Any] | None, *, unlabelled: str = "refuse"
+        self, rows: Any, targets: Sequence[Any] | None, *, unlabelled: str = "reject"
     ) -> Outcome:
         """Test on every row, then train on it. Without `targets`, or where one is missing and
         `unlabelled` is `"predict"`, only test."""
@@ -170,7 +170,7 @@ class Core:
 
     def predict(self, rows: Any) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
-        refused count as missing."""
+        rejected count as missing."""
         found = []
         for frame in reading.frames(rows):
             values = np.where(np.abs(frame.values) > reading.LARGEST, np.nan, frame.values)
@@ -232,26 +232,26 @@ class Core:
     ) -> list[Outcome]:
         """A frame, in stretches between which classes are added."""
         size = len(frame)
-        refused: list[str | None] = [frame.refused.get(i) for i in range(size)]
+        rejected: list[str | None] = [frame.rejected.get(i) for i in range(size)]
         if not self._make_room(frame):
-            refused = [f"more than max_features = {self.options.max_features} features"] * size
-        values, teach, cuts = self._targets(targets, refused, unlabelled)
+            rejected = [f"more than max_features = {self.options.max_features} features"] * size
+        values, teach, cuts = self._targets(targets, rejected, unlabelled)
         wide = np.full((size, self.plan.features), np.nan)
         for j, name in enumerate(frame.names):
             if name in self.names:
                 wide[:, self.names[name]] = frame.values[:, j]
-        wide[[reason is not None for reason in refused]] = np.nan
+        wide[[reason is not None for reason in rejected]] = np.nan
         parts, first, said = [], 0, None
         for cut, label in [*cuts, (size, None)]:
             if cut > first:
-                parts.append(self._play_stretch(wide, values, teach, refused, first, cut, said))
+                parts.append(self._play_stretch(wide, values, teach, rejected, first, cut, said))
             if cut < size:
                 # That the class exists is news of the very row that is to be predicted.
                 outputs = self.predictor.outputs(self.plan.loss, wide[cut : cut + 1])
                 said = self._predictions(outputs)[0]
                 self.add_classes([label])
             first = cut
-        for i, reason in enumerate(refused):
+        for i, reason in enumerate(rejected):
             if reason is not None:
                 self.rejected.add(self.rows + i + 1, reason, frame.row(i))
         self.rows += size
@@ -262,7 +262,7 @@ class Core:
         wide: np.ndarray,
         values: np.ndarray,
         teach: np.ndarray,
-        refused: list[str | None],
+        rejected: list[str | None],
         begin: int,
         end: int,
         said: np.ndarray | None,
@@ -285,41 +285,41 @@ class Core:
         self._predictor = None
         learned = teach[part] & played.accepted
         for i in np.flatnonzero(teach[part] & ~played.accepted).tolist():
-            refused[begin + i] = "learning it would have made the model NaN or Inf"
+            rejected[begin + i] = "learning it would have made the model NaN or Inf"
         self.record.add(played.loss[learned], played.x[learned])
         predictions = self._predictions(played.outputs)
         if said is not None:
             predictions[0] = 0
             predictions[0, : len(said)] = said
-        return Outcome(predictions, played.loss, played.x, refused[part])
+        return Outcome(predictions, played.loss, played.x, rejected[part])
 
     def _targets(
-        self, targets: Sequence[Any] | None, refused: list[str | None], unlabelled: str
+        self, targets: Sequence[Any] | None, rejected: list[str | None], unlabelled: str
     ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, Any]]]:
         """Targets as numbers, which rows to learn, and where a class appears for the first time."""
-        size = len(refused)
+        size = len(rejected)
         values, teach = np.zeros(size), np.zeros(size, bool)
         cuts: list[tuple[int, Any]] = []
         known = dict(self.index)
         for i in range(0 if targets is None else size):
-            if refused[i] is not None:
+            if rejected[i] is not None:
                 continue
             target = targets[i]  # type: ignore[index]
             if _is_missing(target):
-                refused[i] = None if unlabelled == "predict" else "no target"
+                rejected[i] = None if unlabelled == "predict" else "no target"
                 continue
             if self.options.classify:
-                refused[i] = self._learn_label(label := _label(target), known, cuts, i)
-                values[i] = known.get(label, 0) if refused[i] is None else 0
+                rejected[i] = self._learn_label(label := _label(target), known, cuts, i)
+                values[i] = known.get(label, 0) if rejected[i] is None else 0
             else:
                 value = reading.number(target)
                 if value is None or not abs(value) <= reading.LARGEST:
-                    refused[i] = (
+                    rejected[i] = (
                         f"target {reading.short(target)} is not a number up to {reading.LARGEST:g}"
                     )
                 else:
                     values[i] = value
-            teach[i] = refused[i] is None
+            teach[i] = rejected[i] is None
         return values, teach, cuts
 
     def _learn_label(
@@ -339,7 +339,7 @@ class Core:
 
     def _make_room(self, frame: Frame) -> bool:
         """Columns for features that are new; whether there is room."""
-        if len(frame.refused) == len(frame):
+        if len(frame.rejected) == len(frame):
             return True
         new = [name for name in frame.names if name not in self.names]
         if len(self.names) + len(new) > self.options.max_features:
@@ -375,7 +375,7 @@ class Core:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def _joined(self, parts: list[Outcome]) -> Outcome:
-        refused = [reason for part in parts for reason in part.refused]
+        rejected = [reason for part in parts for reason in part.rejected]
         width = self.plan.bounds.shape[1]
         x = [_padded(part.x, width) for part in parts]
         predictions = [part.predictions for part in parts]
@@ -385,7 +385,7 @@ class Core:
             shape = (0, len(self.classes)) if self.options.classify else (0,)
             return Outcome(np.zeros(shape), np.zeros(0), np.zeros((0, width)), [])
         loss = np.concatenate([part.loss for part in parts])
-        return Outcome(np.concatenate(predictions), loss, np.concatenate(x), refused)
+        return Outcome(np.concatenate(predictions), loss, np.concatenate(x), rejected)
 
 
 def _padded(array: np.ndarray, width: int, fill: float = np.nan) -> np.ndarray:

@@ -46,7 +46,7 @@ class _Plain:
 
 
 # What River's own base classes give an estimator. They are borrowed, not inherited: scikit-learn's
-# checks refuse a class that has River's `_more_tags` among its ancestors.
+# checks reject a class that has River's `_more_tags` among its ancestors.
 _OF_RIVER = (
     "__or__",
     "__ror__",

@@ -46,7 +46,7 @@ class Streaming:
 
     @property
     def rejected_(self) -> Rejected:
-        """Rows that were refused: `rejected_.count`, and the last 100 with their reasons."""
+        """Rows that were rejected: `rejected_.count`, and the last 100 with their reasons."""
         return self._fitted.rejected
 
     @property

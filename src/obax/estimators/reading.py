@@ -1,9 +1,9 @@
-"""Rows as people have them, dicts, arrays, frames, to rows of floats; and which are refused.
+"""Rows as people have them, dicts, arrays, frames, to rows of floats; and which are rejected.
 
 The rule, the same for every face:
 
 - a feature that is not there, `None` or NaN is *missing*: it counts as its running mean;
-- a row with a feature that is not a number, infinite or beyond 1e15 is *refused*: the model does
+- a row with a feature that is not a number, infinite or beyond 1e15 is *rejected*: the model does
   not see it, it is counted and kept in `rejected_`;
 - everything else is learned, cut off at 10 deviations from the running mean.
 """
@@ -20,7 +20,7 @@ KEPT = 100
 
 
 class Rejected:
-    """The last rows that were refused, oldest first, with the reason; `count` is of all of them."""
+    """The last rows that were rejected, oldest first, with the reason; `count` is of all of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -46,17 +46,19 @@ class Rejected:
 
 class Frame:
     """Some rows with the same names: a float64 array with NaN where a feature is missing, and the
-    reason for each row that is refused."""
+    reason for each row that is rejected."""
 
-    def __init__(self, names: list[Any], values: np.ndarray, refused: dict[int, str] | None = None):
+    def __init__(
+        self, names: list[Any], values: np.ndarray, rejected: dict[int, str] | None = None
+    ):
         self.names = names
         self.values = values
-        self.refused = {} if refused is None else refused
+        self.rejected = {} if rejected is None else rejected
         with np.errstate(invalid="ignore"):
             absurd = np.abs(values) > LARGEST
         for i in np.flatnonzero(absurd.any(axis=1)).tolist():
             j = int(np.argmax(absurd[i]))
-            self.refused.setdefault(
+            self.rejected.setdefault(
                 i, f"feature {names[j]!r} is {values[i, j]:g}, infinite or beyond {LARGEST:g}"
             )
 
@@ -92,14 +94,14 @@ def from_dict(row: Mapping[Any, Any]) -> Frame:
     """One row. Names in a fixed order, so that the order of the keys changes nothing."""
     names = sorted(row, key=_order)
     values = np.empty((1, len(names)))
-    refused: dict[int, str] = {}
+    rejected: dict[int, str] = {}
     for j, name in enumerate(names):
         value = number(row[name])
         if value is None:
-            refused[0] = f"feature {name!r} is {short(row[name])}, not a number"
+            rejected[0] = f"feature {name!r} is {short(row[name])}, not a number"
             value = float("nan")
         values[0, j] = value
-    return Frame(names, values, refused)
+    return Frame(names, values, rejected)
 
 
 def frames(rows: Any) -> Iterator[Frame]:
@@ -151,15 +153,15 @@ def _from_columns(table: Any) -> Frame:
 def _checked(names: list[Any], objects: np.ndarray) -> Frame:
     """Each value looked at on its own."""
     values = np.full(objects.shape, np.nan)
-    refused: dict[int, str] = {}
+    rejected: dict[int, str] = {}
     for i, line in enumerate(objects.tolist()):
         for j, item in enumerate(line):
             value = number(item)
             if value is None:
-                refused.setdefault(i, f"feature {names[j]!r} is {short(item)}, not a number")
+                rejected.setdefault(i, f"feature {names[j]!r} is {short(item)}, not a number")
             else:
                 values[i, j] = value
-    return Frame(names, values, refused)
+    return Frame(names, values, rejected)
 
 
 def _from_dicts(rows: Sequence[Any]) -> Iterator[Frame]:
@@ -178,8 +180,8 @@ def _from_dicts(rows: Sequence[Any]) -> Iterator[Frame]:
 
 
 def _joined(run: list[Frame]) -> Frame:
-    refused = {i: frame.refused[0] for i, frame in enumerate(run) if frame.refused}
-    return Frame(run[0].names, np.concatenate([frame.values for frame in run]), refused)
+    rejected = {i: frame.rejected[0] for i, frame in enumerate(run) if frame.rejected}
+    return Frame(run[0].names, np.concatenate([frame.values for frame in run]), rejected)
 
 
 def _order(name: Any) -> tuple[bool, str, Any]:

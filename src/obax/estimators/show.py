@@ -8,7 +8,7 @@ RECENT, LONG = 20, 200
 
 
 def explain(core: Any) -> str:
-    """A few sentences: how long, how well, what the hyperparameters came to, what was refused."""
+    """A few sentences: how long, how well, what the hyperparameters came to, what was rejected."""
     rows, loss, _ = core.record.arrays()
     if not len(rows):
         return "No row has been learned yet."
@@ -45,7 +45,7 @@ def explain(core: Any) -> str:
         last = core.rejected[-1]
         rows_were = "rows were" if core.rejected.count > 1 else "row was"
         text += (
-            f" {core.rejected.count:,} {rows_were} refused, the last (row {last['row']:,}) because "
+            f" {core.rejected.count:,} {rows_were} rejected, the last (row {last['row']:,}) because "
             f"{last['reason']}."
         )
     return text

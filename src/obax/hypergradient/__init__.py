@@ -11,7 +11,7 @@
 | `Unrolled` | not at all: reverse through the K steps | few inner steps, no convexity |
 """
 
-from .base import Estimate as Estimate, Estimator as Estimator
+from .base import Estimate as Estimate, Hypergradient as Hypergradient
 from .check import (
     HypergradientCheck as HypergradientCheck,
     check_hypergradient as check_hypergradient,
@@ -20,3 +20,6 @@ from .nystrom import Nystrom as Nystrom
 from .series import FixedPoint as FixedPoint, Neumann as Neumann
 from .solvers import CG as CG, GMRES as GMRES, Dense as Dense
 from .unrolled import Unrolled as Unrolled
+
+Estimator = Hypergradient
+"""The name that `Hypergradient` had in version 0.1."""

@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
     cross_products: Int[Array, ""]
 
 
-class Estimator(eqx.Module):
+class Hypergradient(eqx.Module):
     """A way to get the hypergradient from an outer gradient and the inner problem."""
 
     def init(self, inner_var: PyTree) -> PyTree:
@@ -55,7 +55,7 @@ class Estimator(eqx.Module):
         raise NotImplementedError
 
 
-class Implicit(Estimator):
+class Implicit(Hypergradient):
     """Solve H v = grad_y f, then subtract J v. Subclasses say how to solve."""
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..problem import Problem
-from .base import Estimator
+from .base import Hypergradient
 from .solvers import CG, Dense
 from .unrolled import Unrolled
 
@@ -53,7 +53,7 @@ def check_hypergradient(
     inner_var: PyTree,
     round: PyTree,
     *,
-    estimator: Estimator | None = None,
+    estimator: Hypergradient | None = None,
     buffers: PyTree = None,
     tolerance: float = 1e-4,
     seed: int = 0,
@@ -138,13 +138,13 @@ class _Case:
                 y = jnp.where(better, y - step, y)
         return y
 
-    def estimate(self, estimator: Estimator, x: Flat, y: Flat) -> tuple[Flat, float]:
+    def estimate(self, estimator: Hypergradient, x: Flat, y: Flat) -> tuple[Flat, float]:
         gradient = jax.grad(self.outer, (0, 1))(x, y)
         found = estimator(self.inner, x, y, gradient, estimator.init(y))
         return found.value, float(found.residual)
 
     def check(
-        self, estimator: Estimator | None, tolerance: float, rng: np.random.Generator
+        self, estimator: Hypergradient | None, tolerance: float, rng: np.random.Generator
     ) -> HypergradientCheck:
         messages: list[str] = []
         if self.y is None:

@@ -9,7 +9,16 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from .base import Estimate, Estimator, Implicit, Inner, LinearMap, linearised, relative, rounding
+from .base import (
+    Estimate,
+    Hypergradient,
+    Implicit,
+    Inner,
+    LinearMap,
+    linearised,
+    relative,
+    rounding,
+)
 
 
 class Neumann(Implicit):
@@ -36,7 +45,7 @@ class Neumann(Implicit):
         return _scaled(total, self.step_size), carry, self.terms - 1
 
 
-class FixedPoint(Estimator):
+class FixedPoint(Hypergradient):
     """Differentiate the fixed point y = Phi(x, y) of the gradient map Phi = y - eta grad_y g.
 
     The adjoint u = (d_y Phi)^T u + grad_y f is iterated until it moves by less than the tolerance,

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._support.trees import PyTree
-from .base import Estimate, Estimator, Inner, relative
+from .base import Estimate, Hypergradient, Inner, relative
 
 
-class Unrolled(Estimator):
+class Unrolled(Hypergradient):
     """Differentiate y_{t+1} as the result of the K steps that made it, not as a solution.
 
     hypergradient = grad_x f + (d y_{t+1} / dx)^T grad_y f, exact for that finite loop. Its length

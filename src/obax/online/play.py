@@ -103,7 +103,7 @@ def play(
     structure, shape or dtype is a `ValueError` that names the leaf. The trajectory is that of
     `run`, to rounding. Memory does not grow with the number of rounds.
 
-    `progress` and `on_rejected` are as in `run`; the iterator's `rejected` counts refused rounds.
+    `progress` and `on_rejected` are as in `run`; the iterator's `rejected` counts rejected rounds.
 
     With `checkpoint_dir`, the state is saved there every `checkpoint_every` rounds (default 1,000)
     and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from

@@ -13,7 +13,7 @@ POLICIES = ("raise", "skip")
 
 
 class RejectedRoundError(RuntimeError):
-    """A round was refused by the guard: it, or what it would have done to the state, is not finite.
+    """A round was rejected by the guard: it, or what it would have done to the state, is not finite.
 
     `index` counts the rounds given to the driver from 0; `state` is the state before that round,
     from which one can go on.
@@ -26,7 +26,7 @@ class RejectedRoundError(RuntimeError):
 
 
 def rejection(algorithm: Algorithm, state: Any, round: PyTree, index: int) -> RejectedRoundError:
-    """The error for a refused round, with the reason in words."""
+    """The error for a rejected round, with the reason in words."""
     bad = [
         trees.leaf_name(path, "round")
         for path, leaf in jax.tree_util.tree_leaves_with_path(round)
@@ -46,7 +46,7 @@ def rejection(algorithm: Algorithm, state: Any, round: PyTree, index: int) -> Re
             f"NaN or Inf; a smaller step size is the usual cure"
         )
     return RejectedRoundError(
-        f"round {index} (counted from 0) was refused: {reason}. The state is as it was before the "
+        f"round {index} (counted from 0) was rejected: {reason}. The state is as it was before the "
         f"round (error.state). Pass on_rejected='skip' to leave such rounds out and count them.",
         index,
         state,

@@ -34,7 +34,7 @@ def run(
     - `record`: `state -> pytree`, what to keep after each round besides the info, for instance
       `lambda state: state.inner_var`; it is in `history.recorded`.
     - `progress`: show a bar. The scan then runs in up to 50 pieces.
-    - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard refuses, or
+    - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard rejects, or
       `"skip"` such rounds; `history.accepted` and `history.rejected` tell.
 
     **Returns:** the state after the last round, and the history: `info` stacked over rounds.

@@ -37,7 +37,7 @@ def sweep(
     - `record`: as in `run`.
 
     **Returns:** states and histories with leading axes (settings, seeds), each only where asked
-    for. A refused round shows in `history.accepted`; it never ends the sweep.
+    for. A rejected round shows in `history.accepted`; it never ends the sweep.
 
     >>> import obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)

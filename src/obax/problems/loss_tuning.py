@@ -54,7 +54,7 @@ def loss_tuning(
     has buffers, such as BatchNorm statistics: give the first ones to `algorithm.init`, and `()`
     for a model without any.
 
-    A label outside 0..J-1 makes the round's loss NaN, and the guard refuses the round.
+    A label outside 0..J-1 makes the round's loss NaN, and the guard rejects the round.
 
     **Arguments:**
 

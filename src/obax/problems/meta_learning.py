@@ -67,7 +67,7 @@ def meta_learning(
     `obax.datasets.fewshot.TaskStream` gives them. The follower starts in each round from x, so
     `inner_var` at `algorithm.init` is `problem.inner_start(x)`.
 
-    A label outside 0..ways-1 makes the round's loss NaN, and the guard refuses the round.
+    A label outside 0..ways-1 makes the round's loss NaN, and the guard rejects the round.
 
     **Arguments:**
 

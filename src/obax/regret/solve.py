@@ -73,7 +73,7 @@ def minimise(
         first = s.steps < 0
         point = jnp.where(first, start, propose(s.point, s.model, s.damping))
         move = point - s.point
-        # A failed factorisation gives NaN; evaluate somewhere finite and refuse it below.
+        # A failed factorisation gives NaN; evaluate somewhere finite and reject it below.
         usable = jnp.all(jnp.isfinite(move))
         point = jnp.where(usable, point, s.point)
         model = evaluate(point)

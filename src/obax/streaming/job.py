@@ -142,7 +142,7 @@ class Job:
                 found = next(results)
             else:
                 self.model._made.rejected.add(number, line.fault, {})
-                found = {"refused": line.fault}
+                found = {"rejected": line.fault}
             lines.append(json.dumps({"t": number} | found))
         self.out.write(("\n".join(lines) + "\n").encode())
         self.out.flush()
@@ -157,9 +157,9 @@ class Job:
         known = [line.features for line in lines]
         played = self.model._tested(known, [line.target for line in lines])
         results = []
-        for i, reason in enumerate(played.refused):
+        for i, reason in enumerate(played.rejected):
             if reason is not None:
-                results.append({"refused": reason})
+                results.append({"rejected": reason})
                 continue
             result = self._prediction(core, played.predictions[i])
             if lines[i].target is not None:

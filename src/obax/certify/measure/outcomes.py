@@ -105,7 +105,7 @@ def _batch(drawn: list[Drawn], seed: int) -> list[Outcome]:
     checks = _verified(drawn, batch, played, seed)
     if not bool(jnp.all(accepted)):
         row, t = np.argwhere(~np.asarray(accepted))[0]
-        raise RuntimeError(f"{drawn[row].where}: OAGD refused round {t + 1}.")
+        raise RuntimeError(f"{drawn[row].where}: OAGD rejected round {t + 1}.")
     if setting.endswith("dynamic"):
         measured = play.dynamic(batch, played, type(prescribed[0]).bound)
     elif setting.endswith("static"):

@@ -108,7 +108,7 @@ def results(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
                     "calls": last("calls_curve").mean() / mine.t.max() / config.calls,
                     "seconds": last("seconds_share").iloc[0],
                 }[str(budget)],
-                "refused": int(last("refused").sum()),
+                "rejected": int(last("rejected").sum()),
                 "alpha": float(mine.alpha.iloc[0]),
                 "beta": float(mine.beta.iloc[0]),
             }
@@ -164,7 +164,7 @@ def _budget_table(budget: str, result: pd.DataFrame) -> Table:
             "calls a round": here.calls.round(1),
             "us a round": 1e6 * here.seconds,
             "of the budget": here.share,
-            "rounds refused": here.refused,
+            "rounds rejected": here.rejected,
         }
     )
     return Table(
@@ -208,12 +208,12 @@ def _words(config: Config, result: pd.DataFrame) -> list[str]:
             f"{problem}, {TITLES[str(budget)].lower()}: {first.method} is best ({first.score:.4g} "
             f"± {first.half:.2g}, {MEASURES[str(problem)]}){also}{beyond}."
         )
-    refused = result[result.refused > 0]
-    if len(refused):
+    rejected = result[result.rejected > 0]
+    if len(rejected):
         listed = ", ".join(
-            f"{r.method} on {r.problem} ({r.budget}, {r.refused})" for r in refused.itertuples()
+            f"{r.method} on {r.problem} ({r.budget}, {r.rejected})" for r in rejected.itertuples()
         )
-        words.append(f"Rounds refused by the guard at the best setting: {listed}.")
+        words.append(f"Rounds rejected by the guard at the best setting: {listed}.")
     return words
 
 

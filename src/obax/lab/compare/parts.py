@@ -104,8 +104,8 @@ def _rows(
             rows.append((*here_now, "score_curve", float(scores[best, seed, t - 1])))
             rows.append((*here_now, "calls_curve", float(spent[seed, t - 1])))
         last = at(best, seed, horizon)
-        refused = float(np.sum(~np.asarray(history.accepted[best, seed])))
-        rows += [(*last, "refused", refused), (*last, "repeats", float(repeats[best]))]
+        rejected = float(np.sum(~np.asarray(history.accepted[best, seed])))
+        rows += [(*last, "rejected", rejected), (*last, "repeats", float(repeats[best]))]
         rows.append((*last, "seconds_per_round", float(seconds[best])))
         rows.append((*last, "seconds_share", float(share[best])))
         if here.stationarity is not None:

@@ -43,7 +43,7 @@ class RunFolder:
     def create(
         cls, path: Path, experiment: str, preset: str, config: dict[str, Any]
     ) -> "RunFolder":
-        """A new folder; refuses one that holds anything."""
+        """A new folder; rejects one that holds anything."""
         if path.exists() and not path.is_dir():
             raise UserError(f"{path} is a file, not a folder. Choose another --out.")
         if path.exists() and any(path.iterdir()):

@@ -20,13 +20,13 @@ class Timed(NamedTuple):
     """Of all steps so far: without compilation, data, and what is done between rounds."""
     processor_seconds: float
     """The same on the processor's clock, all threads; other programs do not slow it down much."""
-    refused: int
+    rejected: int
 
 
 def timed(algorithm: Algorithm, state: Any, rounds: Iterable[Any]) -> Iterator[Timed]:
     """Play the rounds; the first is compiled for before the clock starts."""
     wall = processor = 0.0
-    refused = 0
+    rejected = 0
     for t, round in enumerate(rounds, 1):
         round = jax.block_until_ready(jax.device_put(round))
         if t == 1:
@@ -35,8 +35,8 @@ def timed(algorithm: Algorithm, state: Any, rounds: Iterable[Any]) -> Iterator[T
         state, accepted = jax.block_until_ready(_advance(algorithm, state, round))
         wall += time.perf_counter() - begun[0]
         processor += time.process_time() - begun[1]
-        refused += not bool(accepted)
-        yield Timed(t, state, wall, processor, refused)
+        rejected += not bool(accepted)
+        yield Timed(t, state, wall, processor, rejected)
 
 
 @eqx.filter_jit(donate="all-except-first")

@@ -147,8 +147,8 @@ def _explanation(config: Config, rows: pd.DataFrame) -> list[str]:
     if images:
         papers = (config.blocks, config.filters, config.downsample) == (4, 64, 1)
         size = " (the paper's)" if papers else " (the paper's: 4 blocks, 64 filters, 28 x 28)"
-    refused = int(
-        rows[rows.metric == "refused"].groupby(["method", "setting", "seed"]).value.max().sum()
+    rejected = int(
+        rows[rows.metric == "rejected"].groupby(["method", "setting", "seed"]).value.max().sum()
     )
     found = [
         f"Data: {data}. The follower is {network}{size}; batches of {config.batch}; "
@@ -164,8 +164,8 @@ def _explanation(config: Config, rows: pd.DataFrame) -> list[str]:
     ]
     if "(synthetic)" in data:
         found.insert(0, "The data is synthetic: these figures say nothing about the real data set.")
-    if refused:
-        found.append(f"The guard refused {refused} rounds in all.")
+    if rejected:
+        found.append(f"The guard rejected {rejected} rounds in all.")
     return found
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from ... import OAGD, OGD, Algorithm, AutoBalance, Problem, Window, models
-from ...hypergradient import CG, Estimator, Neumann
+from ...hypergradient import CG, Hypergradient, Neumann
 from ...problems import loss_tuning, loss_tuning_start
 from ..kit.timing import timed
 from .config import Config, Method
@@ -82,7 +82,7 @@ def algorithm(
     losses = problem(config, classes)
     if method.kind == "ogd":
         return OGD(losses, **follower)
-    solver: Estimator = Neumann(config.neumann_terms, config.neumann_step)
+    solver: Hypergradient = Neumann(config.neumann_terms, config.neumann_step)
     if method.solver == "cg":
         solver = CG(max_steps=config.cg_steps, damping=config.cg_damping)
     leader: dict[str, Any] = {
@@ -142,7 +142,7 @@ class Moment(NamedTuple):
     test: np.ndarray | None
     gamma: np.ndarray
     delta: np.ndarray
-    refused: int
+    rejected: int
 
 
 def play(
@@ -162,13 +162,13 @@ def play(
     )
     begin = one.init(start, follower, first, buffers=buffers)
     rounds = itertools.islice(stream.rounds(), config.rounds)
-    for t, state, seconds, processor, refused in timed(one, begin, rounds):
+    for t, state, seconds, processor, rejected in timed(one, begin, rounds):
         train = test = None
         if t % config.evaluate_every == 0 or t in (1, config.rounds):
             train = accuracies(state.inner_var, state.buffers, *stream.training_rows, classes)
             test = accuracies(state.inner_var, state.buffers, *stream.test_rows, classes)
         gamma, delta = (np.asarray(state.outer_var[name]) for name in ("gamma", "delta"))
-        yield Moment(t, seconds, processor, train, test, gamma, delta, refused)
+        yield Moment(t, seconds, processor, train, test, gamma, delta, rejected)
 
 
 def accuracies(

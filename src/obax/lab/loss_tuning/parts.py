@@ -58,7 +58,7 @@ def setting(data: str, outer: float, inner: float) -> str:
 def _metrics(moment: dict) -> Iterator[tuple[str, float]]:
     yield "seconds", moment["seconds"]
     yield "processor_seconds", moment["processor_seconds"]
-    yield "refused", float(moment["refused"])
+    yield "rejected", float(moment["rejected"])
     for name in ("gamma", "delta"):
         yield from ((f"{name}_{j}", float(value)) for j, value in enumerate(moment[name]))
     for name in ("train", "test"):

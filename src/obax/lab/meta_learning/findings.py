@@ -232,11 +232,11 @@ def _explanation(config: Config, rows: pd.DataFrame) -> list[str]:
     ]
     if "(synthetic)" in data:
         found.insert(0, "The data is synthetic: these figures say nothing about the real data set.")
-    refused = rows[rows.metric == "refused"].groupby(RUN).value.max()
-    if refused.sum():
-        listed = refused.groupby("name").sum()
+    rejected = rows[rows.metric == "rejected"].groupby(RUN).value.max()
+    if rejected.sum():
+        listed = rejected.groupby("name").sum()
         words = ", ".join(f"{name} {int(n)}" for name, n in listed.items() if n)
-        found.append(f"Rounds that the guard refused, over all seeds: {words}.")
+        found.append(f"Rounds that the guard rejected, over all seeds: {words}.")
     return found
 
 

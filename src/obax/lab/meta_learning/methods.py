@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from ... import ITD, OAGD, Window, adapt, models, prox_linear
-from ...hypergradient import CG, Estimator, FixedPoint, Neumann
+from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
 from ...problems import embed_task, meta_learning, task_logits
 from ..kit.timing import timed
 from .config import Config, Method
@@ -74,7 +74,7 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     )
 
 
-def _solver(config: Config) -> Estimator:
+def _solver(config: Config) -> Hypergradient:
     if config.solver == "cg":
         return CG(max_steps=config.solver_steps)
     if config.solver == "neumann":
@@ -88,7 +88,7 @@ class Moment(NamedTuple):
     t: int
     seconds: float
     processor_seconds: float
-    refused: int
+    rejected: int
     train: np.ndarray | None
     test: np.ndarray | None
 
@@ -113,7 +113,7 @@ def play(config: Config, method: Method, tasks: Tasks) -> Iterator[Moment]:
         if now.t % config.evaluate_every == 0 or now.t in (rounds, config.maml_rounds):
             x = now.state.outer_var
             found = [evaluate(one, x, some) for some in (tasks.training, tasks.test)]
-        yield Moment(now.t, now.seconds, now.processor_seconds, now.refused, *found)
+        yield Moment(now.t, now.seconds, now.processor_seconds, now.rejected, *found)
 
 
 def evaluate(algorithm: OAGD | ITD, outer_var: Any, tasks: list[Any]) -> np.ndarray:

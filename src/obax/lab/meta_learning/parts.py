@@ -39,7 +39,7 @@ def _metrics(moment: Moment) -> Iterator[tuple[str, float]]:
     if moment.t:
         yield "seconds", moment.seconds
         yield "processor_seconds", moment.processor_seconds
-        yield "refused", float(moment.refused)
+        yield "rejected", float(moment.rejected)
     for name, values in (("train", moment.train), ("test", moment.test)):
         if values is not None:
             yield f"{name}_accuracy", float(values[:, 0].mean())
