@@ -20,7 +20,7 @@ KEPT = 100
 
 
 class Rejected:
-    """The last rows that were rejected, oldest first, with the reason; `count` is of all of them."""
+    """The last rejected rows, oldest first, with the reason; `count` is of all of them."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -45,8 +45,8 @@ def explain(core: Any) -> str:
         last = core.rejected[-1]
         rows_were = "rows were" if core.rejected.count > 1 else "row was"
         text += (
-            f" {core.rejected.count:,} {rows_were} rejected, the last (row {last['row']:,}) because "
-            f"{last['reason']}."
+            f" {core.rejected.count:,} {rows_were} rejected, the last (row {last['row']:,}) "
+            f"because {last['reason']}."
         )
     return text
 

@@ -13,7 +13,7 @@ POLICIES = ("raise", "skip")
 
 
 class RejectedRoundError(RuntimeError):
-    """A round was rejected by the guard: it, or what it would have done to the state, is not finite.
+    """The guard rejected a round: it, or what it would have done to the state, is not finite.
 
     `index` counts the rounds given to the driver from 0; `state` is the state before that round,
     from which one can go on.
