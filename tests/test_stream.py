@@ -1,5 +1,6 @@
 """`obax stream`: CSV and JSON lines, faults, and kills at random moments."""
 
+import ast
 import json
 import os
 import random
@@ -7,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from obax import cli
+import obax.cli.stream
+from obax import cli, streaming
+from obax.estimators import StreamingClassifier, Table
 from obax.streaming.source import LONGEST_LINE, Source
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -135,20 +139,85 @@ def test_lines_are_split_anywhere_and_long_ones_rejected(tmp_path):
     source = Source(reader, "jsonl", "y")
     os.write(writer, b'{"a": 1, "y"')
     os.write(writer, b': 2}\n{"a": 3,')
-    assert [line.features for line in source.take(10)] == [{"a": 1}]
+    assert source.take(10).rows == [{"a": 1}]
     os.write(writer, b' "y": 4}')
     os.close(writer)
-    assert [line.target for line in source.take(10)] == [4]
-    assert source.take(10) == [] and source.offset == 33
+    assert source.take(10).targets == [4]
+    assert len(source.take(10)) == 0 and source.offset == 33
     os.close(reader)
     path = tmp_path / "long"
     path.write_bytes(b"x" * (LONGEST_LINE + 10**5) + b"\n" + b'{"a": 1}\n')
     with path.open("rb") as file:
         source = Source(file.fileno(), "jsonl", "y")
-        found = []
+        faults = []
         while batch := source.take(10):
-            found += batch
-    assert "longer than" in found[0].fault and found[-1].features == {"a": 1}
+            faults += batch.faults
+            rows = batch.rows
+    assert "longer than" in faults[0] and faults[-1] is None and rows == [{"a": 1}]
+
+
+def test_a_csv_batch_is_a_table_until_the_model(tmp_path):
+    """By columns in the order of their names; of a name that stands twice, the last one."""
+    path = tmp_path / "rows.csv"
+    path.write_text("b,a,b,id,y\n1,2,3,7,up\n1,2\n, na ,1_0,7,?\nx,word,1e3,7, down \n")
+    with path.open("rb") as file:
+        batch = Source(file.fileno(), "csv", "y", ("id",)).take(10)
+    assert isinstance(batch.rows, Table) and batch.rows.names == ["a", "b"]
+    np.testing.assert_array_equal(batch.rows.values, [[2, 3], [np.nan, 10], [np.nan, 1000]])
+    assert batch.rows.rejected == {2: "feature 'a' is 'word', not a number"}
+    assert batch.targets == ["up", None, "down"]
+    assert batch.faults == [None, "2 fields where the header has 5", None, None]
+
+
+def private(text):
+    """Private names that are reached for on anything but `self`."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    ]
+
+
+def test_only_public_methods_of_the_estimators_are_used():
+    found = private("self._x + model._made.rejected, job.model._y(), model.__doc__")
+    assert sorted(found) == ["job.model._y", "model._made"]
+    files = [*Path(streaming.__path__[0]).glob("*.py"), Path(obax.cli.stream.__file__)]
+    assert len(files) == 4
+    for file in files:
+        assert private(file.read_text()) == [], file
+
+
+def test_play_tells_of_each_row_what_progressive_and_the_model_say():
+    rng = np.random.default_rng(0)
+    table = Table(["a", "b"], rng.standard_normal((40, 2)))
+    labels = [
+        None if i % 10 == 9 else "up" if a > 0 else "down" for i, (a, _) in enumerate(table.values)
+    ]
+    table.values[5, 0] = np.inf
+    model, other = StreamingClassifier(), StreamingClassifier()
+    played = model.play(Table(table.names, table.values), labels)
+    taught = [i for i, label in enumerate(labels) if label is not None]
+    said = other.progressive(Table(table.names, table.values[taught]), [labels[i] for i in taught])
+    order = np.argsort(played.classes)
+    np.testing.assert_array_equal(played.predictions[np.ix_(taught, order)], said)
+    assert [i for i, reason in enumerate(played.rejected) if reason] == [5]
+    assert model.rejected_.count == 1 and other.rejected_.count == 1
+    assert played.hyperparameters["memory"][-1] == model.hyperparameters_["memory"]
+    learned = [i for i in taught if i != 5]
+    assert model.mean_loss_ == pytest.approx(played.loss[learned].mean(), rel=1e-6)
+    with pytest.raises(ValueError, match="a column for each of 1 names"):
+        Table(["a"], np.zeros((3, 2)))
+
+
+def test_prepare_checks_and_is_not_a_row():
+    model = StreamingClassifier().prepare()
+    assert model.prepare() is model and model.explain() == "No row has been learned yet."
+    assert model.rejected_.count == 0 and model.mean_loss_ == 0
+    with pytest.raises(ValueError, match="memory must be a number from"):
+        StreamingClassifier(memory=0.0).prepare()
 
 
 def launch(folder, rows, *, pipe=None, every=100):

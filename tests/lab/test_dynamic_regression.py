@@ -19,7 +19,7 @@ from obax import problems
 from obax.lab import find
 from obax.lab.dynamic_regression import Config, findings, parts, stream
 from obax.lab.dynamic_regression.methods import Method, methods, offline, play, shared
-from obax.problems.moments import windowed
+from obax.problems import windowed
 
 TINY = Config(
     horizon=40,

@@ -3,7 +3,7 @@
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,7 +40,7 @@ def stream(
     from ..estimators import StreamingClassifier, StreamingRegressor
     from ..streaming import Job, StreamError
 
-    models: dict[str, Any] = {"classify": StreamingClassifier, "regress": StreamingRegressor}
+    models: dict[str, type] = {"classify": StreamingClassifier, "regress": StreamingRegressor}
     if task not in models:
         raise UserError(f"--task must be classify or regress, but is {task!r}.")
     if kind == "auto":
@@ -53,7 +53,6 @@ def stream(
     # Asked to stop, stop like one interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        model._options()
         job = Job(
             model,
             0 if source == "-" else Path(source),
@@ -73,5 +72,5 @@ def stream(
         sys.stderr.close()
         raise typer.Exit(0) from None
     sys.stdout.flush()
-    rejected = job.model._made.rejected.count
+    rejected = job.model.rejected_.count
     typer.echo(f"obax: {rows:,} rows, {rejected:,} rejected.", err=True)

@@ -1,4 +1,6 @@
 """Models of a stream that keep their own hyperparameters in tune: River's and scikit-learn's."""
 
 from .classifier import StreamingClassifier as StreamingClassifier
+from .estimator import Played as Played
 from .regressor import StreamingRegressor as StreamingRegressor
+from .table import Table as Table

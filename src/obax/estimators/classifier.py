@@ -1,15 +1,19 @@
 """Logistic regression that keeps its own penalty, memory and inertia in tune."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from . import faces
-from .model import Streaming, _as_dict
+from .estimator import StreamingEstimator, Targets, as_dict
+from .table import Features, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-class StreamingClassifier(Streaming, *faces.bases("Classifier")):  # type: ignore[misc]
+class StreamingClassifier(StreamingEstimator, *faces.bases("Classifier")):  # type: ignore[misc]
     """Logistic regression, two classes or many, for rows that arrive one at a time.
 
     The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
@@ -26,7 +30,7 @@ class StreamingClassifier(Streaming, *faces.bases("Classifier")):  # type: ignor
     - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
       class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
       leader's loss is then the class-balanced one.
-    - `step_size`: of the leader, in logarithms a row. `horizon`: how many rows back it looks for
+    - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
     - `solver`: `"cholesky"`, `"cg"` or `"gradient"` with `solver_steps` steps, for the follower's
       Newton system; `"auto"` takes Cholesky up to 64 features.
@@ -91,46 +95,48 @@ class StreamingClassifier(Streaming, *faces.bases("Classifier")):  # type: ignor
         mixed[:] = labels
         return mixed
 
-    def predict_proba_one(self, x: Mapping[Any, Any], **_: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Features, **_: object) -> dict[Hashable, float]:
         """The probability of each class seen so far; empty before the first."""
         if not self.__sklearn_is_fitted__():
             return {}
         core = self._fitted
-        found = core.predict(_as_dict(x))[0]
+        found = core.predict(as_dict(x))[0]
         return dict(zip(core.classes, found.tolist(), strict=True))
 
-    def predict_one(self, x: Mapping[Any, Any], **_: Any) -> Any:
+    def predict_one(self, x: Features, **_: object) -> Hashable | None:
         """The most probable class; `None` before the first."""
         found = self.predict_proba_one(x)
         return max(found, key=found.__getitem__) if found else None
 
-    def predict_proba_many(self, X: Any) -> Any:
-        """Probabilities as a pandas frame with one column a class."""
+    def predict_proba_many(self, X: Rows) -> "pd.DataFrame":
+        """Probabilities as a pandas frame with one column for each class."""
         import pandas as pd
 
         core = self._core if self.__sklearn_is_fitted__() else self._made
         return pd.DataFrame(core.predict(X), columns=core.classes, index=getattr(X, "index", None))
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
         """The most probable class of each row, as a pandas series."""
         found = self.predict_proba_many(X)
         return found if found.empty else found.idxmax(axis="columns")
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Any:
+    def partial_fit(self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None) -> Self:
         """Learn rows of an array or frame in their order. `classes` may name classes in advance."""
         return self._learn_array(X, y, classes, first="_core" not in self.__dict__)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities, one column for each of `classes_`."""
         core = self._fitted
-        frame, _ = self._validated(X)
-        return core.predict(frame)[:, self._order()]
+        table, _ = self._validated(X)
+        return core.predict(table)[:, self._order()]
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def progressive(self, X: Any, y: Any, classes: Any = None) -> np.ndarray:
+    def progressive(
+        self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None
+    ) -> np.ndarray:
         """Learn rows in their order and return the probabilities, one column for each of
         `classes_`, that each row was given *before* it was learned. `classes` may name classes in
         advance; one that is not known yet has probability 0."""
@@ -145,19 +151,19 @@ class StreamingClassifier(Streaming, *faces.bases("Classifier")):  # type: ignor
         """The classes by their rank, as indices into the order of their appearance."""
         labels = self._fitted.classes
         try:
-            return sorted(range(len(labels)), key=labels.__getitem__)
+            return sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
         except TypeError:
             return sorted(range(len(labels)), key=lambda i: (str(type(labels[i])), str(labels[i])))
 
-    def _validated_targets(self, y: Any) -> np.ndarray:
+    def _validated_targets(self, y: Targets) -> np.ndarray:
         from sklearn.utils.multiclass import check_classification_targets
         from sklearn.utils.validation import _check_y, column_or_1d
 
-        y = column_or_1d(y, warn=True)
-        if y.dtype.kind in "fc":
-            y = _check_y(y)
-        check_classification_targets(y)
-        return y
+        targets: np.ndarray = column_or_1d(y, warn=True)
+        if targets.dtype.kind in "fc":
+            targets = _check_y(targets)
+        check_classification_targets(targets)
+        return targets
 
     @property
     def _multiclass(self) -> bool:

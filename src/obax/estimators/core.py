@@ -2,18 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from .._support import validation
-from . import engine, reading
-from .engine import BOUNDS, Plan, Predictor, Settings
-from .history import Record
+from . import engine
+from .engine import BOUNDS, Plan, Predictor, Tuning
+from .history import Record, Rejected
 from .losses import Huber, Loss, Sigmoid, Softmax, Squared
-from .reading import Frame, Rejected
+from .table import LARGEST, Rows, Table, number, short, tables
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
 LOSSES = ("logistic", "squared", "huber")
@@ -21,6 +22,10 @@ IMBALANCE = (None, "weights", "logits")
 SOLVERS = ("auto", "cholesky", "cg", "gradient")
 LARGE = 64
 """Features from which `solver="auto"` takes CG instead of Cholesky factors."""
+
+Values = float | np.ndarray
+Hyperparameters = dict[str, Values | dict[Hashable, Values]]
+"""By name; a dict by feature or class where there is one for each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +88,9 @@ class Options:
         """Whether targets are classes."""
         return self.loss == "logistic"
 
-    def settings(self) -> Settings:
+    def tuning(self) -> Tuning:
         """The numbers of the compiled loop."""
-        return Settings(self.step_size, 1 - 1 / self.horizon, self.scale_memory)
+        return Tuning(self.step_size, 1 - 1 / self.horizon, self.scale_memory)
 
     def plan(self, features: int, classes: int) -> Plan:
         """What to compile for so many features and classes. Sizes go up in powers of two, so that a
@@ -125,7 +130,7 @@ class Outcome:
     """What was said of each row before it was learned, and what became of it."""
 
     predictions: np.ndarray
-    """Regression: one number a row. Classes: probabilities, a column for each known class."""
+    """Regression: one number per row. Classes: probabilities, a column for each known class."""
     loss: np.ndarray
     x: np.ndarray
     rejected: list[str | None]
@@ -136,13 +141,13 @@ class Core:
 
     def __init__(self, options: Options):
         self.options = options
-        self.names: dict[Any, int] = {}
-        self.classes: list[Any] = []
-        self.index: dict[Any, int] = {}
+        self.names: dict[Hashable, int] = {}
+        self.classes: list[Hashable] = []
+        self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
         self.rows = 0
         self.plan = options.plan(0, 0)
-        self.vector: Any = engine.pack(engine.start(self.plan, self._starts()))
+        self.vector: Array | np.ndarray = engine.pack(engine.start(self.plan, self._starts()))
         self.record = Record(self.plan.bounds.shape[1])
         self._predictor: Predictor | None = None
 
@@ -150,46 +155,43 @@ class Core:
         return self.__dict__ | {"vector": np.asarray(self.vector), "_predictor": None}
 
     def play(
-        self, rows: Any, targets: Sequence[Any] | None, *, unlabelled: str = "reject"
+        self, rows: Rows, targets: Sequence[object] | None, *, unlabelled: str = "reject"
     ) -> Outcome:
         """Test on every row, then train on it. Without `targets`, or where one is missing and
         `unlabelled` is `"predict"`, only test."""
-        frames = list(reading.frames(rows))
-        total = sum(len(frame) for frame in frames)
+        parts = list(tables(rows))
+        total = sum(len(table) for table in parts)
         if targets is not None and len(targets) != total:
             raise ValueError(
                 f"targets must be as many as rows, {total}, but there are {len(targets)}."
             )
-        parts: list[Outcome] = []
+        played: list[Outcome] = []
         begin = 0
-        for frame in frames:
-            part = None if targets is None else targets[begin : begin + len(frame)]
-            parts += self._play_frame(frame, part, unlabelled)
-            begin += len(frame)
-        return self._joined(parts)
+        for table in parts:
+            theirs = None if targets is None else targets[begin : begin + len(table)]
+            played += self._play_table(table, theirs, unlabelled)
+            begin += len(table)
+        return self._joined(played)
 
-    def predict(self, rows: Any) -> np.ndarray:
+    def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
         found = []
-        for frame in reading.frames(rows):
-            values = np.where(np.abs(frame.values) > reading.LARGEST, np.nan, frame.values)
-            wide = np.full((len(frame), self.plan.features), np.nan)
-            for j, name in enumerate(frame.names):
-                if name in self.names:
-                    wide[:, self.names[name]] = values[:, j]
+        for table in tables(rows):
+            wide = self._placed(table)
+            wide[np.abs(wide) > LARGEST] = np.nan
             found.append(self._predictions(self.predictor.outputs(self.plan.loss, wide)))
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
 
     @property
     def predictor(self) -> Predictor:
-        """What predictions need, computed once a state."""
+        """What predictions need, computed once for each state."""
         if self._predictor is None:
             self._predictor = Predictor.of(self.plan, self.vector)
         return self._predictor
 
-    def add_classes(self, labels: Sequence[Any]) -> None:
+    def add_classes(self, labels: Sequence[Hashable]) -> None:
         """Know these classes, in this order, before any row of them has come."""
         new = [label for label in labels if label not in self.index]
         for label in new:
@@ -197,16 +199,15 @@ class Core:
             self.classes.append(label)
         self._fit_plan()
 
-    def hyperparameters(self, x: np.ndarray | None = None) -> dict[str, Any]:
-        """As people read them: numbers, or a dict by feature or class. `x` defaults to now."""
+    def hyperparameters(self, x: np.ndarray | None = None) -> Hyperparameters:
+        """As people read them. `x` defaults to now."""
         if x is None:
             x = np.asarray(engine.unpack(self.plan, np.asarray(self.vector)).x, np.float64)
         part = {name: x[..., slice(*span)] for name, span in self.plan.layout.items()}
-        found: dict[str, Any] = {"penalty": np.exp(part["penalty"])}
+        penalty = np.exp(part["penalty"])
+        found: Hyperparameters = {"penalty": _plain(penalty[..., 0])}
         if self.options.per_feature:
-            found["penalty"] = {n: _plain(found["penalty"][..., j]) for n, j in self.names.items()}
-        else:
-            found["penalty"] = _plain(found["penalty"][..., 0])
+            found["penalty"] = {name: _plain(penalty[..., j]) for name, j in self.names.items()}
         memory = np.exp(part["memory"][..., 0])
         found["forgetting"] = _plain(memory / (1 + memory))
         found["memory"] = _plain(memory)
@@ -227,19 +228,24 @@ class Core:
             "inertia": options.inertia,
         }
 
-    def _play_frame(
-        self, frame: Frame, targets: Sequence[Any] | None, unlabelled: str
+    def _placed(self, table: Table) -> np.ndarray:
+        """The values where the model has them, NaN for what it does not know or does not get."""
+        wide = np.full((len(table), self.plan.features), np.nan)
+        for j, name in enumerate(table.names):
+            if name in self.names:
+                wide[:, self.names[name]] = table.values[:, j]
+        return wide
+
+    def _play_table(
+        self, table: Table, targets: Sequence[object] | None, unlabelled: str
     ) -> list[Outcome]:
-        """A frame, in stretches between which classes are added."""
-        size = len(frame)
-        rejected: list[str | None] = [frame.rejected.get(i) for i in range(size)]
-        if not self._make_room(frame):
+        """A table, in stretches between which classes are added."""
+        size = len(table)
+        rejected: list[str | None] = [table.rejected.get(i) for i in range(size)]
+        if not self._make_room(table):
             rejected = [f"more than max_features = {self.options.max_features} features"] * size
         values, teach, cuts = self._targets(targets, rejected, unlabelled)
-        wide = np.full((size, self.plan.features), np.nan)
-        for j, name in enumerate(frame.names):
-            if name in self.names:
-                wide[:, self.names[name]] = frame.values[:, j]
+        wide = self._placed(table)
         wide[[reason is not None for reason in rejected]] = np.nan
         parts, first, said = [], 0, None
         for cut, label in [*cuts, (size, None)]:
@@ -253,7 +259,7 @@ class Core:
             first = cut
         for i, reason in enumerate(rejected):
             if reason is not None:
-                self.rejected.add(self.rows + i + 1, reason, frame.row(i))
+                self.rejected.add(self.rows + i + 1, reason, table.row(i))
         self.rows += size
         return parts
 
@@ -280,7 +286,7 @@ class Core:
             values[part],
             teach[part],
             present,
-            self.options.settings(),
+            self.options.tuning(),
         )
         self._predictor = None
         learned = teach[part] & played.accepted
@@ -294,12 +300,12 @@ class Core:
         return Outcome(predictions, played.loss, played.x, rejected[part])
 
     def _targets(
-        self, targets: Sequence[Any] | None, rejected: list[str | None], unlabelled: str
-    ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, Any]]]:
+        self, targets: Sequence[object] | None, rejected: list[str | None], unlabelled: str
+    ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, Hashable]]]:
         """Targets as numbers, which rows to learn, and where a class appears for the first time."""
         size = len(rejected)
         values, teach = np.zeros(size), np.zeros(size, bool)
-        cuts: list[tuple[int, Any]] = []
+        cuts: list[tuple[int, Hashable]] = []
         known = dict(self.index)
         for i in range(0 if targets is None else size):
             if rejected[i] is not None:
@@ -312,36 +318,38 @@ class Core:
                 rejected[i] = self._learn_label(label := _label(target), known, cuts, i)
                 values[i] = known.get(label, 0) if rejected[i] is None else 0
             else:
-                value = reading.number(target)
-                if value is None or not abs(value) <= reading.LARGEST:
-                    rejected[i] = (
-                        f"target {reading.short(target)} is not a number up to {reading.LARGEST:g}"
-                    )
+                value = number(target)
+                if value is None or not abs(value) <= LARGEST:
+                    rejected[i] = f"target {short(target)} is not a number up to {LARGEST:g}"
                 else:
                     values[i] = value
             teach[i] = rejected[i] is None
         return values, teach, cuts
 
     def _learn_label(
-        self, label: Any, known: dict[Any, int], cuts: list[tuple[int, Any]], row: int
+        self,
+        label: Hashable,
+        known: dict[Hashable, int],
+        cuts: list[tuple[int, Hashable]],
+        row: int,
     ) -> str | None:
         """Note a class that is new; or the reason why it cannot be one."""
         try:
             if label in known:
                 return None
         except TypeError:
-            return f"target {reading.short(label)} cannot be a class: it is not hashable"
+            return f"target {short(label)} cannot be a class: it is not hashable"
         if len(known) == self.options.max_classes:
-            return f"target {reading.short(label)} would be class {len(known) + 1}, one too many"
+            return f"target {short(label)} would be class {len(known) + 1}, one too many"
         known[label] = len(known)
         cuts.append((row, label))
         return None
 
-    def _make_room(self, frame: Frame) -> bool:
+    def _make_room(self, table: Table) -> bool:
         """Columns for features that are new; whether there is room."""
-        if len(frame.rejected) == len(frame):
+        if len(table.rejected) == len(table):
             return True
-        new = [name for name in frame.names if name not in self.names]
+        new = [name for name in table.names if name not in self.names]
         if len(self.names) + len(new) > self.options.max_features:
             return False
         for name in new:
@@ -394,20 +402,20 @@ def _padded(array: np.ndarray, width: int, fill: float = np.nan) -> np.ndarray:
     return array if not gap else np.pad(array, ((0, 0), (0, gap)), constant_values=fill)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: np.ndarray) -> Values:
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
-def _label(target: Any) -> Any:
+def _label(target: object) -> Hashable:
     """NumPy scalars as Python's."""
     return target.item() if isinstance(target, np.generic) else target
 
 
-def _is_missing(target: Any) -> bool:
+def _is_missing(target: object) -> bool:
     if target is None or type(target).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(target, float | np.floating) and math.isnan(target)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from . import losses
 from .losses import Loss
-from .proximal import Hyper, Past, Row, learn
+from .sample import Hyper, Past, Sample, sample_step
 
 BLOCK = 512
 CLIP = 10.0
@@ -30,6 +30,10 @@ WARM_UP, WARM_UP_ROWS = 10.0, 100.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
 MEAN_DECAY, SQUARE_DECAY = 0.9, 0.99
 """Of the running means of the hypergradient and of its square."""
+
+Number = float | Array
+Vector = np.ndarray | Array
+"""Of NumPy, or of JAX on a device or inside compiled code."""
 
 BOUNDS = {
     "penalty": (1e-7, 1e3),
@@ -98,7 +102,7 @@ class Plan:
         )
 
 
-class Moments(NamedTuple):
+class Scale(NamedTuple):
     """Running mean and variance of each column, and of how many rows, up to a memory."""
 
     rows: Float[Array, " d"]
@@ -115,17 +119,18 @@ class State(NamedTuple):
     mean: Float[Array, " n"]
     square: Float[Array, " n"]
     past: Past
-    moments: Moments
-    target_moments: Moments
+    # Checkpoints know these two by their names.
+    moments: Scale
+    target_moments: Scale
     frequency: Float[Array, " C"]
 
 
-class Settings(NamedTuple):
-    """Numbers that may change without compiling again."""
+class Tuning(NamedTuple):
+    """How the leader moves, in numbers that may change without compiling again."""
 
-    step_size: Any
-    horizon: Any
-    scale_memory: Any
+    step_size: Number
+    horizon: Number
+    scale_memory: Number
 
 
 def start(plan: Plan, hyperparameters: dict[str, float]) -> State:
@@ -139,9 +144,9 @@ def start(plan: Plan, hyperparameters: dict[str, float]) -> State:
     # NumPy here, JAX inside the loop.
     zeros: Any = lambda *shape: np.zeros(shape, dtype)  # noqa: E731
     past = Past(zeros(outputs, width), zeros(*square), zeros(*square), zeros(n, outputs, width))
-    moments = Moments(*(zeros(plan.features) for _ in range(3)))
-    target = Moments(*(zeros(1) for _ in range(3)))
-    return State(zeros(), x, zeros(n), zeros(n), past, moments, target, zeros(plan.classes))
+    scale = Scale(*(zeros(plan.features) for _ in range(3)))
+    target = Scale(*(zeros(1) for _ in range(3)))
+    return State(zeros(), x, zeros(n), zeros(n), past, scale, target, zeros(plan.classes))
 
 
 def grown(
@@ -177,7 +182,7 @@ def grown(
     return new._replace(t=old.t, target_moments=old.target_moments), where
 
 
-class Played(NamedTuple):
+class BlockResult(NamedTuple):
     """What came of the rows of a block: one entry a row, before the row was learned."""
 
     outputs: np.ndarray
@@ -197,7 +202,7 @@ def pack(state: State) -> np.ndarray:
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state)])
 
 
-def unpack(plan: Plan, vector: Any) -> State:
+def unpack(plan: Plan, vector: Vector) -> State:
     """The state again, from NumPy or inside compiled code."""
     shapes, treedef = shape_of(plan)
     leaves, offset = [], 0
@@ -210,13 +215,13 @@ def unpack(plan: Plan, vector: Any) -> State:
 
 def advance(
     plan: Plan,
-    vector: Any,
+    vector: Vector,
     rows: np.ndarray,
     targets: np.ndarray,
     teach: np.ndarray,
     present: np.ndarray,
-    settings: Settings,
-) -> tuple[Any, Played]:
+    tuning: Tuning,
+) -> tuple[Vector, BlockResult]:
     """Test on every row, train on those with `teach`; any number of rows.
 
     `rows` has NaN where a feature is missing.
@@ -225,7 +230,7 @@ def advance(
     run = _compiled(plan)
     # Always a JAX array: NumPy's would be another signature to compile for.
     vector = jnp.asarray(vector)
-    numbers = np.asarray(settings, plan.dtype)
+    numbers = np.asarray(tuning, plan.dtype)
     parts = []
     for begin in range(0, count, BLOCK):
         size = min(BLOCK, count - begin)
@@ -238,7 +243,7 @@ def advance(
     played = [np.asarray(out)[:size] for out, size in parts]
     found = np.concatenate(played) if played else np.zeros((0, _width(plan)), plan.dtype)
     k = plan.loss.outputs
-    return vector, Played(found[:, 2 : 2 + k], found[:, 0], found[:, 2 + k :], found[:, 1] > 0)
+    return vector, BlockResult(found[:, 2 : 2 + k], found[:, 0], found[:, 2 + k :], found[:, 1] > 0)
 
 
 def _width(plan: Plan) -> int:
@@ -247,12 +252,14 @@ def _width(plan: Plan) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _compiled(plan: Plan) -> Any:
-    def run(vector: Array, block: Array, present: Array, numbers: Array, count: Array) -> Any:
-        settings = Settings(*numbers)
+    def run(
+        vector: Array, block: Array, present: Array, numbers: Array, count: Array
+    ) -> tuple[Array, Array]:
+        tuning = Tuning(*numbers)
 
         def body(i: Array, carry: tuple) -> tuple:
             state, out = carry
-            state, played = play_row(plan, settings, state, block[i], present)
+            state, played = play_row(plan, tuning, state, block[i], present)
             return state, jax.lax.dynamic_update_index_in_dim(out, played, i, 0)
 
         out = jnp.zeros((block.shape[0], _width(plan)), plan.dtype)
@@ -264,7 +271,7 @@ def _compiled(plan: Plan) -> Any:
 
 
 def play_row(
-    plan: Plan, settings: Settings, state: State, line: Array, present: Array
+    plan: Plan, tuning: Tuning, state: State, line: Array, present: Array
 ) -> tuple[State, Array]:
     """One row: the state after it, and [loss, accepted, outputs, x] before it."""
     raw, target, teach = line[:-2], line[-2], line[-1]
@@ -279,28 +286,28 @@ def play_row(
         importance = jnp.where(share > 0, 1 / jnp.maximum(share * classes, 0.01), 1)
 
     entries = plan.entries
-    learned = learn(
+    learned = sample_step(
         plan.loss,
         plan.solver,
         plan.solver_steps,
         lambda u: plan.hyper(state.x.at[entries].set(u)),
         state.x[entries],
         state.past,
-        Row(jnp.append(a, jnp.ones_like(a[:1])), target, importance, present),
-        settings.horizon,
+        Sample(jnp.append(a, jnp.ones_like(a[:1])), target, importance, present),
+        tuning.horizon,
     )
-    x, mean, square = tune(plan, settings, state, learned.hypergradient)
+    x, mean, square = tune(plan, tuning, state, learned.hypergradient)
     new = State(
         state.t + 1,
         x,
         mean,
         square,
         learned.past,
-        renewed(state.moments, raw, ~missing, settings.scale_memory),
+        renewed(state.moments, raw, ~missing, tuning.scale_memory),
         state.target_moments
         if plan.loss.classify
-        else renewed(state.target_moments, line[-2:-1], True, settings.scale_memory),
-        _counted(plan, state.frequency, target, settings.scale_memory),
+        else renewed(state.target_moments, line[-2:-1], True, tuning.scale_memory),
+        _counted(plan, state.frequency, target, tuning.scale_memory),
     )
     outputs = learned.outputs
     if not plan.loss.classify:
@@ -315,43 +322,43 @@ def play_row(
     return state, jnp.concatenate([head, outputs, state.x])
 
 
-def tune(plan: Plan, settings: Settings, state: State, slope: Array) -> tuple[Array, Array, Array]:
+def tune(plan: Plan, tuning: Tuning, state: State, slope: Array) -> tuple[Array, Array, Array]:
     """The leader's step: along the running mean of the hypergradient, in units of its running size,
     so that a start that is five orders of magnitude off is left as fast as any other."""
     t = state.t + 1
     mean = MEAN_DECAY * state.mean + (1 - MEAN_DECAY) * slope
     square = SQUARE_DECAY * state.square + (1 - SQUARE_DECAY) * slope**2
     size = jnp.sqrt(square / (1 - SQUARE_DECAY**t)) + 1e-12
-    rate = settings.step_size * (1 + WARM_UP / (1 + state.t / WARM_UP_ROWS))
+    rate = tuning.step_size * (1 + WARM_UP / (1 + state.t / WARM_UP_ROWS))
     moved = state.x.at[plan.entries].add(-rate * mean / (1 - MEAN_DECAY**t) / size)
     low, high = plan.bounds
     return jnp.clip(moved, low, high), mean, square
 
 
-def standardise(moments: Moments, value: Array) -> Array:
+def standardise(scale: Scale, value: Array) -> Array:
     """In deviations from the running mean, cut off at CLIP. A constant column is 0."""
     eps = float(jnp.finfo(value.dtype).eps)
-    floor = (eps * moments.mean) ** 2
-    varies = moments.variance > floor
-    deviation = jnp.sqrt(jnp.where(varies, moments.variance, 1))
-    return jnp.where(varies, jnp.clip((value - moments.mean) / deviation, -CLIP, CLIP), 0)
+    floor = (eps * scale.mean) ** 2
+    varies = scale.variance > floor
+    deviation = jnp.sqrt(jnp.where(varies, scale.variance, 1))
+    return jnp.where(varies, jnp.clip((value - scale.mean) / deviation, -CLIP, CLIP), 0)
 
 
-def renewed(moments: Moments, value: Array, seen: Any, memory: Array) -> Moments:
+def renewed(scale: Scale, value: Array, seen: bool | Array, memory: Number) -> Scale:
     """With one more row. Values far out move the statistics no further than STATISTICS_CLIP
     deviations would, once there are some rows to judge them by."""
-    count = jnp.minimum(moments.rows, memory - 1) + 1
-    gap = value - moments.mean
-    limit = STATISTICS_CLIP * jnp.sqrt(moments.variance)
-    judged = (moments.rows >= STATISTICS_ROWS) & (moments.variance > 0)
+    count = jnp.minimum(scale.rows, memory - 1) + 1
+    gap = value - scale.mean
+    limit = STATISTICS_CLIP * jnp.sqrt(scale.variance)
+    judged = (scale.rows >= STATISTICS_ROWS) & (scale.variance > 0)
     gap = jnp.where(judged, jnp.clip(gap, -limit, limit), gap)
-    mean = moments.mean + gap / count
-    variance = (1 - 1 / count) * (moments.variance + gap**2 / count)
-    new = Moments(count, mean, variance)
-    return jax.tree.map(lambda new, old: jnp.where(seen, new, old), new, moments)
+    mean = scale.mean + gap / count
+    variance = (1 - 1 / count) * (scale.variance + gap**2 / count)
+    new = Scale(count, mean, variance)
+    return jax.tree.map(lambda new, old: jnp.where(seen, new, old), new, scale)
 
 
-def _counted(plan: Plan, frequency: Array, target: Array, memory: Array) -> Array:
+def _counted(plan: Plan, frequency: Array, target: Array, memory: Number) -> Array:
     if not plan.classes:
         return frequency
     mine = jnp.arange(plan.classes, dtype=jnp.int32) == target.astype(jnp.int32)
@@ -364,14 +371,14 @@ def _counted(plan: Plan, frequency: Array, target: Array, memory: Array) -> Arra
 class Predictor(NamedTuple):
     """What predictions need of a state, in NumPy: no compiled code, whatever the number of rows."""
 
-    moments: Moments
+    scale: Scale
     centre: np.ndarray
     spread: np.ndarray
     target_mean: float
     target_deviation: float
 
     @classmethod
-    def of(cls, plan: Plan, vector: Any) -> "Predictor":
+    def of(cls, plan: Plan, vector: Vector) -> "Predictor":
         """The minimiser before the next row, and the inverse of its curvature."""
         state = unpack(plan, np.asarray(vector, np.float64))
         x, past = state.x, state.past
@@ -389,11 +396,11 @@ class Predictor(NamedTuple):
 
     def outputs(self, loss: Loss, rows: np.ndarray) -> np.ndarray:
         """Moderated outputs of raw rows, NaN where a feature is missing."""
-        moments = self.moments
+        scale = self.scale
         with np.errstate(invalid="ignore", over="ignore"):
-            varies = moments.variance > (np.finfo(np.float32).eps * moments.mean) ** 2
-            deviation = np.sqrt(np.where(varies, moments.variance, 1))
-            a = np.clip((rows - moments.mean) / deviation, -CLIP, CLIP)
+            varies = scale.variance > (np.finfo(np.float32).eps * scale.mean) ** 2
+            deviation = np.sqrt(np.where(varies, scale.variance, 1))
+            a = np.clip((rows - scale.mean) / deviation, -CLIP, CLIP)
         a = np.where(varies & ~np.isnan(a), a, 0.0)
         a = np.concatenate([a, np.ones((len(a), 1))], axis=1)
         z = a @ self.centre.T

@@ -6,9 +6,11 @@ either library take it. Without a library its face works all the same, as plain 
 """
 
 import inspect
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+
+from .table import Rows
 
 try:
     from river import base as river_base
@@ -27,21 +29,21 @@ class _Plain:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: object) -> Self:
         for name, value in params.items():
             if name not in self.get_params():
                 raise ValueError(f"{type(self).__name__} has no parameter {name!r}.")
             setattr(self, name, value)
         return self
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Rows, y: object) -> float:
         """Accuracy for classes, R^2 for numbers."""
-        y, found = np.asarray(y), np.asarray(self.predict(X))  # type: ignore[attr-defined]
+        truth, found = np.asarray(y), np.asarray(self.predict(X))  # type: ignore[attr-defined]
         if hasattr(self, "predict_proba"):
-            return float(np.mean(found == y))
-        return float(1 - np.sum((y - found) ** 2) / np.sum((y - y.mean()) ** 2))
+            return float(np.mean(found == truth))
+        return float(1 - np.sum((truth - found) ** 2) / np.sum((truth - truth.mean()) ** 2))
 
-    def clone(self, new_params: dict[str, Any] | None = None, **_: Any) -> Any:
+    def clone(self, new_params: dict[str, Any] | None = None, **_: object) -> Self:
         return type(self)(**(self.get_params() | (new_params or {})))
 
 

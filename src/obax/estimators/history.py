@@ -1,15 +1,70 @@
-"""What happened, in bounded memory: when the record is full, every other point goes and the points
-stand twice as far apart."""
+"""What happened, in bounded memory: how the losses and hyperparameters went, and which rows were
+rejected."""
 
-from typing import Any
+import collections
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypedDict, overload
 
 import numpy as np
 
 POINTS = 1024
+KEPT = 100
+
+
+class RejectedRow(TypedDict):
+    """A row that the model has not seen; `row` counts the rows given to it from 1."""
+
+    row: int
+    reason: str
+    values: Mapping[Hashable, float]
+
+
+class Rejected:
+    """The last rejected rows, oldest first, with the reason; `count` is of all of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kept: collections.deque[RejectedRow] = collections.deque(maxlen=KEPT)
+
+    def add(self, row: int, reason: str, values: Mapping[Hashable, float]) -> None:
+        """Keep one; `row` counts the rows given to the model from 1."""
+        self.count += 1
+        self._kept.append({"row": row, "reason": reason, "values": values})
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @overload
+    def __getitem__(self, index: int) -> RejectedRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RejectedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> RejectedRow | list[RejectedRow]:
+        return list(self._kept)[index]
+
+    def __iter__(self) -> Iterator[RejectedRow]:
+        return iter(list(self._kept))
+
+    def __repr__(self) -> str:
+        return f"Rejected(count={self.count}, last={list(self._kept)[-1:]})"
+
+
+class RecordState(TypedDict):
+    """What a checkpoint keeps of a `Record` beside its arrays."""
+
+    points: int
+    stride: int
+    seen: int
+    total: float
+    sum: float
+    pending: int
 
 
 class Record:
-    """The mean loss of every `stride` rows, and x at the end of each such stretch."""
+    """The mean loss of every `stride` rows, and x at the end of each such stretch.
+
+    When it is full, every other point goes and the points stand twice as far apart.
+    """
 
     def __init__(self, width: int, points: int = POINTS):
         self.points = points
@@ -59,7 +114,7 @@ class Record:
             self.rows, self.x = self.rows[1::2], self.x[1::2]
             self.stride *= 2
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> RecordState:
         """The small things, for a checkpoint; `arrays` has the others."""
         return {
             "points": self.points,
@@ -72,7 +127,7 @@ class Record:
 
     @classmethod
     def from_json(
-        cls, small: dict[str, Any], rows: np.ndarray, loss: np.ndarray, x: np.ndarray
+        cls, small: RecordState, rows: np.ndarray, loss: np.ndarray, x: np.ndarray
     ) -> "Record":
         """The record again."""
         record = cls(x.shape[1], small["points"])

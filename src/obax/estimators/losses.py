@@ -1,7 +1,7 @@
 """What a row costs, for each kind of target: the loss, its slope, and the proximal step.
 
 A model has K outputs z = (y_k . a)_k: one for two classes and for regression, C for C classes. In
-`z` the follower's step on a row is small, whatever the number of features (see `_follower`):
+`z` the follower's step on a row is small, whatever the number of features (see `sample`):
 
     z* = argmin_z  sum_k (z_k - z0_k)^2 / (2 v_k) + weight * loss(z + shift, target).
 
@@ -9,7 +9,7 @@ A model has K outputs z = (y_k . a)_k: one for two classes and for regression, C
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +87,7 @@ class Softmax(NamedTuple):
     def start(
         self, z0: Array, v: Array, target: Array, weight: Array, shift: Array
     ) -> Float[Array, " K"]:
-        def step(_: Any, z: Array) -> Array:
+        def step(_: Array, z: Array) -> Array:
             move = self._newton(z, z0, v, target, weight, shift)
             # Damped: a full step from far away can overshoot where the softmax is flat.
             return z - move / (1 + 0.5 * jnp.max(jnp.abs(move)))

@@ -1,15 +1,18 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from . import faces
-from .model import Streaming, _as_dict
+from .estimator import StreamingEstimator, Targets, as_dict
+from .table import Features, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-class StreamingRegressor(Streaming, *faces.bases("Regressor")):  # type: ignore[misc]
+class StreamingRegressor(StreamingEstimator, *faces.bases("Regressor")):  # type: ignore[misc]
     """Linear regression for rows that arrive one at a time, with squared or Huber loss.
 
     The model (the follower) fits a weighted window of recent rows; penalty, memory and inertia (the
@@ -63,29 +66,29 @@ class StreamingRegressor(Streaming, *faces.bases("Regressor")):  # type: ignore[
         self.max_features = max_features
         self.dtype = dtype
 
-    def predict_one(self, x: Mapping[Any, Any], **_: Any) -> float:
+    def predict_one(self, x: Features, **_: object) -> float:
         """The prediction for one row; 0 before the first was learned."""
         if not self.__sklearn_is_fitted__():
             return 0.0
-        return float(self._fitted.predict(_as_dict(x))[0])
+        return float(self._fitted.predict(as_dict(x))[0])
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: Rows) -> "pd.Series":
         """The predictions for rows, as a pandas series."""
         import pandas as pd
 
         return pd.Series(self._made.predict(X), index=getattr(X, "index", None))
 
-    def partial_fit(self, X: Any, y: Any) -> Any:
+    def partial_fit(self, X: Rows, y: Targets) -> Self:
         """Learn rows of an array or frame in their order."""
         return self._learn_array(X, y, None, first="_core" not in self.__dict__)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """The predictions for rows of an array or frame."""
         core = self._fitted
-        frame, _ = self._validated(X)
-        return core.predict(frame)
+        table, _ = self._validated(X)
+        return core.predict(table)
 
-    def _validated_targets(self, y: Any) -> np.ndarray:
+    def _validated_targets(self, y: Targets) -> np.ndarray:
         from sklearn.utils.validation import _check_y, column_or_1d
 
         return _check_y(column_or_1d(y, warn=True), y_numeric=True)

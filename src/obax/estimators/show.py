@@ -1,13 +1,18 @@
 """What was learned, in words and as a figure."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from .core import Core
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RECENT, LONG = 20, 200
 
 
-def explain(core: Any) -> str:
+def explain(core: Core) -> str:
     """A few sentences: how long, how well, what the hyperparameters came to, what was rejected."""
     rows, loss, _ = core.record.arrays()
     if not len(rows):
@@ -56,7 +61,7 @@ def drift(loss: np.ndarray) -> np.ndarray:
     return _rolling(loss, RECENT) / np.maximum(_rolling(loss, LONG), 1e-12)
 
 
-def plot(core: Any) -> Any:
+def plot(core: Core) -> "Figure":
     """Loss, drift and hyperparameters against rows."""
     from matplotlib.figure import Figure
 

@@ -1,5 +1,6 @@
 """A `Core` as named arrays and plain values, for checkpoints, and back."""
 
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -70,7 +71,7 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
     return core
 
 
-def _tagged(value: Any) -> list[Any]:
+def _tagged(value: object) -> list[Any]:
     """Names and labels keep their type: True, 1, 1.0 and "1" are four things in JSON too."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -85,7 +86,7 @@ def _tagged(value: Any) -> list[Any]:
     )
 
 
-def _untagged(pair: list[Any]) -> Any:
+def _untagged(pair: list[Any]) -> Hashable:
     kind, value = pair
     if kind == "tuple":
         return tuple(_untagged(item) for item in value)

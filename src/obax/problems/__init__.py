@@ -14,6 +14,6 @@ from .meta_learning import (
     task_logits as task_logits,
 )
 from .minmax import online_minmax as online_minmax
-from .moments import windowed as windowed
 from .quadratic import quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression
+from .windowed_regression import windowed as windowed

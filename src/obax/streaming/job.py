@@ -21,8 +21,11 @@ import numpy as np
 
 from .._support import atomic
 from ..checkpoint import Folder
-from .source import LARGEST_BATCH, Line, Source
+from ..estimators import Played, StreamingClassifier, StreamingRegressor
+from .source import LARGEST_BATCH, Batch, Source
 
+Result = dict[str, object]
+"""What is written of a row, beside its number."""
 LIVE = "live.json"
 LIVE_SECONDS = 1.0
 LIVE_POINTS = 256
@@ -50,7 +53,7 @@ class Job:
 
     def __init__(
         self,
-        model: Any,
+        model: StreamingClassifier | StreamingRegressor,
         source: Path | int,
         kind: str,
         target: str,
@@ -61,7 +64,7 @@ class Job:
         every: int = 1000,
         continues: bool = False,
     ):
-        self.model = model
+        self.model = model.prepare()
         self.every = every
         self.folder = None if checkpoint is None else Folder(checkpoint)
         self.rows = 0
@@ -82,7 +85,7 @@ class Job:
             drop,
             offset=meta.get("offset", 0) if seekable else 0,
             header=meta.get("header") if seekable else None,
-            numeric=not model._options().classify,
+            numeric=isinstance(model, StreamingRegressor),
         )
         passed = self.rows if seekable else self.source.skip(self.rows)
         if passed < self.rows:
@@ -132,17 +135,16 @@ class Job:
             close()
         self._closers.clear()
 
-    def play(self, batch: list[Line]) -> None:
+    def play(self, batch: Batch) -> None:
         """Test and train on some rows, and write a line for each."""
-        sound = [line for line in batch if line.fault is None]
-        results = iter(self._results(sound))
+        results = iter(self._results(batch))
         lines = []
-        for number, line in enumerate(batch, self.rows + 1):
-            if line.fault is None:
+        for number, fault in enumerate(batch.faults, self.rows + 1):
+            if fault is None:
                 found = next(results)
             else:
-                self.model._made.rejected.add(number, line.fault, {})
-                found = {"rejected": line.fault}
+                self.model.rejected_.add(number, fault, {})
+                found = {"rejected": fault}
             lines.append(json.dumps({"t": number} | found))
         self.out.write(("\n".join(lines) + "\n").encode())
         self.out.flush()
@@ -150,32 +152,30 @@ class Job:
         if self.folder is not None and time.monotonic() - self._drawn > LIVE_SECONDS:
             self.show()
 
-    def _results(self, lines: list[Line]) -> list[dict[str, Any]]:
-        if not lines:
+    def _results(self, batch: Batch) -> list[Result]:
+        if not batch.targets:
             return []
-        core = self.model._made
-        known = [line.features for line in lines]
-        played = self.model._tested(known, [line.target for line in lines])
-        results = []
+        played = self.model.play(batch.rows, batch.targets)
+        results: list[Result] = []
         for i, reason in enumerate(played.rejected):
             if reason is not None:
                 results.append({"rejected": reason})
                 continue
-            result = self._prediction(core, played.predictions[i])
-            if lines[i].target is not None:
+            result = self._prediction(played, i)
+            if batch.targets[i] is not None:
                 result["loss"] = _rounded(played.loss[i])
-            x = np.asarray(played.x[i], np.float64)
-            result["hyperparameters"] = _rounded(core.hyperparameters(x))
+            result["hyperparameters"] = _rounded(_at(played.hyperparameters, i))
             results.append(result)
         return results
 
-    def _prediction(self, core: Any, found: Any) -> dict[str, Any]:
-        if not core.options.classify:
+    def _prediction(self, played: Played, row: int) -> Result:
+        found = played.predictions[row]
+        if isinstance(self.model, StreamingRegressor):
             return {"prediction": _rounded(found)}
         if not len(found) or not found.sum():
             return {"prediction": None, "probability": None}
         best = int(np.argmax(found))
-        return {"prediction": core.classes[best], "probability": _rounded(found[best])}
+        return {"prediction": played.classes[best], "probability": _rounded(found[best])}
 
     def save(self) -> None:
         """A checkpoint of all that is needed to go on from here."""
@@ -194,9 +194,10 @@ class Job:
         """What `obax watch` reads."""
         assert self.folder is not None
         self._drawn = time.monotonic()
-        core = self.model._made
-        rows, loss, x = core.record.arrays()
-        keep = slice(None, None, max(1, len(rows) // LIVE_POINTS))
+        history = self.model.hyperparameter_history_
+        rejected = self.model.rejected_
+        keep = slice(None, None, max(1, len(history["row"]) // LIVE_POINTS))
+        rows, loss = (history.pop(name)[keep] for name in ("row", "loss"))
         seconds = max(self._drawn - self._began, 1e-9)
         live = {
             "kind": "stream",
@@ -204,16 +205,16 @@ class Job:
             "rows_per_second": round((self.rows - self._first) / seconds, 1),
             "updated": time.time(),
             "done": done,
-            "mean_loss": _rounded(core.record.total / max(core.record.seen, 1)),
+            "mean_loss": _rounded(self.model.mean_loss_),
             "explain": self.model.explain(),
             "history": {
-                "row": rows[keep].tolist(),
-                "loss": _rounded(loss[keep]),
-                "hyperparameters": _rounded(core.hyperparameters(x[keep])),
+                "row": rows.tolist(),
+                "loss": _rounded(loss),
+                "hyperparameters": _rounded(_at(history, keep)),
             },
             "rejected": {
-                "count": core.rejected.count,
-                "last": [{"row": r["row"], "reason": r["reason"]} for r in core.rejected[-20:]],
+                "count": rejected.count,
+                "last": [{"row": r["row"], "reason": r["reason"]} for r in rejected[-20:]],
             },
         }
         atomic.write_text(self.folder.path / LIVE, json.dumps(live))
@@ -246,6 +247,13 @@ class Job:
         file.truncate(written)
         file.seek(written)
         return file
+
+
+def _at(values: Any, index: int | slice) -> Any:
+    """These entries of an array, or of each array of a dict of them."""
+    if isinstance(values, dict):
+        return {name: _at(item, index) for name, item in values.items()}
+    return values[index]
 
 
 def _rounded(value: Any) -> Any:

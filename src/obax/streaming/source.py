@@ -1,22 +1,37 @@
 """Lines of CSV or JSON from a file or a pipe, in batches of what is there."""
 
 import csv
+import dataclasses
 import json
 import os
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..estimators import Table
 
 LARGEST_BATCH = 512
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
 MISSING = {"", "na", "nan", "null", "none", "?"}
+Parsed = list[str] | dict[str, object]
+"""A line that is a row: the fields of a CSV, or an object of JSON."""
 
 
-class Line(NamedTuple):
-    """One row as it came, or why it cannot be one."""
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Some lines: the rows among them, as the estimators take them, and what the others lack.
 
-    features: dict[str, Any]
-    target: Any
-    fault: str | None
+    A CSV is one table; objects of JSON may each have other names.
+    """
+
+    rows: Table | list[dict[str, object]]
+    targets: list[object]
+    faults: list[str | None]
+    """For each line why it is not a row, or `None` if it is the next one of `rows`."""
+
+    def __len__(self) -> int:
+        return len(self.faults)
 
 
 class Source:
@@ -48,21 +63,22 @@ class Source:
         self._rest = b""
         self._ended = False
 
-    def take(self, limit: int) -> list[Line]:
+    def take(self, limit: int) -> Batch:
         """Up to `limit` rows that are there; waits for the first. Empty at the end."""
         while True:
             lines = self._lines(min(limit, LARGEST_BATCH))
             if lines or self._ended:
-                return lines
+                return self._batch(lines)
 
     def skip(self, count: int) -> int:
         """Pass over rows; how many there were."""
         done = 0
-        while done < count and (lines := self.take(count - done)):
-            done += len(lines)
+        while done < count and (batch := self.take(count - done)):
+            done += len(batch)
         return done
 
-    def _lines(self, limit: int) -> list[Line]:
+    def _lines(self, limit: int) -> list[Parsed | str]:
+        """What is there, parsed; a string is the fault of a line that cannot be."""
         if b"\n" not in self._rest and not self._ended:
             chunk = os.read(self._descriptor, CHUNK)
             self._ended = not chunk
@@ -71,8 +87,8 @@ class Source:
                 # Nothing that long is a row; without this a broken writer would fill the memory.
                 self.offset += len(self._rest)
                 self._rest = b""
-                return [Line({}, None, f"a line longer than {LONGEST_LINE:,} bytes")]
-        found: list[Line] = []
+                return [f"a line longer than {LONGEST_LINE:,} bytes"]
+        found: list[Parsed | str] = []
         begin = 0
         while len(found) < limit:
             end = self._rest.find(b"\n", begin)
@@ -89,47 +105,75 @@ class Source:
         self._rest = self._rest[begin:]
         return found
 
-    def _parse(self, raw: bytes) -> Line | None:
+    def _parse(self, raw: bytes) -> Parsed | str | None:
         try:
             text = raw.decode().strip("\r\n")
         except UnicodeDecodeError:
-            return Line({}, None, "a line that is not UTF-8")
+            return "a line that is not UTF-8"
         if not text.strip():
             return None
-        return self._parse_json(text) if self.kind == "jsonl" else self._parse_csv(text)
+        return _json_object(text) if self.kind == "jsonl" else self._csv_fields(text)
 
-    def _parse_json(self, text: str) -> Line:
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError):
-            return Line({}, None, "a line that is not JSON")
-        if not isinstance(row, dict):
-            return Line({}, None, f"a line that is a {type(row).__name__}, not an object")
-        target = row.get(self.target)
-        features = {name: value for name, value in row.items() if name not in self.drop}
-        return Line(features, target, None)
-
-    def _parse_csv(self, text: str) -> Line | None:
+    def _csv_fields(self, text: str) -> list[str] | str | None:
         try:
             fields = next(csv.reader([text], strict=True))
         except csv.Error as error:
-            return Line({}, None, f"a line that is not CSV ({error})")
+            return f"a line that is not CSV ({error})"
         if self.header is None:
             self.header = [name.strip() for name in fields]
             return None
         if len(fields) != len(self.header):
-            return Line({}, None, f"{len(fields)} fields where the header has {len(self.header)}")
-        row = dict(zip(self.header, fields, strict=True))
-        target: Any = row.get(self.target, "").strip()
+            return f"{len(fields)} fields where the header has {len(self.header)}"
+        return fields
+
+    def _batch(self, lines: list[Parsed | str]) -> Batch:
+        faults = [line if isinstance(line, str) else None for line in lines]
+        if self.kind == "jsonl":
+            objects = [line for line in lines if isinstance(line, dict)]
+            targets = [row.get(self.target) for row in objects]
+            rows = [{n: v for n, v in row.items() if n not in self.drop} for row in objects]
+            return Batch(rows, targets, faults)
+        fields = [line for line in lines if isinstance(line, list)]
+        # Of a name that stands twice in the header, the last column counts.
+        places = {name: j for j, name in enumerate(self.header or [])}
+        names = sorted(places.keys() - self.drop)
+        columns = [_numbers([line[places[name]] for line in fields]) for name in names]
+        words = any(column.dtype.kind == "O" for column in columns)
+        table = np.empty((len(fields), len(names)), object if words else np.float64)
+        for j, column in enumerate(columns):
+            table[:, j] = column
+        place = places.get(self.target)
+        given = [""] * len(fields) if place is None else [line[place] for line in fields]
+        return Batch(Table(names, table), [self._csv_target(text) for text in given], faults)
+
+    def _csv_target(self, text: str) -> object:
         if self.numeric:
-            target = _number(target)
-        elif target.lower() in MISSING:
-            target = None
-        features = {n: _number(value) for n, value in row.items() if n not in self.drop}
-        return Line(features, target, None)
+            return _number(text)
+        text = text.strip()
+        return None if text.lower() in MISSING else text
 
 
-def _number(text: str) -> Any:
+def _json_object(text: str) -> dict[str, object] | str:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return "a line that is not JSON"
+    if not isinstance(row, dict):
+        return f"a line that is a {type(row).__name__}, not an object"
+    return row
+
+
+def _numbers(column: Sequence[str]) -> np.ndarray:
+    """A column as floats; as objects if there are words in it."""
+    try:
+        return np.array([float(text) for text in column])
+    except ValueError:
+        found = np.array([_number(text) for text in column], object)
+    words = any(isinstance(value, str) for value in found)
+    return found if words else found.astype(np.float64)
+
+
+def _number(text: str) -> float | str | None:
     text = text.strip()
     if text.lower() in MISSING:
         return None

@@ -15,8 +15,7 @@ from ..._support.trees import PyTree
 from ...algorithms import OAGD, OGD, Info
 from ...online import sweep
 from ...problem import Problem
-from ...problems import Instance
-from ...problems.moments import windowed
+from ...problems import Instance, windowed
 from ...problems.regression import (
     inner as dynamic_regression_inner,
     outer as dynamic_regression_outer,

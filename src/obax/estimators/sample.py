@@ -20,7 +20,7 @@ the tests hold the two against each other.
 
 Quadratic part first, then the row: with L = forgetting A + inertia I + penalty D (D: identity
 without the intercept) the row enters through z0 = c . a and v = a' L^-1 a alone, so
-`_losses.*.start` solves for K numbers instead of K d.
+`losses.*.start` solves for K numbers instead of K d.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ class Past(NamedTuple):
     """d weights / d (learned entries of x)."""
 
 
-class Row(NamedTuple):
+class Sample(NamedTuple):
     """A standardised row, and which outputs exist yet."""
 
     features: Float[Array, " d"]
@@ -80,15 +80,15 @@ class Learned(NamedTuple):
     hypergradient: Float[Array, " n"]
 
 
-def learn(
+def sample_step(
     loss: Loss,
     solver: str,
     steps: int,
     hyper: Callable[[Array], Hyper],
     x: Float[Array, " n"],
     past: Past,
-    row: Row,
-    horizon: Float[Array, ""],
+    row: Sample,
+    horizon: float | Float[Array, ""],
 ) -> Learned:
     """Test on a row, then train on it; with the derivatives of both in x.
 
@@ -144,11 +144,11 @@ def problem(loss: Loss, hyper: Callable[[Array], Hyper]) -> Problem:
     """A row as a bilevel problem in the sense of `obax.Problem`.
 
     A round is `(past, x_t, row)`; the losses are written out from the definition above, for
-    checks, with none of the algebra of `learn`. The inner loss is that of learning the row, the
-    outer loss that of the same row at given weights.
+    checks, with none of the algebra of `sample_step`. The inner loss is that of learning the row,
+    the outer loss that of the same row at given weights.
     """
 
-    def inner(x: Array, y: Array, round: tuple[Past, Array, Row]) -> Array:
+    def inner(x: Array, y: Array, round: tuple[Past, Array, Sample]) -> Array:
         past, x_t, row = round
         now, before = hyper(x), hyper(x_t)
         start = past.weights + jnp.tensordot(x - x_t, past.sensitivity, axes=1)
@@ -164,7 +164,7 @@ def problem(loss: Loss, hyper: Callable[[Array], Hyper]) -> Problem:
             + 0.5 * ridge
         )
 
-    def outer(x: Array, y: Array, round: tuple[Past, Array, Row]) -> Array:
+    def outer(x: Array, y: Array, round: tuple[Past, Array, Sample]) -> Array:
         _, _, row = round
         return row.importance * loss.loss(y @ row.features, row.target)
 

@@ -1,16 +1,40 @@
 """What classifier and regressor share: both faces, around one `Core`."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import faces, reading, show, state
-from .core import Core, Options, Outcome
-from .reading import Frame, Rejected
+from . import faces, show, state
+from .core import Core, Hyperparameters, Options
+from .history import Rejected
+from .table import Features, Rows, Table, tables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Targets = Iterable[object]
+"""One target per row: a list, a series, an array."""
 
 
-class Streaming:
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """Rows after test and train, see `play`: what was said of each before it was learned."""
+
+    predictions: np.ndarray
+    """Regression: one number per row. Classes: probabilities, a column for each of `classes`."""
+    classes: tuple[Hashable, ...]
+    """The classes seen so far, in the order of their first appearance; empty for regression."""
+    loss: np.ndarray
+    """Of the prediction; of no meaning where there is no target."""
+    hyperparameters: Hyperparameters
+    """After the row: as `hyperparameters_`, with an entry per row."""
+    rejected: list[str | None]
+    """Why a row was rejected; `None` where it was not."""
+
+
+class StreamingEstimator:
     """A model of a stream. The constructor only notes its arguments; they are checked, and the
     model made, when the first row comes."""
 
@@ -31,15 +55,15 @@ class Streaming:
     # ---- what was learned ------------------------------------------------------------------
 
     @property
-    def hyperparameters_(self) -> dict[str, Any]:
+    def hyperparameters_(self) -> Hyperparameters:
         """The hyperparameters now: penalty, forgetting (and the same as memory, in rows), inertia;
         a dict by feature or by class where there is one for each."""
         return self._fitted.hyperparameters()
 
     @property
     def hyperparameter_history_(self) -> dict[str, Any]:
-        """How they got there: `row`, `loss` (mean of the rows since the point before) and one array
-        a hyperparameter. At most 1,024 points, whatever the length of the stream."""
+        """How they got there: `row`, `loss` (mean of the rows since the point before) and an array
+        for each hyperparameter. At most 1,024 points, whatever the length of the stream."""
         core = self._fitted
         rows, loss, x = core.record.arrays()
         return {"row": rows, "loss": loss} | core.hyperparameters(x)
@@ -50,13 +74,19 @@ class Streaming:
         return self._fitted.rejected
 
     @property
-    def feature_names_(self) -> list[Any]:
+    def mean_loss_(self) -> float:
+        """The mean loss of predicting a row before it was learned, over all of them."""
+        record = self._fitted.record
+        return record.total / max(record.seen, 1)
+
+    @property
+    def feature_names_(self) -> list[Hashable]:
         """The features seen so far, in the order of their first appearance."""
         return list(self._fitted.names)
 
     @property
     def coef_(self) -> np.ndarray:
-        """The weights of standardised features, one row an output."""
+        """The weights of standardised features, one row for each output."""
         core = self._fitted
         return core.predictor.centre[:, : len(core.names)].copy()
 
@@ -69,24 +99,24 @@ class Streaming:
         """What was learned, in words."""
         return show.explain(self._fitted)
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """Learning curve, drift and every hyperparameter over time, as one matplotlib figure."""
         return show.plot(self._fitted)
 
     # ---- River -----------------------------------------------------------------------------
 
-    def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
+    def learn_one(self, x: Features, y: object) -> None:
         """Learn one row, a dict of features."""
-        self._made.play(_as_dict(x), [y])
+        self._made.play(as_dict(x), [y])
 
-    def learn_many(self, X: Any, y: Any) -> None:
+    def learn_many(self, X: Rows, y: Targets) -> None:
         """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
-        pandas or polars, a list of dicts or an array."""
+        pandas or polars, a `Table`, a list of dicts or an array."""
         self._made.play(X, _targets(y))
 
     # ---- scikit-learn ----------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Rows, y: Targets) -> Self:
         """Forget everything and learn these rows in their order, once."""
         self.__dict__.pop("_core", None)
         return self._learn_array(X, y, None, first=True)
@@ -101,37 +131,59 @@ class Streaming:
 
     # ---- both ------------------------------------------------------------------------------
 
-    def progressive(self, X: Any, y: Any) -> np.ndarray:
+    def prepare(self) -> Self:
+        """Check the arguments and make the model now, instead of when the first row comes."""
+        if "_core" not in self.__dict__:
+            self._core = Core(self._options())
+        return self
+
+    def play(self, X: Rows, y: Targets) -> Played:
+        """Test on every row in its order, then learn it if it has a target: `progressive` for a
+        stream in which targets may be missing, with all that is known of each row. This is what
+        `obax stream` writes."""
+        core = self._made
+        found = core.play(X, _targets(y), unlabelled="predict")
+        x = np.asarray(found.x, np.float64)
+        return Played(
+            found.predictions,
+            tuple(core.classes),
+            found.loss,
+            core.hyperparameters(x),
+            found.rejected,
+        )
+
+    def progressive(self, X: Rows, y: Targets) -> np.ndarray:
         """Learn rows in their order and return what was predicted for each *before* it was learned:
         what `learn_one` after `predict_one` (or `predict_proba_one`) would have said."""
         return self._ordered(self._made.play(X, _targets(y)).predictions)
 
-    def _learn_array(self, X: Any, y: Any, classes: Any, *, first: bool) -> Any:
-        frame, targets = self._validated(X, y, first)
+    def _learn_array(self, X: Rows, y: Targets, classes: Targets | None, *, first: bool) -> Self:
+        table, targets = self._validated(X, y, first)
         core = self._made
         if classes is not None:
             core.add_classes([_plain(label) for label in np.unique(np.asarray(classes))])
-        core.play(frame, targets)
+        core.play(table, targets)
         return self
 
-    def _validated(self, X: Any, y: Any = None, first: bool = False) -> tuple[Any, Any]:
+    def _validated(
+        self, X: Rows, y: Targets | None = None, first: bool = False
+    ) -> tuple[Table, list[object] | None]:
         """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
-        single NaN and Inf are left to the rule of `_rows`."""
+        single NaN and Inf are left to the rule of `table`."""
         if faces.sklearn_base is None:
-            frame = next(iter(reading.frames(X)))
-            return frame, None if y is None else _targets(y)
+            return next(tables(X)), None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
         array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
         names = getattr(self, "feature_names_in_", range(array.shape[1]))
-        frame = Frame(list(names), np.asarray(array, np.float64))
+        table = Table(list(names), np.asarray(array, np.float64))
         if y is None:
-            return frame, None
-        y = self._validated_targets(y)
-        check_consistent_length(array, y)
-        return frame, y.tolist()
+            return table, None
+        targets = self._validated_targets(y)
+        check_consistent_length(array, targets)
+        return table, targets.tolist()
 
-    def _validated_targets(self, y: Any) -> np.ndarray:
+    def _validated_targets(self, y: Targets) -> np.ndarray:
         raise NotImplementedError
 
     def _ordered(self, predictions: np.ndarray) -> np.ndarray:
@@ -140,9 +192,7 @@ class Streaming:
     @property
     def _made(self) -> Core:
         """The model, made if there is none yet."""
-        if "_core" not in self.__dict__:
-            self._core = Core(self._options())
-        return self._core
+        return self.prepare()._core
 
     @property
     def _fitted(self) -> Core:
@@ -176,7 +226,7 @@ class Streaming:
             dtype=self.dtype,
         )
 
-    def __obax_save__(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values for `obax.save`."""
         params = self.get_params(deep=False)  # type: ignore[attr-defined]
         extra: dict[str, Any] = {"params": {name: _plain(v) for name, v in params.items()}}
@@ -188,24 +238,22 @@ class Streaming:
         arrays, core = state.to_plain(self._core)
         return arrays, extra | {"core": core}
 
-    def __obax_load__(self, arrays: dict[str, Any], extra: dict[str, Any]) -> Any:
+    def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
         """A new estimator from what `__obax_save__` gave."""
         params = extra["params"] | {"learn": tuple(extra["params"]["learn"])}
-        model: Any = type(self)(**params)
+        model = type(self)(**params)
         if extra["core"] is not None:
             model._core = state.from_plain(model._options(), arrays, extra["core"])
         if extra["width"] is not None:
-            model.n_features_in_ = extra["width"]
+            model.n_features_in_ = extra["width"]  # type: ignore[attr-defined]
         if extra["columns"]:
-            model.feature_names_in_ = np.array(extra["columns"], dtype=object)
+            names = np.array(extra["columns"], dtype=object)
+            model.feature_names_in_ = names  # type: ignore[attr-defined]
         return model
 
-    def _tested(self, rows: Any, targets: list[Any]) -> Outcome:
-        """For `obax stream`: test on every row, train where there is a target."""
-        return self._made.play(rows, targets, unlabelled="predict")
 
-
-def _as_dict(row: Any) -> Mapping[Any, Any]:
+def as_dict(row: Features) -> Features:
+    """The row itself; an error for what is not a dict."""
     if isinstance(row, Mapping):
         return row
     raise ValueError(
@@ -214,16 +262,16 @@ def _as_dict(row: Any) -> Mapping[Any, Any]:
     )
 
 
-def _targets(y: Any) -> list[Any]:
-    """One target a row, as Python's own types."""
+def _targets(y: Targets) -> list[object]:
+    """One target per row, as Python's own types."""
     if hasattr(y, "to_list"):
         return y.to_list()
     if isinstance(y, np.ndarray):
         return y.ravel().tolist()
     if isinstance(y, Iterable) and not isinstance(y, str | bytes | Mapping):
         return list(y)
-    raise ValueError(f"y must be one target a row, but is {type(y).__name__}.")
+    raise ValueError(f"y must be one target per row, but is {type(y).__name__}.")
 
 
-def _plain(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -7,9 +7,9 @@ import pytest
 
 import obax
 from obax.estimators import engine
-from obax.estimators.engine import Plan, Settings
+from obax.estimators.engine import Plan, Tuning
 from obax.estimators.losses import Huber, Sigmoid, Softmax, Squared
-from obax.estimators.proximal import Past, Row, learn, problem
+from obax.estimators.sample import Past, Sample, problem, sample_step
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 WIDTH = 4
@@ -39,13 +39,13 @@ def make(name, *, penalties=1, seed=0):
     )
     x = jnp.asarray(0.5 * rng.standard_normal(n))
     features = jnp.asarray(np.append(rng.standard_normal(WIDTH - 1), 1.0))
-    row = Row(features, jnp.asarray(target), jnp.asarray(1.0), jnp.ones(k))
+    row = Sample(features, jnp.asarray(target), jnp.asarray(1.0), jnp.ones(k))
     return plan, x, past, row
 
 
 def learned(plan, x, past, row, *, solver="cholesky", steps=20):
     call = jax.jit(
-        lambda x, past, row: learn(
+        lambda x, past, row: sample_step(
             plan.loss, solver, steps, plan.hyper, x, past, row, jnp.asarray(1.0)
         )
     )
@@ -113,7 +113,7 @@ def test_squared_loss_without_ties_is_weighted_least_squares():
     x = np.log([1e-14, 1e-11, 9.0])  # forgetting 0.9
     past = engine.start(plan, {}).past
     step = jax.jit(
-        lambda past, row: learn(
+        lambda past, row: sample_step(
             plan.loss,
             "cholesky",
             0,
@@ -125,7 +125,7 @@ def test_squared_loss_without_ties_is_weighted_least_squares():
         )
     )
     for features, target in zip(a, b, strict=True):
-        row = Row(jnp.asarray(features), jnp.asarray(target), jnp.asarray(1.0), jnp.ones(1))
+        row = Sample(jnp.asarray(features), jnp.asarray(target), jnp.asarray(1.0), jnp.ones(1))
         past = step(past, row).past
     weights = 0.9 ** np.arange(39, -1, -1)
     expected = np.linalg.solve((a.T * weights) @ a, (a.T * weights) @ b)
@@ -139,7 +139,7 @@ def test_hypergradient_of_a_whole_stream_against_finite_differences():
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((25, 4))
     targets = rows @ rng.standard_normal(4) + rng.standard_normal(25)
-    hold = Settings(1e-300, 1.0, 1e9)
+    hold = Tuning(1e-300, 1.0, 1e9)
     begin = engine.start(plan, {"penalty": 0.1, "memory": 8.0, "inertia": 0.5})
 
     def losses(shift):

@@ -1,0 +1,182 @@
+"""Rows as people have them, dicts, arrays, frames, as tables of floats; and which are rejected.
+
+The rule, the same for every face:
+
+- a feature that is not there, `None` or NaN is *missing*: it counts as its running mean;
+- a row with a feature that is not a number, infinite or beyond 1e15 is *rejected*: the model does
+  not see it, it is counted and kept in `rejected_`;
+- everything else is learned, cut off at 10 deviations from the running mean.
+"""
+
+import numbers
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST = 1e15
+Features = Mapping[Any, object]
+"""One row as River has it: values by the name of the feature."""
+
+
+class FrameLike(Protocol):
+    """What pandas and polars have in common."""
+
+    @property
+    def columns(self) -> Iterable[Hashable]:
+        """The names."""
+
+    def __getitem__(self, name: Hashable, /) -> npt.ArrayLike: ...
+
+    def __len__(self) -> int: ...
+
+
+class Table:
+    """Some rows with the same names, as every method for many rows takes them.
+
+    `values` has a row for each row and a column for each name: of floats with NaN where a feature
+    is missing, or of objects, where `None` is missing too and what is not a number has its row
+    rejected. `rejected` has the reasons, by the position of the row.
+
+    >>> Table(["a", "b"], np.array([[1.0, None], ["x", 2.0]], object)).rejected
+    {1: "feature 'a' is 'x', not a number"}
+    """
+
+    def __init__(self, names: Sequence[Hashable], values: np.ndarray):
+        if values.ndim != 2 or values.shape[1] != len(names):
+            raise ValueError(
+                f"values must be a 2D array with a column for each of {len(names)} names, but has "
+                f"shape {values.shape}."
+            )
+        self.names = list(names)
+        self.rejected: dict[int, str] = {}
+        objects = values.dtype.kind == "O"
+        self.values = self._checked(values) if objects else np.asarray(values, np.float64)
+        with np.errstate(invalid="ignore"):
+            absurd = np.abs(self.values) > LARGEST
+        for i in np.flatnonzero(absurd.any(axis=1)).tolist():
+            j = int(np.argmax(absurd[i]))
+            found = f"feature {self.names[j]!r} is {self.values[i, j]:g}"
+            self.rejected.setdefault(i, f"{found}, infinite or beyond {LARGEST:g}")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def row(self, index: int) -> dict[Hashable, float]:
+        """One row, to show."""
+        return dict(zip(self.names, self.values[index].tolist(), strict=True))
+
+    def _checked(self, objects: np.ndarray) -> np.ndarray:
+        """Each value looked at on its own."""
+        values = np.full(objects.shape, np.nan)
+        for i, line in enumerate(objects.tolist()):
+            for j, item in enumerate(line):
+                value = number(item)
+                if value is None:
+                    self.rejected[i] = f"feature {self.names[j]!r} is {short(item)}, not a number"
+                else:
+                    values[i, j] = value
+        return values
+
+
+Rows = Table | Features | Sequence[Features] | FrameLike | npt.ArrayLike
+"""Rows of any kind."""
+
+
+def number(value: object) -> float | None:
+    """The value as a float, NaN for a missing one, `None` for what is not a number."""
+    if value is None:
+        return float("nan")
+    if isinstance(value, float | int | np.number | numbers.Number):
+        if isinstance(value, complex | np.complexfloating):
+            return None
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            return float("inf")
+        except (TypeError, ValueError):
+            return None
+    if isinstance(value, np.bool_):
+        return float(value)
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return float("nan")
+    return None
+
+
+def tables(rows: Rows) -> Iterator[Table]:
+    """Rows of any kind as tables, each of rows with the same names."""
+    if isinstance(rows, Table):
+        yield rows
+    elif isinstance(rows, Mapping):
+        yield from _from_dicts([rows])
+    elif hasattr(rows, "columns"):
+        yield _from_columns(rows)  # type: ignore[arg-type]
+    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
+        yield from _from_dicts(rows)
+    else:
+        yield _from_array(rows)  # type: ignore[arg-type]
+
+
+def _from_array(rows: npt.ArrayLike) -> Table:
+    """A two-dimensional array; features are named by their column number."""
+    if not hasattr(rows, "dtype") and hasattr(rows, "to_numpy"):
+        rows = rows.to_numpy()
+    array = np.asarray(rows)
+    if array.ndim != 2:
+        raise ValueError(
+            f"rows must be a dict, a frame, a list of dicts or a 2D array of rows and features, "
+            f"but has {array.ndim} dimension(s), shape {array.shape}; reshape a single row with "
+            f"rows.reshape(1, -1)."
+        )
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: rows must hold real numbers.")
+    real = array.dtype.kind in "fiub"
+    return Table(range(array.shape[1]), array if real else array.astype(object))
+
+
+def _from_columns(frame: FrameLike) -> Table:
+    names = list(frame.columns)
+    columns = [np.asarray(frame[name]) for name in names]
+    real = all(column.dtype.kind in "fiub" for column in columns)
+    values = np.empty((len(frame), len(names)), np.float64 if real else object)
+    for j, column in enumerate(columns):
+        values[:, j] = column
+    return Table(names, values)
+
+
+def _from_dicts(rows: Sequence[Features]) -> Iterator[Table]:
+    """A table for each run of rows with the same names."""
+    names: list[Hashable] = []
+    run: list[Features] = []
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise ValueError(f"rows must all be dicts, but one is {short(row)}.")
+        # In a fixed order, so that the order of the keys changes nothing.
+        mine = sorted(row, key=_order)
+        if run and mine != names:
+            yield _from_run(names, run)
+            run = []
+        names = mine
+        run.append(row)
+    yield _from_run(names, run)
+
+
+def _from_run(names: list[Hashable], run: list[Features]) -> Table:
+    values = np.empty((len(run), len(names)), object)
+    for i, row in enumerate(run):
+        # One by one: an assignment of the whole row would take a list inside it apart.
+        for j, name in enumerate(names):
+            values[i, j] = row[name]
+    return Table(names, values)
+
+
+def _order(name: Hashable) -> tuple[bool, str, float]:
+    # Numbers in their own order, then everything else by what it looks like.
+    return (False, "", name) if isinstance(name, int | float) else (True, str(name), 0)
+
+
+def short(value: object) -> str:
+    """What came, short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
