@@ -1,19 +1,26 @@
 """`obax watch`: what the page is told, and that nothing else is served."""
 
+import ast
 import http.client
 import json
 import re
 import threading
 import time
+import types
+from pathlib import Path
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import obax.lab
 from obax import cli
 from obax.estimators import StreamingClassifier
 from obax.lab import RunFolder
+from obax.lab.kit.timing import timed
 from obax.streaming import Job
 from obax.watch import serve
 from obax.watch.data import snapshot
@@ -103,10 +110,10 @@ def test_the_page_asks_nobody_else():
 def test_a_run_folder_part_by_part(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "dynamic-regression", "quick", {})
     assert snapshot(folder.path)["charts"] == []
-    columns = ["experiment", "method", "setting", "seed", "t", "metric", "value"]
+    columns = ["experiment", "method", "w", "S", "seed", "t", "metric", "value"]
     rows = [
-        ["e", "OAGD", f"w={w}", seed, t, metric, float(t * w + seed)]
-        for w in (1, 10)
+        ["e", f"OAGD, w = {w}", w, stages, seed, t, metric, float(t * w + seed + stages)]
+        for w, stages in ((1, 3), (10, 3), (10, 6))
         for seed in (0, 1)
         for t in range(1, 5)
         for metric in ("loss", "regret")
@@ -115,11 +122,55 @@ def test_a_run_folder_part_by_part(tmp_path):
     data = snapshot(folder.path)
     assert not data["done"] and dict(data["facts"])["parts done"] == "1"
     assert [chart["title"] for chart in data["charts"]] == ["loss", "regret"]
-    assert data["charts"][0]["curves"][1] == {
-        "name": "OAGD w=10",
-        "x": [1, 2, 3, 4],
-        "y": [10.5, 20.5, 30.5, 40.5],
+    curves = data["charts"][0]["curves"]
+    assert [curve["name"] for curve in curves] == [
+        "OAGD, w = 1",
+        "OAGD, w = 10, S = 3",
+        "OAGD, w = 10, S = 6",
+    ]
+    assert curves[1]["x"] == [1, 2, 3, 4] and curves[1]["y"] == [13.5, 23.5, 33.5, 43.5]
+    # What a part has come to is not what its checksum says: told, not drawn.
+    (folder.path / "checkpoints" / "one.parquet").write_bytes(b"half")
+    assert "checksum" in snapshot(folder.path)["trouble"]
+
+
+class Doubtful(eqx.Module):
+    """Rejects what is beyond 3, as far as an experiment can see."""
+
+    def step(self, state, round):
+        accepted = jnp.abs(round) < 3
+        return jnp.where(accepted, state + round, state), types.SimpleNamespace(accepted=accepted)
+
+
+def test_rejected_rounds_of_a_run_are_counted_once(tmp_path):
+    """An experiment writes the count so far, in several rounds of each run; watch says the sum over
+    the runs of what each came to."""
+    folder = RunFolder.create(tmp_path / "run", "mnist-shift", "quick", {})
+    rows = []
+    for method, w in (("OAGD, w = 1", 1), ("OAGD, w = 9", 9), ("fixed", None)):
+        for seed in (0, 1):
+            rounds = [jnp.asarray(5.0 if t < seed + (w or 0) // 3 else 1.0) for t in range(6)]
+            for now in timed(Doubtful(), jnp.asarray(0.0), rounds):
+                at = ["e", method, w, seed, now.t]
+                rows += [[*at, "rejected", float(now.rejected)], [*at, "loss", 1.0]]
+    columns = ["experiment", "method", "w", "seed", "t", "metric", "value"]
+    table = pd.DataFrame(rows, columns=columns).astype({"w": "Int64"})
+    folder.keep_part("one", table[table.w.notna()], 1.0)
+    folder.keep_part("two", table[table.w.isna()], 1.0)
+    # 0 + 1 for w = 1, 3 + 4 for w = 9, 0 + 1 for the fixed one.
+    assert dict(snapshot(folder.path)["facts"])["rejected"] == "9"
+
+
+def test_experiments_write_the_metric_that_watch_reads():
+    room = Path(obax.lab.__path__[0])
+    words = {
+        node.value
+        for path in room.rglob("*.py")
+        if path.name not in ("findings.py", "folder.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
     }
+    assert "rejected" in words and "refused" not in words
 
 
 def test_a_folder_in_trouble_is_told_not_raised(tmp_path):

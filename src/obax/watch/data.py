@@ -1,11 +1,21 @@
 """What the page shows, read from a folder that somebody else is writing. Reads only."""
 
-import io
 import json
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .._support.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SERIES, POINTS = 12, 300
+NOT_SETTINGS = {"experiment", "seed", "t", "metric", "value"}
+"""Columns of a run's table that do not tell one curve from another."""
+Curves = Mapping[str, tuple[Sequence[float], Sequence[float | None]]]
+"""Points and values, by the name of the curve."""
 
 
 class WatchError(Exception):
@@ -32,7 +42,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
     """
     try:
         found = _run(folder) if kind_of(folder) == "run" else _stream(folder)
-    except (OSError, ValueError, KeyError, TypeError, WatchError) as error:
+    except (OSError, ValueError, KeyError, TypeError, WatchError, UserError) as error:
         # The folder may be being made, moved or removed at this moment.
         found = {"facts": [], "charts": [], "rejected": [], "trouble": str(error)}
     return {"folder": str(folder), "trouble": None} | found
@@ -57,7 +67,7 @@ def _stream(folder: Path) -> dict[str, Any]:
         "words": live["explain"],
         "facts": [
             ["rows", f"{live['rows']:,}"],
-            ["rows a second", f"{live['rows_per_second']:,}"],
+            ["rows per second", f"{live['rows_per_second']:,}"],
             ["mean loss", f"{live['mean_loss']}"],
             ["rejected", f"{rejected['count']:,}"],
         ],
@@ -69,61 +79,73 @@ def _stream(folder: Path) -> dict[str, Any]:
 def _run(folder: Path) -> dict[str, Any]:
     import pandas as pd
 
-    path = folder / "run.json"
-    info = json.loads(path.read_text())
+    from ..lab.kit.folder import RunFolder, rejected_rounds
+
+    run = RunFolder.open(folder)
+    info = run.info
     frames = []
-    for part in info["parts"].values():
-        file = folder / part["file"]
-        if file.resolve().is_relative_to(folder.resolve()) and file.is_file():
-            frames.append(pd.read_parquet(io.BytesIO(file.read_bytes())))
-    charts, rejected = [], 0.0
+    for name, part in info["parts"].items():
+        inside = (folder / part["file"]).resolve().is_relative_to(folder.resolve())
+        table = run.part(name) if inside else None
+        if table is not None:
+            frames.append(table)
+    charts, rejected = [], 0
     if frames:
         table = pd.concat(frames)
+        rejected = rejected_rounds(table)
         for metric, group in table.groupby("metric", sort=False):
-            if metric == "rejected":
-                rejected = float(group["value"].sum())
             charts += _curves(str(metric), group)
     seconds = sum(part["seconds"] for part in info["parts"].values())
     rounds = sum(int(frame["t"].nunique()) for frame in frames)
     return {
         "title": f"{info['experiment']} ({info['preset']})",
-        "updated": path.stat().st_mtime,
+        "updated": (folder / "run.json").stat().st_mtime,
         "done": info["finished"] is not None,
         "words": f"Started {info['started']}"
         + (f", finished {info['finished']}." if info["finished"] else ", running."),
         "facts": [
             ["parts done", f"{len(info['parts'])}"],
             ["seconds of work", f"{seconds:,.1f}"],
-            ["recorded rounds a second", f"{rounds / seconds:,.0f}" if seconds else "-"],
-            ["rejected", f"{rejected:,.0f}"],
+            ["recorded rounds per second", f"{rounds / seconds:,.0f}" if seconds else "-"],
+            ["rejected", f"{rejected:,}"],
         ],
         "charts": charts,
         "rejected": [],
     }
 
 
-def _curves(metric: str, group: Any) -> list[dict[str, Any]]:
+def _curves(metric: str, group: "pd.DataFrame") -> list[dict[str, Any]]:
     """One chart of a metric: the mean over seeds of each method and setting against t."""
-    means = group.groupby(["method", "setting", "t"], sort=True)["value"].mean()
-    curves: dict[str, tuple[list, list]] = {}
-    for (method, setting), part in means.groupby(level=[0, 1], sort=False):
-        if len(curves) == SERIES or len(part) < 2:
-            continue
-        part = part.iloc[:: max(1, len(part) // POINTS)]
-        label = f"{method} {setting}".strip()
-        curves[label] = (part.index.get_level_values("t").tolist(), part.tolist())
+    settings = [name for name in group.columns if name not in NOT_SETTINGS]
+    curves = {}
+    found = [
+        (dict(zip(settings, key, strict=True)), part.groupby("t")["value"].mean())
+        for key, part in group.groupby(settings, sort=False, dropna=False)
+    ]
+    drawn = [(setting, means) for setting, means in found if len(means) > 1][:SERIES]
+    for setting, means in drawn:
+        same = [other for other, _ in drawn if other["method"] == setting["method"]]
+        means = means.iloc[:: max(1, len(means) // POINTS)]
+        curves[_label(setting, same)] = (means.index.tolist(), means.tolist())
     return [_chart(metric, "t", curves)] if curves else []
 
 
-def _chart(
-    title: str, unit: str, curves: dict[str, tuple[list, list]], log: bool = False
-) -> dict[str, Any]:
+def _label(setting: dict[str, object], same: list[dict[str, object]]) -> str:
+    """The method, and what tells its curves apart."""
+    words = [str(setting["method"])]
+    for name, value in setting.items():
+        if len({str(other[name]) for other in same}) > 1:
+            words.append(f"{name} = {value}")
+    return ", ".join(words)
+
+
+def _chart(title: str, unit: str, curves: Curves, log: bool = False) -> dict[str, Any]:
     drawn = [
-        {"name": str(name), "x": x, "y": [v if _finite(v) else None for v in y]}
+        {"name": name, "x": x, "y": [v if _finite(v) else None for v in y]}
         for name, (x, y) in list(curves.items())[:SERIES]
     ]
     return {"title": title, "unit": unit, "log": log, "curves": drawn}
 
 
-def _finite(value: Any) -> bool:
-    return value is not None and value == value and abs(value) != float("inf")
+def _finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)

@@ -7,7 +7,6 @@ import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from .data import snapshot
 
@@ -69,7 +68,7 @@ def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
             if self.command != "HEAD":
                 self.wfile.write(data)
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     return ThreadingHTTPServer((HOST, port), Handler)

@@ -148,6 +148,17 @@ class RunFolder:
         return pd.read_parquet(io.BytesIO(data))
 
 
+def rejected_rounds(table: "pd.DataFrame") -> int:
+    """How many rounds the guard has rejected, over all runs of the table.
+
+    The metric `rejected` is the count *so far* in round t of a run, and a run is what the columns
+    other than t, metric and value tell apart.
+    """
+    counts = table[table["metric"] == "rejected"]
+    run = [name for name in table.columns if name not in ("t", "metric", "value")]
+    return int(counts.groupby(run, dropna=False)["value"].max().sum())
+
+
 def _parquet(table: pd.DataFrame) -> bytes:
     buffer = io.BytesIO()
     table.to_parquet(buffer, index=False)
