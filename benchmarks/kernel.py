@@ -127,7 +127,7 @@ def build(*, recorded: bool, dimension: int = 0) -> Callable:
                 error = dot(a[now], z, d) - b[now]
                 for j in range(d):
                     z[j] -= beta * (error * a[now, j] + c * z[j])
-            # Definition 1: own curvature solves a system a term, current curvature one in all.
+            # Definition 1: own curvature solves a system per term, current curvature one in all.
             seen = min(t, w)
             hypergradient, residual, hvps = ZERO, ZERO, 0
             if own:

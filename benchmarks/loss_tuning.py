@@ -32,7 +32,7 @@ from .torch_loss_tuning import LossTuning, Settings, batch as torch_batch
 
 SETTINGS = Settings(outer_step_size=1e-6, inner_step_size=1e-3)
 NOTE = """\
-Times are medians in ms a round, minima in brackets, compilation apart (ours / reference); the
+Times are medians in ms per round, minima in brackets, compilation apart (ours / reference); the
 reference is PyTorch, whose round has the curvature of each window term's own batch. The ratio is
 the median over interleaved repetitions, and it is what is judged. Both make the same steps and
 agree on x before anything is timed, on small networks with the blocks of the paper's text; timed is

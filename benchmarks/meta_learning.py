@@ -41,7 +41,7 @@ AGREEMENT, SINGLE_AGREEMENT = 1e-6, 1e-2
 METHODS = ("prox-w1", "prox-w5", "prox-w10", "implicit-w1", "implicit-w5", "implicit-w10")
 METHODS += ("head-w1", "head-w5", "head-w10", "maml", "anil", "itd")
 NOTE = """\
-Seconds a round, median and minimum in brackets; OAGD with a full window, the others on one task.
+Seconds per round, median and minimum in brackets; OAGD with a full window, the others on one task.
 Ours keeps the guard and the leader's step, the reference computes the hypergradient alone."""
 
 
@@ -214,7 +214,7 @@ def memory_of_rounds(quick: bool) -> list[Result]:
         command += ["--rounds", str(rounds), "--every", str(every)]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         measured = json.loads(printed.splitlines()[-1])
-        # A task that is not let go of would be 0.6 MiB a round.
+        # A task that is not let go of would be 0.6 MiB per round.
         middle = len(measured["resident"]) // 2
         early, late = (
             statistics.median(half) / MIB

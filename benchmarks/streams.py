@@ -125,7 +125,7 @@ def part_river(report, data):
             rows.append((name, setting + mark, loss, accuracy, micro))
     report.table(
         "River LogisticRegression, 16 settings",
-        ("stream", "setting", "log loss", "accuracy", "us a row"),
+        ("stream", "setting", "log loss", "accuracy", "us per row"),
         rows,
     )
 
@@ -152,7 +152,7 @@ def part_selectors(report, data):
             rows.append((name, label, *river_stream(model, dicts, truth)))
     report.table(
         "River's selectors over the 16",
-        ("stream", "selector", "log loss", "accuracy", "us a row"),
+        ("stream", "selector", "log loss", "accuracy", "us per row"),
         rows,
     )
 
@@ -185,7 +185,7 @@ def part_sklearn(report, data):
             rows.append((name, setting, *scores(np.nan_to_num(said, nan=0.5), labels), micro))
     report.table(
         f"scikit-learn SGDClassifier.partial_fit, {batch} rows at a time",
-        ("stream", "setting", "log loss", "accuracy", "us a row"),
+        ("stream", "setting", "log loss", "accuracy", "us per row"),
         rows,
     )
 
@@ -198,7 +198,7 @@ def part_starts(report, data):
             now = model.hyperparameters_
             ends = f"{now['penalty']:.1e}, {now['memory']:.0f}, {now['inertia']:.2g}"
             rows.append((name, f"{penalty:g}", f"{memory:g}", *found, ends))
-    columns = ("stream", "penalty", "memory", "log loss", "accuracy", "us a row")
+    columns = ("stream", "penalty", "memory", "log loss", "accuracy", "us per row")
     report.table("StreamingClassifier from 18 starts", (*columns, "ended at"), rows)
 
 
@@ -261,7 +261,7 @@ def part_speed(report, data):
         rows.append((name, *micro, *ratio))
     ratios = ("learn_many / River", "fit / River", "one at a time / River")
     report.table(
-        "Time a row, us: ours in bulk, one River model (predict and learn), ours one row at a time",
+        "Time per row, us: ours in bulk, a River model (predict and learn), ours one row at a time",
         ("stream", "learn_many", "fit", "River", "one at a time", *ratios),
         rows,
     )
@@ -308,7 +308,7 @@ def part_million(report, _, total=1_000_000, block=10_000):
     report.table(
         f"{total:,} rows of a drifting generator, 10 features; compilations: {before}, after that "
         f"{compiled._cache_size() - before} more",
-        ("rows", "us a row, median", "memory, MiB", "log loss"),
+        ("rows", "us per row, median", "memory, MiB", "log loss"),
         rows,
     )
 

@@ -84,7 +84,7 @@ def implicit(
 def implicit_head(
     x: Tensors, task: Task, beta: float, steps: int, proximity: float, budget: int
 ) -> Tensors:
-    """The same with the head alone inside; the features once a task."""
+    """The same with the head alone inside; the features once per task."""
     embedded, query = (features(x, batch[0]) for batch in task)
     support = embedded.detach()
     y = _descend(
@@ -109,7 +109,7 @@ def maml(x: Tensors, task: Task, beta: float, steps: int) -> Tensors:
 
 
 def head_only(x: Tensors, task: Task, beta: float, steps: int, *, move_head: bool) -> Tensors:
-    """ANIL, and ITD-BiO where the leader does not move the head: the features once a task."""
+    """ANIL, and ITD-BiO where the leader does not move the head: the features once per task."""
     embedded, query = (features(x, batch[0]) for batch in task)
     head = x[-2:] if move_head else [leaf.detach().requires_grad_() for leaf in x[-2:]]
     for _ in range(steps):

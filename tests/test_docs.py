@@ -1,12 +1,16 @@
 """Every Python block of the README and the docs runs, and prints what the page says it prints."""
 
 import contextlib
+import inspect
 import io
 import re
 from pathlib import Path
 
 import jax
 import pytest
+
+import obax
+from obax import algorithms
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -28,3 +32,44 @@ def test_blocks_print_what_the_page_says(page):
             if expected:
                 assert printed.getvalue().split() == expected.split()
     assert blocks or page.name in {"dynamic-regression.md"}
+
+
+def section(page, title):
+    return page.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def unnamed_rooms(table, rooms):
+    return {room for room in rooms if f"`{room}`" not in table}
+
+
+def test_every_room_is_in_the_table_of_rooms():
+    source = Path(obax.__file__).parent
+    files = {path.name for path in source.glob("*.py")} - {"__init__.py", "__main__.py"}
+    folders = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
+    table = section((ROOT / "CONTRIBUTING.md").read_text(), "The rooms")
+    assert unnamed_rooms(table, files | folders) == set()
+    assert unnamed_rooms(table, {"attic/"}) == {"attic/"}
+
+
+def test_the_files_to_touch_are_there():
+    text = section((ROOT / "CONTRIBUTING.md").read_text(), "Which files you touch")
+    named = {name for name in re.findall(r"`([\w/]+\.(?:py|md))`", text) if "NAME" not in name}
+    # Files of an experiment stand in its own folder.
+    paths = named - {"config.py", "findings.py", "__init__.py"}
+    assert len(paths) >= 8
+    for path in paths:
+        assert (ROOT / path).is_file() or (ROOT / "src" / "obax" / path).is_file(), path
+
+
+def test_the_readme_names_the_methods_that_take_optax():
+    names = [name for name in vars(algorithms) if not name.endswith("State") and name[0].isupper()]
+    takes = {
+        name
+        for name in names
+        if {"outer_optimiser", "inner_optimiser"}
+        <= set(inspect.signature(getattr(algorithms, name)).parameters)
+    }
+    row = re.search(
+        r"any optax transformation on either level of (.*) \|", (ROOT / "README.md").read_text()
+    )
+    assert set(re.findall(r"`(\w+)`", row[1])) == takes

@@ -13,11 +13,10 @@ from .._support import validation
 from . import engine
 from .engine import BOUNDS, Plan, Predictor, Tuning
 from .history import Record, Rejected
-from .losses import Huber, Loss, Sigmoid, Softmax, Squared
+from .losses import LOSSES, named
 from .table import LARGEST, Rows, Table, number, short, tables
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
-LOSSES = ("logistic", "squared", "huber")
 IMBALANCE = (None, "weights", "logits")
 SOLVERS = ("auto", "cholesky", "cg", "gradient")
 LARGE = 64
@@ -96,7 +95,7 @@ class Options:
         """What to compile for so many features and classes. Sizes go up in powers of two, so that a
         feature or a class that comes late rarely costs a compilation."""
         width = max(4, 1 << max(features - 1, 0).bit_length())
-        slots, loss = 0, self._loss(classes)
+        slots, loss = 0, named(self.loss, classes, self.delta)
         if self.classify:
             slots = max(2, loss.outputs)
         learned = tuple("memory" if name == "forgetting" else name for name in self.learn)
@@ -116,13 +115,6 @@ class Options:
             balance=self.imbalance is not None,
             dtype=self.dtype,
         )
-
-    def _loss(self, classes: int) -> Loss:
-        if self.loss == "squared":
-            return Squared()
-        if self.loss == "huber":
-            return Huber(float(self.delta))
-        return Sigmoid() if classes <= 2 else Softmax(1 << (classes - 1).bit_length())
 
 
 @dataclasses.dataclass

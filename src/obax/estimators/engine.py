@@ -183,7 +183,7 @@ def grown(
 
 
 class BlockResult(NamedTuple):
-    """What came of the rows of a block: one entry a row, before the row was learned."""
+    """What came of the rows of a block: one entry per row, before the row was learned."""
 
     outputs: np.ndarray
     loss: np.ndarray

@@ -170,7 +170,18 @@ class Huber(NamedTuple):
         return z0 + v * jnp.clip((target - z0) / (1 + v), -self.delta, self.delta)
 
 
-Loss = Sigmoid | Softmax | Squared | Huber
+ClassLoss = Sigmoid | Softmax
+Loss = ClassLoss | Squared | Huber
+LOSSES = ("logistic", "squared", "huber")
+
+
+def named(name: str, classes: int, delta: float) -> Loss:
+    """The loss of that name; `logistic` with room for at least so many classes."""
+    if name == "squared":
+        return Squared()
+    if name == "huber":
+        return Huber(float(delta))
+    return Sigmoid() if classes <= 2 else Softmax(1 << (classes - 1).bit_length())
 
 
 def moderated(loss: Loss, z0: Array, v: Array) -> Array:

@@ -32,7 +32,7 @@ import jax.scipy as jsp
 from jaxtyping import Array, Float
 
 from ..problem import Problem
-from .losses import Huber, Loss, Squared, moderated
+from .losses import ClassLoss, Loss, moderated
 
 stop = jax.lax.stop_gradient
 ABSENT = -1e4
@@ -173,7 +173,7 @@ def problem(loss: Loss, hyper: Callable[[Array], Hyper]) -> Problem:
 
 def _of_target(loss: Loss, now: Hyper, target: Array) -> tuple[Array, Array]:
     """The class weight of this row and the shifts of the outputs; neutral for regression."""
-    if isinstance(loss, Squared | Huber):
+    if not isinstance(loss, ClassLoss):
         return jnp.ones_like(target), jnp.zeros_like(target)
     return now.class_weights[target.astype(jnp.int32)], loss.shift(now.logit_shifts)
 

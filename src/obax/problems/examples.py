@@ -1,4 +1,4 @@
-"""The two small games of the paper's appendix, with everything in closed form."""
+"""The two small games of the paper's Appendices A.1 and C.1, with everything in closed form."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,7 @@ SEQUENCES = ("inner", "outer")
 
 
 def comparability(horizon: int, sequence: str = "inner") -> Instance:
-    """The paper's Example 1: path lengths that do not bound each other. With x in [-1, 1],
+    """Example 1 of Appendix A.1: path lengths that do not bound each other. With x in [-1, 1],
 
         f_t = (x + 2 a_t)^2 / 2 + (y - b_t)^2 / 2,    g_t = y^2 / 2 - (x - b_t) y,
 
@@ -48,7 +48,7 @@ def _comparability_inner(x: Array, y: Array, round: PyTree) -> Array:
 
 
 def lower_bound_game(horizon: int, seed: int = 0) -> Instance:
-    """The game in the proof of the paper's lower bound: nobody can do better than S_{2,T}. With
+    """The game in the proof of Theorem 5 (lower bound): nobody can do better than S_{2,T}. With
     a_t, b_t independent standard normal,
 
         f_t = 6 (y - a_t - b_t)^2 + 6 (x - a_t)^2,    g_t = y^2 / 2 - (x + b_t) y,

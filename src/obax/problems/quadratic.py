@@ -152,7 +152,7 @@ def _walk(
 
 
 def _turning(rng: np.random.Generator, size: int, horizon: int, angle: float) -> np.ndarray:
-    """Rotations exp(t K) of one plane field K, turning by at most `angle` a round."""
+    """Rotations exp(t K) of one plane field K, turning by at most `angle` per round."""
     square = rng.standard_normal((size, size))
     skew = square - square.T
     frequencies, vectors = np.linalg.eigh(1j * skew)

@@ -37,7 +37,7 @@ def dynamic_regression(
 
     - `horizon`, `stages`: T rounds in S stages of equal length (the last takes the remainder).
     - `outer_dim`: d1, 1 (one penalty) or `inner_dim` (one for each feature); `inner_dim`: d2.
-    - `samples`: training samples a round, and as many for validation; 1 in the paper.
+    - `samples`: training samples per round, and as many for validation; 1 in the paper.
     - `noise`: targets are a^T y_s + e with e uniform in [0, noise], as in the paper. Ours: features
       are Gaussian with unit variance and pairwise `correlation`; the model y_s of a stage is
       standard normal.
