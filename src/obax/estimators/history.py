@@ -3,7 +3,7 @@ rejected."""
 
 import collections
 from collections.abc import Hashable, Iterator, Mapping
-from typing import TypedDict, overload
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -34,12 +34,7 @@ class Rejected:
     def __len__(self) -> int:
         return len(self._kept)
 
-    @overload
-    def __getitem__(self, index: int) -> RejectedRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[RejectedRow]: ...
-
-    def __getitem__(self, index: int | slice) -> RejectedRow | list[RejectedRow]:
+    def __getitem__(self, index: int | slice) -> Any:
         return list(self._kept)[index]
 
     def __iter__(self) -> Iterator[RejectedRow]:
@@ -47,17 +42,6 @@ class Rejected:
 
     def __repr__(self) -> str:
         return f"Rejected(count={self.count}, last={list(self._kept)[-1:]})"
-
-
-class RecordState(TypedDict):
-    """What a checkpoint keeps of a `Record` beside its arrays."""
-
-    points: int
-    stride: int
-    seen: int
-    total: float
-    sum: float
-    pending: int
 
 
 class Record:
@@ -114,7 +98,7 @@ class Record:
             self.rows, self.x = self.rows[1::2], self.x[1::2]
             self.stride *= 2
 
-    def to_json(self) -> RecordState:
+    def to_json(self) -> dict[str, Any]:
         """The small things, for a checkpoint; `arrays` has the others."""
         return {
             "points": self.points,
@@ -127,7 +111,7 @@ class Record:
 
     @classmethod
     def from_json(
-        cls, small: RecordState, rows: np.ndarray, loss: np.ndarray, x: np.ndarray
+        cls, small: dict[str, Any], rows: np.ndarray, loss: np.ndarray, x: np.ndarray
     ) -> "Record":
         """The record again."""
         record = cls(x.shape[1], small["points"])
