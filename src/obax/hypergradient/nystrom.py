@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
-from .base import Implicit, LinearMap
+from .base import Implicit, LinearMap, Solution
 
 
 class Nystrom(Implicit):
@@ -41,7 +41,7 @@ class Nystrom(Implicit):
         # Raw key data: a state then holds plain arrays only and any checkpoint can store it.
         return jax.random.key_data(jax.random.key(self.seed))
 
-    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         key_next, key_sketch = jax.random.split(jax.random.wrap_key_data(carry))
         b, unravel = ravel_pytree(gradient)
         rank = min(self.rank, b.size)
@@ -55,4 +55,4 @@ class Nystrom(Implicit):
         # Rank-deficient when H is: the pseudo-inverse is what the identity asks for.
         weights = lx.linear_solve(operator, products @ b, lx.SVD(), throw=False).value
         v = (b - products.T @ weights) / rho
-        return unravel(v), jax.random.key_data(key_next), rank
+        return Solution(unravel(v), jax.random.key_data(key_next), rank)
