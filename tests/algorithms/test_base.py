@@ -1,4 +1,4 @@
-"""What the base class does for every algorithm: an algorithm of one's own, its guard, its checks."""
+"""What the base class does for every algorithm: one of one's own, its guard, its checks."""
 
 import equinox as eqx
 import jax

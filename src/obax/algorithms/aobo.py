@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import checked, pointwise_estimator, step_size
+from .arguments import checked, pointwise_estimator, positive, step_size
 from .base import Algorithm, State
 from .descent import Number
 from .follower import Follower
@@ -61,7 +61,7 @@ class AOBO(Algorithm):
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
-    tolerance: float | Array = checked(validation.positive_number, "tolerance", 1e-3)
+    tolerance: float | Array = positive("tolerance", 1e-3)
     max_inner_steps: int = checked(validation.count, "max_inner_steps", 100, static=True)
     hypergradient: Hypergradient = pointwise_estimator("AOBO", CG())
 

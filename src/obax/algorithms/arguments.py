@@ -12,7 +12,7 @@ import equinox as eqx
 from .._support import validation
 from ..hypergradient import CG, Hypergradient, Unrolled
 from ..window import Window
-from .descent import Steps, checked_optimiser, checked_step_size, checked_when
+from .descent import Number, Steps, checked_optimiser, checked_step_size, checked_when
 
 
 def checked(
@@ -22,10 +22,15 @@ def checked(
     return eqx.field(converter=lambda value: check(value, name), default=default, **options)
 
 
+def positive(name: str, default: float, **options: bool) -> Any:
+    """A number > 0."""
+    return checked(validation.positive_number, name, default, **options)
+
+
 def step_size(level: str, default: object = dataclasses.MISSING) -> Any:
     """A number > 0 or a schedule; with the default `None`, an optimiser may stand in for it."""
 
-    def check(value: Any, name: str) -> object:
+    def check(value: Number | None, name: str) -> Number | None:
         if value is None and default is dataclasses.MISSING:
             raise ValueError(f"{name} must be a number > 0 or a schedule t -> number; got None.")
         return checked_step_size(value, name)

@@ -23,7 +23,6 @@ from .._support import trees
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from ..hypergradient.base import inner_at, outer_gradient, relative
-from ..problem import Problem as Problem
 from .arguments import step_size
 from .base import Algorithm, State
 from .descent import Descent, Number

@@ -30,11 +30,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
 from ..window import RingBuffer, Window
-from .arguments import checked, number_of_steps, pointwise_estimator, step_size, stored_window
+from .arguments import (
+    checked,
+    number_of_steps,
+    pointwise_estimator,
+    positive,
+    step_size,
+    stored_window,
+)
 from .base import Algorithm, State
 from .descent import Count, Number, Steps
 from .memory import averaged, no_past
@@ -86,7 +93,7 @@ class OBBO(Algorithm):
     window: Window = stored_window("OBBO")
     hypergradient: Hypergradient = pointwise_estimator("OBBO", CG())
     geometry: str = checked(known_geometry, "geometry", "euclidean", static=True, kw_only=True)
-    damping: float | Array = checked(validation.positive_number, "damping", 1e-8, kw_only=True)
+    damping: float | Array = positive("damping", 1e-8, kw_only=True)
 
     def __check_init__(self) -> None:
         check_geometry(self.geometry, self.problem.domain)

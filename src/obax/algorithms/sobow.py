@@ -9,8 +9,8 @@ H = grad^2_yy g_t and J = grad^2_xy g_t at (x_t, y_{t+1}):
     h_t     = grad_x f_t(x_t, y_{t+1}) - J v_t
     x_{t+1} = projection on X of  x_t - (alpha_t / W) sum_{i<w} eta^i h_{t-i},  W = sum_{i<w} eta^i
 
-Past terms are *stored*, as they were at the points where they were computed: one hypergradient a
-round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection is ours.
+Past terms are *stored*, as they were at the points where they were computed: one hypergradient
+per round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection is ours.
 
 | symbol | name | symbol | name |
 |---|---|---|---|

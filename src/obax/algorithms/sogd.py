@@ -23,21 +23,21 @@ All three move at once:
 | a_x | `scale` | p, X | `radius`, `problem.domain` |
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import trees, validation
+from .._support import trees
 from .._support.trees import PyTree
 from ..domain import Ball
 from ..hypergradient import Estimate
 from ..hypergradient.base import outer_gradient, relative
-from .arguments import checked
+from .arguments import positive
 from .base import Algorithm, State
 from .follower import Follower
-from .record import Leader, Move
+from .record import Move
 
 
 class Point(NamedTuple):
@@ -55,11 +55,6 @@ class SOGDState(State):
     previous: Point
     momentum: Point
     key: PyTree
-
-
-def positive(name: str, default: float = 1.0, **options: bool) -> Any:
-    """A number > 0."""
-    return checked(validation.positive_number, name, default, **options)
 
 
 class SOGD(Algorithm):
@@ -91,13 +86,13 @@ class SOGD(Algorithm):
     0.5840 0.1116 0.8609
     """
 
-    offset: float | Array = positive("offset")
-    inner_ratio: float | Array = positive("inner_ratio")
-    dual_ratio: float | Array = positive("dual_ratio")
-    scale: float | Array = positive("scale", kw_only=True)
-    inner_momentum: float | Array = positive("inner_momentum", kw_only=True)
-    dual_momentum: float | Array = positive("dual_momentum", kw_only=True)
-    outer_momentum: float | Array = positive("outer_momentum", kw_only=True)
+    offset: float | Array = positive("offset", 1.0)
+    inner_ratio: float | Array = positive("inner_ratio", 1.0)
+    dual_ratio: float | Array = positive("dual_ratio", 1.0)
+    scale: float | Array = positive("scale", 1.0, kw_only=True)
+    inner_momentum: float | Array = positive("inner_momentum", 1.0, kw_only=True)
+    dual_momentum: float | Array = positive("dual_momentum", 1.0, kw_only=True)
+    outer_momentum: float | Array = positive("outer_momentum", 1.0, kw_only=True)
     radius: float | Array = positive("radius", 100.0, kw_only=True)
 
     def __check_init__(self) -> None:
@@ -132,7 +127,6 @@ class SOGD(Algorithm):
         now, slope_y, buffers = self.directions(here, round, state.buffers, drawn)
         then, _, _ = self.directions(state.previous, round, state.buffers, drawn)
         momentum = self._momentum(state.t, alpha, now, then, state.momentum)
-        x = trees.scaled_add(here.outer_var, -alpha, momentum.outer_var)
         y = trees.scaled_add(here.inner_var, -alpha * self.inner_ratio, momentum.inner_var)
         v = trees.scaled_add(here.dual_var, -alpha * self.dual_ratio, momentum.dual_var)
         v = Ball(self.radius).project(v)
@@ -140,7 +134,7 @@ class SOGD(Algorithm):
         gradients, products, evaluations = (jnp.minimum(state.t, 2) * n for n in self.counts())
         residual = relative(now.dual_var, slope_y)
         return Move(
-            Leader(self.problem.domain.project(x)),
+            self.lead(state, momentum.outer_var),
             before,
             Follower(y, (), buffers),
             Estimate(momentum.outer_var, residual, None, products, products),

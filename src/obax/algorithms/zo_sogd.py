@@ -30,8 +30,8 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from .arguments import checked
-from .sogd import SOGD, Point, positive
+from .arguments import checked, positive
+from .sogd import SOGD, Point
 
 Loss = Callable[[PyTree, PyTree], Array]
 
