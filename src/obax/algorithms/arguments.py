@@ -11,6 +11,7 @@ import equinox as eqx
 
 from .._support import validation
 from ..hypergradient import CG, Hypergradient, Unrolled
+from ..problem import Problem
 from ..window import Window
 from .descent import Number, Steps, checked_optimiser, checked_step_size, checked_when
 
@@ -20,6 +21,16 @@ def checked(
 ) -> Any:
     """A field that holds `check(value, name)`; options as in `equinox.field`."""
     return eqx.field(converter=lambda value: check(value, name), default=default, **options)
+
+
+def any_problem() -> Any:
+    """A problem, with a follower or without one."""
+
+    def check(value: Problem, name: str) -> Problem:
+        validation.instance(value, Problem, name, "an obax.Problem")
+        return value
+
+    return checked(check, "problem")
 
 
 def positive(name: str, default: float, **options: bool) -> Any:

@@ -20,7 +20,7 @@ from ..hypergradient import Estimate, Hypergradient
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import RingBuffer
-from .arguments import checked
+from .arguments import any_problem
 from .descent import Descent
 from .follower import Follower, learn
 from .record import Info, Leader, Move, record
@@ -46,7 +46,7 @@ class Algorithm(eqx.Module):
 
     needs_follower: ClassVar[bool] = True
 
-    problem: Problem = checked(lambda value, name: _a_problem(value, name), "problem")
+    problem: Problem = any_problem()
 
     def __check_init__(self) -> None:
         if self.needs_follower and self.problem.inner is None:
@@ -202,8 +202,3 @@ class Algorithm(eqx.Module):
                 f"{projected}."
             )
         return outer_var, inner_var, buffers, spec
-
-
-def _a_problem(value: Problem, name: str) -> Problem:
-    validation.instance(value, Problem, name, "an obax.Problem")
-    return value
