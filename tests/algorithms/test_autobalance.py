@@ -102,11 +102,6 @@ def test_errors(options, message):
         obax.AutoBalance(PROBLEM, ALPHA, BETA, **options)
 
 
-def test_needs_a_follower():
-    with pytest.raises(ValueError, match="must have a follower"):
-        obax.AutoBalance(obax.Problem(lambda x, y, r: x**2), 0.1, 0.1, capacity=4)
-
-
 def test_the_leader_of_oagd_waits_for_its_round():
     """Held rounds: x and its optimiser as they were, no hypergradient counted, the follower as in
     OGD; afterwards exactly the OAGD that starts there."""

@@ -79,9 +79,12 @@ def test_a_memory_that_the_state_does_not_have_is_an_error():
         play(Mine(PROBLEM, 0.5, 0.5, "quietest"), [1.0])
 
 
-def test_a_follower_is_needed_unless_the_class_says_otherwise():
-    with pytest.raises(ValueError, match=r"must have a follower for Mine, but problem\.inner is"):
-        Mine(obax.Problem(lambda x, y, round: x), 0.5, 0.5)
+@pytest.mark.parametrize("kind", [Mine, obax.FSOBO, obax.OBBO, obax.ITD, obax.AutoBalance])
+def test_a_follower_is_needed_unless_the_class_says_otherwise(kind):
+    alone = obax.Problem(lambda x, y, round: x)
+    more = {"capacity": 4} if kind in (obax.ITD, obax.AutoBalance) else {}
+    with pytest.raises(ValueError, match=rf"must have a follower for {kind.__name__}, but problem"):
+        kind(alone, 0.5, 0.5, **more)
 
 
 # --- schedules ------------------------------------------------------------------------------------
