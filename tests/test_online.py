@@ -445,7 +445,7 @@ COMPLAINTS = [
     ),
     (
         lambda: swept([obax.OGD(PROBLEM, lambda t: 1.0), obax.OGD(PROBLEM, lambda t: 2.0)]),
-        r"algorithms\[i\].descent.step_size must be the same or a number in all",
+        r"algorithms\[i\].outer_step_size must be the same or a number in all",
     ),
     (lambda: swept(simple()[0], {"target": np.zeros(0)}), "rounds must hold at least one round"),
     (

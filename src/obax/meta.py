@@ -1,13 +1,11 @@
 """For online meta-learning: the paper's OAGD ready made, and what its leader is worth on a task."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import optax
 
 from ._support import validation
 from ._support.trees import PyTree
-from .algorithms.descent import Number, steps_at
+from .algorithms.descent import Number, Steps
 from .algorithms.follower import Follower, learn
 from .algorithms.itd import ITD
 from .algorithms.oagd import OAGD
@@ -29,7 +27,7 @@ def prox_linear(
 
     Each task of the window gets its own follower. The hypergradient, the window's mean of
     (I - beta Hessian L(x; support)) grad L(u; query), is exact and costs one Hessian-vector product
-    a task: the inner problem's own curvature is I / beta, so one Neumann term of step beta solves
+    per task: the inner problem's own curvature is I / beta, so one Neumann term of step beta solves
     its system.
 
     **Arguments:**
@@ -64,15 +62,15 @@ def adapt(algorithm: OAGD | ITD, outer_var: PyTree, round: PyTree) -> PyTree:
     adapted to the support of a task, the query not looked at.
     """
     problem = algorithm.problem
-    if problem.inner_start is None or algorithm.inner is None:
+    if problem.inner_start is None or problem.inner is None:
         raise ValueError(
             "algorithm must be for a problem with inner_start, from which a new follower starts, "
             "such as one of obax.problems.meta_learning."
         )
     first = jnp.asarray(1, jnp.int32)
-    prepare: Any = getattr(algorithm, "prepare", None)
+    prepare = algorithm.prepare if isinstance(algorithm, ITD) else None
     task = round if prepare is None else prepare(outer_var, round)
     inner_var = problem.inner_start(outer_var)
     start = Follower(inner_var, algorithm.inner.init(inner_var), None)
-    steps = steps_at(algorithm.inner_steps, first)
-    return learn(problem, outer_var, start, algorithm.inner, steps, first, task, Window()).inner_var
+    steps = Steps(algorithm.inner_steps).at(first)
+    return learn(problem, outer_var, start, algorithm.inner, steps, first, task).inner_var

@@ -8,7 +8,6 @@ of a round do not depend on t. Rounds before the first one count as zero.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -62,7 +61,7 @@ class Window(eqx.Module):
     def __init__(
         self,
         size: int = 1,
-        decay: Any = None,
+        decay: float | Array | None = None,
         *,
         weights: Sequence[float] | Array | None = None,
         follower: str = "current",
@@ -141,7 +140,7 @@ class RingBuffer(eqx.Module):
     def like(cls, example_round: PyTree, slots: int) -> "RingBuffer":
         """An empty buffer for rounds shaped like this one."""
 
-        def empty(leaf: Any) -> Array:
+        def empty(leaf: Array | jax.ShapeDtypeStruct) -> Array:
             return jnp.zeros((slots, *leaf.shape), leaf.dtype)
 
         return cls(jax.tree.map(empty, example_round))

@@ -7,6 +7,7 @@ import pytest
 
 import obax
 from obax import hypergradient as hg
+from obax.algorithms.memory import random_order
 
 A = np.array([[2.0, 0.5], [0.5, 1.0]])
 TARGETS = np.array([[1.0, -1.0], [0.5, 2.0], [-2.0, 0.3], [0.7, 0.7], [1.5, -0.2]])
@@ -52,7 +53,7 @@ def orders_of(algorithm, horizon):
     """Round numbers in the order in which each round visits them, by way of the slots."""
     found = []
     for t in range(1, horizon + 1):
-        slots = np.asarray(algorithm._order(jnp.asarray(t), jnp.asarray(t)))[:t]
+        slots = np.asarray(random_order(algorithm.seed, jnp.asarray(t), algorithm.capacity))[:t]
         found.append([t - 1 if slot == algorithm.capacity - 1 else int(slot) for slot in slots])
     return found
 
@@ -99,11 +100,6 @@ def test_forgets_the_oldest_beyond_its_capacity():
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         obax.AutoBalance(PROBLEM, ALPHA, BETA, **options)
-
-
-def test_needs_a_follower():
-    with pytest.raises(ValueError, match="must have a follower"):
-        obax.AutoBalance(obax.Problem(lambda x, y, r: x**2), 0.1, 0.1, capacity=4)
 
 
 def test_the_leader_of_oagd_waits_for_its_round():

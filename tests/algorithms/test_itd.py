@@ -138,8 +138,3 @@ def test_what_is_prepared_is_differentiated():
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         obax.ITD(FROM_X, ALPHA, BETA, **options)
-
-
-def test_needs_a_follower():
-    with pytest.raises(ValueError, match="must have a follower"):
-        obax.ITD(obax.Problem(lambda x, y, r: x**2), 0.1, 0.1, capacity=4)

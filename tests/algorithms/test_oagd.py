@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from worked import positive
 
 import obax
 from obax import hypergradient as hg
@@ -16,14 +17,9 @@ D1, D2, T = 2, 3, 5
 RNG = np.random.default_rng(0)
 
 
-def _positive(size):
-    square = RNG.standard_normal((size, size))
-    return square @ square.T / size + 0.5 * np.eye(size)
-
-
 ROUNDS = [
     {
-        "A": _positive(D2),
+        "A": positive(RNG, D2),
         "B": RNG.standard_normal((D2, D1)),
         "c": RNG.standard_normal(D2),
         "d": RNG.standard_normal(D2),

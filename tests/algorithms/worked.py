@@ -16,14 +16,14 @@ D1, D2, T = 2, 3, 4
 _RNG = np.random.default_rng(0)
 
 
-def _positive(size):
-    square = _RNG.standard_normal((size, size))
+def positive(rng, size):
+    square = rng.standard_normal((size, size))
     return square @ square.T / size + 0.5 * np.eye(size)
 
 
 ROUNDS = [
     {
-        "A": _positive(D2),
+        "A": positive(_RNG, D2),
         "B": _RNG.standard_normal((D2, D1)),
         "C": 0.3 * _RNG.standard_normal((D1, D2)),
         "c": _RNG.standard_normal(D2),

@@ -231,6 +231,53 @@ def test_nystrom_below_the_rank_is_the_sketched_hessian():
     np.testing.assert_allclose(got.residual, residual, rtol=1e-8)
 
 
+def nystrom_residuals(rank, damping, dtype=np.float64):
+    """Over ten sketches of a Hessian with eigenvalues from 1 to 100."""
+    basis = np.linalg.qr(SQUARE)[0]
+    matrix = jnp.asarray((basis * np.geomspace(1.0, 100.0, D2)) @ basis.T, dtype)
+    estimator = hg.Nystrom(rank, damping=damping)
+    gradient = (jnp.asarray(GRADIENT_X, dtype), jnp.asarray(GRADIENT_Y, dtype))
+    keys = [jax.random.key_data(jax.random.key(seed)) for seed in range(10)]
+    bend = lambda x, y: 0.5 * y @ matrix @ y - y @ jnp.asarray(B, dtype) @ x  # noqa: E731
+    at = jnp.asarray(X, dtype), jnp.ones(D2, dtype)
+    solve = jax.jit(jax.vmap(lambda key: estimator(bend, *at, gradient, key).residual))
+    return np.asarray(solve(jnp.stack(keys)))
+
+
+@pytest.mark.parametrize(("rank", "dtype"), [(1, np.float32), (2, np.float64), (4, np.float32)])
+def test_nystrom_without_a_damping_never_lengthens_the_residual(rank, dtype):
+    """|H v - grad_y f| <= |grad_y f|, as good as v = 0 at the least, whatever was not sketched."""
+    assert nystrom_residuals(rank, None, dtype).max() <= 1 + 1e-6
+
+
+def test_nystrom_says_so_when_the_damping_is_far_too_small():
+    """The default of version 0.1: what was not sketched is divided by 0.01."""
+    assert nystrom_residuals(2, 1e-2).min() > 100
+
+
+def test_nystrom_chooses_the_curvature_that_its_sketch_leaves_out():
+    rank, estimator = 2, hg.Nystrom(2, seed=3)
+    carry = estimator.init(jnp.zeros(D2))
+    _, key = jax.random.split(jax.random.wrap_key_data(carry))
+    omega = np.linalg.qr(np.asarray(jax.random.normal(key, (D2, rank))))[0]
+    seen = H @ omega @ np.linalg.inv(omega.T @ H @ omega) @ omega.T @ H
+    u = GRADIENT_Y - omega @ omega.T @ GRADIENT_Y
+    left_out = (H - seen) @ u
+    v = np.linalg.solve(seen + left_out @ left_out / (u @ left_out) * np.eye(D2), GRADIENT_Y)
+    v *= (H @ v @ GRADIENT_Y) / np.sum((H @ v) ** 2)
+    got = estimate_with(estimator, carry=carry)
+    np.testing.assert_allclose(got.value, GRADIENT_X + B.T @ v, rtol=1e-9)
+    assert got.hvps == rank + 2
+
+
+def test_nystrom_that_sees_all_needs_no_damping():
+    np.testing.assert_allclose(estimate_with(hg.Nystrom(D2)).value, exact(H), rtol=1e-5)
+    low = SQUARE[:, :2] @ SQUARE[:, :2].T
+    reachable = low @ GRADIENT_Y
+    got = estimate_with(hg.Nystrom(3), low, gradient_y=reachable)
+    assert got.residual < 1e-5
+
+
 def test_nystrom_looks_in_new_directions_every_round_and_repeats_with_the_seed():
     estimator = hg.Nystrom(1, seed=7)
     first = estimate_with(estimator)

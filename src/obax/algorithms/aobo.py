@@ -18,30 +18,18 @@ Easy rounds are cheap: a follower that is near its answer takes no step at all.
 | v_t | `hypergradient`, `state.carry` | X | `problem.domain` |
 """
 
-from typing import Any
-
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Bool
 
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..problem import Problem
-from ..rounds import RoundSpec
+from .arguments import checked, pointwise_estimator, positive, step_size
 from .base import Algorithm, State
-from .descent import Descent, Number
-from .follower import Follower, start_of
-from .oracles import estimate_at, pointwise, with_follower
-from .record import Info, record
-
-
-class AOBOState(State):
-    """The pair (x_t, y_t) and what the estimator carries."""
-
-    buffers: PyTree
-    carry: PyTree
+from .descent import Number
+from .follower import Follower
+from .record import Move
 
 
 class AOBO(Algorithm):
@@ -55,11 +43,13 @@ class AOBO(Algorithm):
     - `max_inner_steps`: it stops after that many steps anyway.
     - `hypergradient`: how v is found; by default CG.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
-    >>> algorithm = AOBO(problem, 0.5, 0.5, tolerance=0.1)
+    >>> algorithm = obax.AOBO(problem, 0.5, 0.5, tolerance=0.1)
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -69,92 +59,38 @@ class AOBO(Algorithm):
     0.9336 0.6953 4
     """
 
-    problem: Problem
-    outer: Descent
-    inner: Descent
-    tolerance: Array
-    max_inner_steps: int = eqx.field(static=True)
-    hypergradient: Hypergradient
+    outer_step_size: Number = step_size("outer")
+    inner_step_size: Number = step_size("inner")
+    tolerance: float | Array = positive("tolerance", 1e-3)
+    max_inner_steps: int = checked(validation.count, "max_inner_steps", 100, static=True)
+    hypergradient: Hypergradient = pointwise_estimator("AOBO", CG())
 
-    def __init__(
-        self,
-        problem: Problem,
-        outer_step_size: Number,
-        inner_step_size: Number,
-        tolerance: float | Array = 1e-3,
-        max_inner_steps: int = 100,
-        hypergradient: Hypergradient | None = None,
-    ):
-        self.problem = with_follower(problem, "AOBO")
-        self.outer = Descent(outer_step_size, None, "outer")
-        self.inner = Descent(inner_step_size, None, "inner")
-        self.outer.check("outer_step_size")
-        self.inner.check("inner_step_size")
-        self.tolerance = validation.positive_number(tolerance, "tolerance")
-        self.max_inner_steps = validation.count(max_inner_steps, "max_inner_steps")
-        self.hypergradient = pointwise(CG() if hypergradient is None else hypergradient, "AOBO")
+    def update(self, state: State, round: PyTree) -> Move:
+        before = self.start(state)
+        after, steps = self._follow(state, before, round)
+        estimate = self.estimate(self.hypergradient, state, after, round)
+        # One gradient to look at the start, one after each step, one of the leader.
+        return Move(self.lead(state, estimate.value), before, after, estimate, steps + 2)
 
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> AOBOState:
-        return AOBOState(
-            t=jnp.asarray(1, jnp.int32),
-            outer_var=outer_var,
-            inner_var=inner_var,
-            round_spec=round_spec,
-            buffers=buffers,
-            carry=self.hypergradient.init(inner_var),
-        )
-
-    def update(self, state: AOBOState, round: PyTree) -> tuple[AOBOState, Info]:
-        t, x = state.t, state.outer_var
-        before = start_of(self.problem, x, Follower(state.inner_var, (), state.buffers), self.inner)
-        after, steps = self._follow(x, before, round, t)
-        estimate = estimate_at(self.problem, self.hypergradient, x, after, round, state.carry)
-        moved, _ = self.outer.apply(x, estimate.value, (), self.outer.rate(t))
-        new = AOBOState(
-            t=t + 1,
-            outer_var=self.problem.domain.project(moved),
-            inner_var=after.inner_var,
-            round_spec=state.round_spec,
-            buffers=after.buffers,
-            carry=estimate.carry,
-        )
-        info = record(
-            self.problem,
-            t,
-            x,
-            before,
-            after,
-            round,
-            hypergradient=estimate.value,
-            residual=estimate.residual,
-            # One to look at the start, one after each step, one of the leader.
-            gradients=steps + 2,
-            hvps=estimate.hvps,
-            cross_products=estimate.cross_products,
-        )
-        return new, info
-
-    def _follow(
-        self, x: PyTree, start: Follower, round: PyTree, t: Array
-    ) -> tuple[Follower, Array]:
+    def _follow(self, state: State, start: Follower, round: PyTree) -> tuple[Follower, Array]:
         """The follower once it is near enough, and how many steps it took."""
         differentiate = jax.grad(self.problem.inner_loss, argnums=1, has_aux=True)
-        rate, enough = self.inner.rate(t), self.tolerance
+        rate = self.inner.rate(state.t)
 
         def look(y: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-            return differentiate(x, y, round, buffers)
+            return differentiate(state.outer_var, y, round, buffers)
 
-        def unfinished(now: tuple) -> Any:
+        def unfinished(now: tuple) -> Bool[Array, ""]:
             steps, _, slope, _ = now
             size = trees.norm(slope)
             # Not `>`: a NaN goes on into y, where the guard sees it.
-            return (steps < self.max_inner_steps) & ~(size <= enough.astype(size.dtype))
+            return (steps < self.max_inner_steps) & ~(
+                size <= jnp.asarray(self.tolerance, size.dtype)
+            )
 
         def one(now: tuple) -> tuple:
             steps, y, slope, buffers = now
-            y, _ = self.inner.apply(y, slope, (), rate)
+            y = trees.scaled_add(y, -rate, slope)
             return steps + 1, y, *look(y, buffers)
 
         y = start.inner_var

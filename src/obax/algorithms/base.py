@@ -1,11 +1,13 @@
-"""What every algorithm shares: the interface and the guard.
+"""What every algorithm shares: the interface, the state, the guard.
 
 An algorithm is a frozen Equinox module. `init` makes a state without consuming a round; `step`
-plays one round. A subclass writes `fresh_state` and `update`; `init` checks what it is
-given and `step` adds the guard.
+plays one round. A subclass writes `update`, the mathematics of a round, and `remember` if it keeps
+more from round to round than `State` does. Checks, state, record, guard, ring buffers and
+projection are here.
 """
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,10 +16,14 @@ from jaxtyping import Array, Int
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from ..hypergradient import Estimate, Hypergradient
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import RingBuffer
-from .record import Info
+from .arguments import any_problem
+from .descent import Descent
+from .follower import Follower, learn
+from .record import Info, Leader, Move, record
 
 
 class State(eqx.Module):
@@ -28,29 +34,95 @@ class State(eqx.Module):
     outer_var: PyTree
     inner_var: PyTree
     round_spec: RoundSpec = eqx.field(static=True)
+    buffers: PyTree
+    outer_optimiser: PyTree
+    inner_optimiser: PyTree
+    carry: PyTree
+    """What the estimator of the hypergradient carries."""
 
 
 class Algorithm(eqx.Module):
     """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
 
-    problem: eqx.AbstractVar[Problem]
+    needs_follower: ClassVar[bool] = True
+
+    problem: Problem = any_problem()
+
+    def __check_init__(self) -> None:
+        if self.needs_follower and self.problem.inner is None:
+            raise ValueError(
+                f"problem must have a follower for {type(self).__name__}, but problem.inner is "
+                f"None; use obax.OGD, or obax.OAGD for a window."
+            )
+
+    # What a subclass writes.
+
+    def update(self, state: Any, round: PyTree) -> Move:
+        """The mathematics of one round: what to do, without the guard."""
+        raise NotImplementedError
+
+    def remember(self, start: State) -> State:
+        """The state before the first round: `start`, or `MyState(**vars(start), mine=...)`."""
+        return start
+
+    def check_sweep(self, field: str) -> None:
+        """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
+        which is what a sweep does with numbers that differ."""
+
+    # What a subclass may use.
+
+    @property
+    def outer(self) -> Descent:
+        """How x moves: `outer_step_size` and `outer_optimiser`, where the algorithm has them."""
+        return self._descent("outer")
+
+    @property
+    def inner(self) -> Descent:
+        """How y moves: `inner_step_size` and `inner_optimiser`."""
+        return self._descent("inner")
+
+    def start(self, state: State) -> Follower:
+        """The follower that meets the round: y_t, or from where the problem says (line 3 of
+        Algorithm 1)."""
+        if self.problem.inner_start is None:
+            return Follower(state.inner_var, state.inner_optimiser, state.buffers)
+        inner_var = self.problem.inner_start(state.outer_var)
+        return Follower(inner_var, self.inner.init(inner_var), state.buffers)
+
+    def follow(
+        self, state: State, round: PyTree, steps: int | Array = 1
+    ) -> tuple[Follower, Follower]:
+        """The follower before and after its steps  z - beta_t grad_z g_t(x_t, z)."""
+        before = self.start(state)
+        x, t = state.outer_var, state.t
+        return before, learn(self.problem, x, before, self.inner, steps, t, round)
+
+    def estimate(
+        self, estimator: Hypergradient, state: State, follower: Follower, round: PyTree
+    ) -> Estimate:
+        """grad_x f_t - J v with H v = grad_y f_t, at x_t and this follower."""
+        y, buffers = follower.inner_var, follower.buffers
+        return estimator.at(self.problem, state.outer_var, y, round, buffers, state.carry)
+
+    def lead(self, state: State, direction: PyTree) -> Leader:
+        """The leader after its step: the projection on X of  x_t - alpha_t direction."""
+        rate = self.outer.rate(state.t)
+        x, optimiser = self.outer.apply(state.outer_var, direction, state.outer_optimiser, rate)
+        return Leader(self.problem.domain.project(x), optimiser)
+
+    # What a driver calls.
 
     def init(
         self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
-    ) -> Any:
+    ) -> State:
         """The state before the first round.
 
         `example_round` gives structure, shapes and dtypes only (arrays or `jax.ShapeDtypeStruct`):
         no round is consumed.
         """
-        return self.fresh_state(*self._checked_start(outer_var, inner_var, example_round, buffers))
+        return self._fresh(*self._checked_start(outer_var, inner_var, example_round, buffers))
 
-    def update(self, state: Any, round: PyTree) -> tuple[Any, Info]:
-        """One round without the guard. A ring buffer in the state is left as it is: the round
-        enters it only once it has been accepted."""
-        raise NotImplementedError
-
-    def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
+    def step(self, state: State, round: PyTree) -> tuple[State, Info]:
         """Play one round.
 
         A round with NaN or Inf, or one that would make any part of the state so, leaves the state
@@ -58,27 +130,27 @@ class Algorithm(eqx.Module):
         """
         state.round_spec.check(round)
         self.check_state(state)
-        new, info = self.update(state, round)
+        move = self.update(state, round)
+        changes = move.changes(state.t)
+        norm = trees.norm(move.followed)
         # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
-        seen = (round, _without_windows(new), info.hypergradient_norm)
-        accepted = trees.all_finite(seen)
+        accepted = trees.all_finite((round, changes, dict(move.stored), norm))
+        old = {name: getattr(state, name) for name in changes}
+        new = trees.select(accepted, changes, old)
+        for name, kept in vars(state).items():
+            if isinstance(kept, RingBuffer):
+                new[name] = kept.push(state.t, move.stored.get(name, round), accepted)
+        info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm)
+        return dataclasses.replace(state, **new), info
 
-        def keep(new_node: Any, old_node: Any) -> Any:
-            if _is_window(new_node):
-                return old_node.push(state.t, round, accepted)
-            return jnp.where(accepted, new_node, old_node)
-
-        info = eqx.tree_at(lambda i: i.accepted, info, accepted)
-        return jax.tree.map(keep, new, state, is_leaf=_is_window), info
-
-    def check_state(self, state: Any) -> None:
+    def check_state(self, state: State) -> None:
         """Raise a `ValueError` if the state was not made by an algorithm with this structure. Looks
         at structure and shapes, when a function is traced; costs nothing when it runs."""
         expected = jax.eval_shape(
-            lambda x, y, buffers: self.fresh_state(x, y, buffers, state.round_spec),
+            lambda x, y, buffers: self._fresh(x, y, buffers, state.round_spec),
             state.outer_var,
             state.inner_var,
-            getattr(state, "buffers", None),
+            state.buffers,
         )
         came = jax.eval_shape(lambda: state)
         same = trees.structure(came) == trees.structure(expected) and all(
@@ -91,15 +163,25 @@ class Algorithm(eqx.Module):
                 f"with the same window, estimator and optimisers, but it does not; call init again."
             )
 
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> Any:
-        """The state before the first round, from values that have been checked."""
-        raise NotImplementedError
+    def _descent(self, level: str) -> Descent:
+        return Descent(
+            getattr(self, f"{level}_step_size", None), getattr(self, f"{level}_optimiser", None)
+        )
 
-    def check_sweep(self, field: str) -> None:
-        """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
-        which is what a sweep does with numbers that differ."""
+    def _fresh(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
+        """The state before the first round, from values that have been checked."""
+        estimator = getattr(self, "hypergradient", None)
+        start = State(
+            t=jnp.asarray(1, jnp.int32),
+            outer_var=x,
+            inner_var=y,
+            round_spec=round_spec,
+            buffers=buffers,
+            outer_optimiser=self.outer.init(x),
+            inner_optimiser=self.inner.init(y),
+            carry=None if estimator is None or y is None else estimator.init(y),
+        )
+        return self.remember(start)
 
     def _checked_start(
         self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, buffers: PyTree
@@ -120,11 +202,3 @@ class Algorithm(eqx.Module):
                 f"{projected}."
             )
         return outer_var, inner_var, buffers, spec
-
-
-def _is_window(node: Any) -> bool:
-    return isinstance(node, RingBuffer)
-
-
-def _without_windows(state: PyTree) -> PyTree:
-    return jax.tree.map(lambda node: None if _is_window(node) else node, state, is_leaf=_is_window)

@@ -1,9 +1,8 @@
 """How a level moves: step sizes, schedules, numbers of steps, optax transformations."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,46 +14,40 @@ from .._support.trees import PyTree
 
 Schedule = Callable[[Int[Array, ""]], Any]
 Number = float | Array | Schedule
-Steps = int | Array | Schedule
+Count = int | Array | Schedule
 When = Callable[[Int[Array, ""]], Any]
+Optimiser: TypeAlias = optax.GradientTransformation
+
+# Where a schedule is tried when an algorithm is made: one that is wrong late is wrong. Numbers of
+# steps only up to 10^4, beyond which the int32 of a K_t = t^2 that no one can play overflows.
+TRIED = (1, 2, 3, 10, 100, 10_000, 1_000_000)
+TRIED_STEPS = TRIED[:-1]
 
 
-class Descent(eqx.Module):
+class Descent(NamedTuple):
     """How a level moves: var + rate_t * u, with u = -gradient or what an optax transformation says.
 
     The step size is a number or a schedule of t; with an optimiser it scales the optimiser's own
-    update and is 1 unless given.
+    update and is 1 unless given. A level with neither stays where it is.
     """
 
-    step_size: Array | Schedule
-    optimiser: optax.GradientTransformation | None
+    step_size: Number | None = None
+    optimiser: Optimiser | None = None
 
-    def __init__(
-        self, step_size: Number | None, optimiser: optax.GradientTransformation | None, level: str
-    ):
-        name = f"{level}_step_size"
-        if optimiser is not None and not isinstance(optimiser, optax.GradientTransformation):
+    def check(self, level: str) -> None:
+        """Raise a `ValueError` if a level that moves has not been told how."""
+        if self.step_size is None and self.optimiser is None:
             raise ValueError(
-                f"{level}_optimiser must be an optax.GradientTransformation such as "
-                f"optax.adam(1e-3), but got {optimiser!r}."
+                f"{level}_step_size must be a number > 0 or a schedule t -> number; got None."
             )
-        if step_size is None and optimiser is None:
-            raise ValueError(f"{name} must be a number > 0 or a schedule t -> number; got None.")
-        if step_size is None:
-            step_size = 1.0
-        self.step_size = (
-            step_size if callable(step_size) else validation.positive_number(step_size, name)
-        )
-        self.optimiser = optimiser
 
-    def check(self, name: str) -> None:
-        """Evaluate a schedule at t = 1: one finite number >= 0 (0 holds the level still)."""
-        if not callable(self.step_size):
-            return
-        first = self.step_size(jnp.asarray(1, jnp.int32))
-        array = validation.as_number(first, f"{name}(1)")
-        if array.shape != () or (trees.is_concrete(array) and float(array) < 0):
-            raise ValueError(f"{name}(t) must be one number >= 0, but at t = 1 it is {first!r}.")
+    def check_left_out(self, level: str, why: str) -> None:
+        """Raise a `ValueError` if a level that does not move has been told how."""
+        if self.step_size is not None or self.optimiser is not None:
+            raise ValueError(
+                f"{level}_step_size and {level}_optimiser must be left out, because the problem "
+                f"{why}."
+            )
 
     def init(self, var: PyTree) -> PyTree:
         """The optimiser's state, empty for plain gradient steps."""
@@ -62,7 +55,8 @@ class Descent(eqx.Module):
 
     def rate(self, t: Int[Array, ""]) -> Array:
         """The step size of round t."""
-        return jnp.asarray(self.step_size(t) if callable(self.step_size) else self.step_size)
+        step_size = 1.0 if self.step_size is None else self.step_size
+        return jnp.asarray(step_size(t) if callable(step_size) else step_size)
 
     def apply(
         self, var: PyTree, gradient: PyTree, optimiser_state: PyTree, rate: Array
@@ -75,53 +69,81 @@ class Descent(eqx.Module):
         return trees.scaled_add(var, rate, update), optimiser_state
 
 
-def checked_when(when: When | None) -> When | None:
-    """Evaluate at t = 1 the rule that says in which rounds the leader moves: one bool."""
+class Steps(NamedTuple):
+    """K_t: an `int` >= 1 (compiled in), an integer array (traced, so that it can be swept over) or
+    a schedule of t."""
+
+    given: Count
+
+    def at(self, t: Int[Array, ""]) -> int | Array:
+        """K_t, an `int` if it is fixed and int32 if it is traced."""
+        if isinstance(self.given, int):
+            return self.given
+        steps = jnp.asarray(self.given(t) if callable(self.given) else self.given)
+        if not jnp.issubdtype(steps.dtype, jnp.integer) or steps.shape != ():
+            raise ValueError(
+                f"inner_steps(t) must return one integer, but returns {steps.dtype}"
+                f"{list(steps.shape)}; wrap it in jnp.ceil(...).astype(int)."
+            )
+        return steps.astype(jnp.int32)
+
+    def checked(self) -> Count:
+        """What was given, if it is an integer >= 1 in every round."""
+        if callable(self.given):
+            for t, now in _tried(TRIED_STEPS):
+                steps = self.at(now)
+                if trees.is_concrete(steps) and int(steps) < 1:
+                    raise ValueError(
+                        f"inner_steps(t) must be >= 1, but at t = {t} it is {int(steps)}."
+                    )
+            return self.given
+        if not isinstance(self.given, jax.Array):
+            return validation.count(self.given, "inner_steps")
+        if not jnp.issubdtype(self.given.dtype, jnp.integer):
+            raise ValueError(
+                f"inner_steps must be an integer >= 1, but its dtype is {self.given.dtype}."
+            )
+        if self.given.shape != ():
+            raise ValueError(f"inner_steps must be one integer, but has shape {self.given.shape}.")
+        if trees.is_concrete(self.given) and not np.all(np.asarray(self.given) >= 1):
+            raise ValueError(f"inner_steps must be an integer >= 1, but got {self.given}.")
+        return self.given
+
+
+def checked_step_size(given: Number | None, name: str) -> Number | None:
+    """A number > 0 as an array, or a schedule of numbers >= 0 (0 holds the level still)."""
+    if given is None:
+        return None
+    if not callable(given):
+        return validation.positive_number(given, name)
+    for t, now in _tried(TRIED):
+        came = given(now)
+        array = validation.as_number(came, f"{name}({t})")
+        if array.shape != () or (trees.is_concrete(array) and float(array) < 0):
+            raise ValueError(f"{name}(t) must be one number >= 0, but at t = {t} it is {came!r}.")
+    return given
+
+
+def checked_optimiser(given: Optimiser | None, name: str) -> Optimiser | None:
+    """An optax transformation, or `None` for plain steps."""
+    if given is not None and not isinstance(given, optax.GradientTransformation):
+        raise ValueError(
+            f"{name} must be an optax.GradientTransformation such as optax.adam(1e-3), but got "
+            f"{given!r}."
+        )
+    return given
+
+
+def checked_when(when: When | None, name: str) -> When | None:
+    """The rule that says in which rounds the leader moves: one bool for a t."""
     if when is None:
         return None
-    validation.function(when, "outer_when", "t -> bool")
+    validation.function(when, name, "t -> bool")
     first = jax.eval_shape(when, jnp.asarray(1, jnp.int32))
     if getattr(first, "shape", None) != () or first.dtype != jnp.bool_:
-        raise ValueError(
-            f"outer_when(t) must return one bool, such as t >= 80, but returns {first}."
-        )
+        raise ValueError(f"{name}(t) must return one bool, such as t >= 80, but returns {first}.")
     return when
 
 
-def checked_steps(inner_steps: Steps) -> Steps:
-    """K: an int >= 1 (fixed), an integer array (traced: can be swept) or a schedule of t."""
-    if callable(inner_steps) or isinstance(inner_steps, jax.Array):
-        if isinstance(inner_steps, jax.Array):
-            if not jnp.issubdtype(inner_steps.dtype, jnp.integer):
-                raise ValueError(
-                    f"inner_steps must be an integer >= 1, but its dtype is {inner_steps.dtype}."
-                )
-            if inner_steps.shape != ():
-                raise ValueError(
-                    f"inner_steps must be one integer, but has shape {inner_steps.shape}."
-                )
-            if trees.is_concrete(inner_steps) and not np.all(np.asarray(inner_steps) >= 1):
-                raise ValueError(f"inner_steps must be an integer >= 1, but got {inner_steps}.")
-        return inner_steps
-    return validation.count(inner_steps, "inner_steps")
-
-
-def check_steps(inner_steps: Steps) -> None:
-    """Evaluate a schedule at t = 1: one integer >= 1."""
-    if callable(inner_steps):
-        steps = steps_at(inner_steps, jnp.asarray(1, jnp.int32))
-        if trees.is_concrete(steps) and int(steps) < 1:
-            raise ValueError(f"inner_steps(t) must be >= 1, but at t = 1 it is {int(steps)}.")
-
-
-def steps_at(inner_steps: Steps, t: Int[Array, ""]) -> int | Array:
-    """K_t, an `int` if it is fixed and int32 if it is traced."""
-    if isinstance(inner_steps, int):
-        return inner_steps
-    steps = jnp.asarray(inner_steps(t) if callable(inner_steps) else inner_steps)
-    if not jnp.issubdtype(steps.dtype, jnp.integer) or steps.shape != ():
-        raise ValueError(
-            f"inner_steps(t) must return one integer, but returns {steps.dtype}"
-            f"{list(steps.shape)}; wrap it in jnp.ceil(...).astype(int)."
-        )
-    return steps.astype(jnp.int32)
+def _tried(times: tuple[int, ...]) -> Iterator[tuple[int, Array]]:
+    return ((t, jnp.asarray(t, jnp.int32)) for t in times)

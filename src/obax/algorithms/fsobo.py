@@ -21,22 +21,17 @@ import jax.numpy as jnp
 
 from .._support import trees
 from .._support.trees import PyTree
-from ..hypergradient.average import outer_gradient
-from ..hypergradient.base import relative
-from ..problem import Problem
-from ..rounds import RoundSpec
-from ..window import Window
+from ..hypergradient import Estimate
+from ..hypergradient.base import inner_at, outer_gradient, relative
+from .arguments import step_size
 from .base import Algorithm, State
 from .descent import Descent, Number
-from .follower import Follower, learn, start_of
-from .oracles import with_follower
-from .record import Info, record
+from .record import Move
 
 
 class FSOBOState(State):
     """The triple (x_t, y_t, v_t)."""
 
-    buffers: PyTree
     dual_var: PyTree
 
 
@@ -50,11 +45,13 @@ class FSOBO(Algorithm):
       t -> number, with t from 1. Without a `dual_step_size` v takes that of y: both steps are
       stable below 2 / |H|.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
-    >>> algorithm = FSOBO(problem, outer_step_size=0.5, inner_step_size=0.5)
+    >>> algorithm = obax.FSOBO(problem, outer_step_size=0.5, inner_step_size=0.5)
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -64,74 +61,27 @@ class FSOBO(Algorithm):
     0.9258 0.3594 -0.6641
     """
 
-    problem: Problem
-    outer: Descent
-    inner: Descent
-    dual: Descent
+    outer_step_size: Number = step_size("outer")
+    inner_step_size: Number = step_size("inner")
+    dual_step_size: Number | None = step_size("dual", None)
 
-    def __init__(
-        self,
-        problem: Problem,
-        outer_step_size: Number,
-        inner_step_size: Number,
-        dual_step_size: Number | None = None,
-    ):
-        self.problem = with_follower(problem, "FSOBO")
-        self.outer = Descent(outer_step_size, None, "outer")
-        self.inner = Descent(inner_step_size, None, "inner")
-        step_size = inner_step_size if dual_step_size is None else dual_step_size
-        self.dual = Descent(step_size, None, "dual")
-        self.outer.check("outer_step_size")
-        self.inner.check("inner_step_size")
-        self.dual.check("dual_step_size")
+    @property
+    def dual(self) -> Descent:
+        """How v moves."""
+        return self.inner if self.dual_step_size is None else Descent(self.dual_step_size)
 
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> FSOBOState:
-        return FSOBOState(
-            t=jnp.asarray(1, jnp.int32),
-            outer_var=outer_var,
-            inner_var=inner_var,
-            round_spec=round_spec,
-            buffers=buffers,
-            dual_var=jax.tree.map(jnp.zeros_like, inner_var),
-        )
+    def remember(self, start: State) -> FSOBOState:
+        return FSOBOState(**vars(start), dual_var=jax.tree.map(jnp.zeros_like, start.inner_var))
 
-    def update(self, state: FSOBOState, round: PyTree) -> tuple[FSOBOState, Info]:
-        t, x = state.t, state.outer_var
-        before = start_of(self.problem, x, Follower(state.inner_var, (), state.buffers), self.inner)
-        after = learn(self.problem, x, before, self.inner, 1, t, round, Window())
+    def update(self, state: FSOBOState, round: PyTree) -> Move:
+        x, v = state.outer_var, state.dual_var
+        before, after = self.follow(state, round)
         y, buffers = after.inner_var, after.buffers
-
-        def inner(x: PyTree, y: PyTree) -> jax.Array:
-            return self.problem.inner_loss(x, y, round, buffers)[0]
-
         gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, buffers)
-        _, pull = jax.vjp(jax.grad(inner, 1), x, y)
-        error = trees.difference(pull(state.dual_var)[1], gradient_y)
-        v, _ = self.dual.apply(state.dual_var, error, (), self.dual.rate(t))
-        hypergradient = trees.difference(gradient_x, pull(v)[0])
-        moved, _ = self.outer.apply(x, hypergradient, (), self.outer.rate(t))
-        new = FSOBOState(
-            t=t + 1,
-            outer_var=self.problem.domain.project(moved),
-            inner_var=y,
-            round_spec=state.round_spec,
-            buffers=buffers,
-            dual_var=v,
-        )
-        info = record(
-            self.problem,
-            t,
-            x,
-            before,
-            after,
-            round,
-            hypergradient=hypergradient,
-            # That of v_t, before its step: it costs no product of its own.
-            residual=relative(error, gradient_y),
-            gradients=2,
-            hvps=1,
-            cross_products=1,
-        )
-        return new, info
+        _, pull = jax.vjp(jax.grad(inner_at(self.problem, round, buffers), 1), x, y)
+        error = trees.difference(pull(v)[1], gradient_y)
+        v = trees.scaled_add(v, -self.dual.rate(state.t), error)
+        direction = trees.difference(gradient_x, pull(v)[0])
+        # The residual is that of v_t, before its step: it costs no product of its own.
+        estimate = Estimate(direction, relative(error, gradient_y), None, 1, 1)
+        return Move(self.lead(state, direction), before, after, estimate, 2, memory={"dual_var": v})

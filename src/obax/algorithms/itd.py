@@ -18,23 +18,24 @@ compared with.
 | S_t | `tasks` | start | `problem.inner_start` |
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Int
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from ..problem import Problem
-from ..rounds import RoundSpec
-from ..window import RingBuffer, Window
+from ..hypergradient import Estimate
+from ..window import RingBuffer
+from .arguments import checked, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
-from .descent import Descent, Number, Schedule
-from .follower import Follower, learn, start_of
-from .record import Info, record
+from .descent import Number, Optimiser
+from .follower import Follower, learn
+from .memory import Tasks, random_order
+from .record import Move
 
 Prepare = Callable[[PyTree, PyTree], PyTree]
 
@@ -42,14 +43,24 @@ Prepare = Callable[[PyTree, PyTree], PyTree]
 class ITDState(State):
     """The pair, the optimisers, and the tasks so far."""
 
-    outer_optimiser: PyTree
-    inner_optimiser: PyTree
-    buffers: PyTree
     memory: RingBuffer
 
 
+def _tasks(value: str | int | None, name: str) -> int | None:
+    """How many tasks; `None` stands for all."""
+    if isinstance(value, str) and value != "all":
+        raise ValueError(f"{name} must be 'all' or an integer >= 1, but got {value!r}.")
+    return None if isinstance(value, str) else validation.count(value, name)
+
+
+def _prepare(value: Prepare | None, name: str) -> Prepare | None:
+    if value is not None:
+        validation.function(value, name, "(x, round) -> round")
+    return value
+
+
 class ITD(Algorithm):
-    """One step of the leader a round, through K unrolled steps on each of the tasks so far.
+    """One step of the leader per round, through K unrolled steps on each of the tasks so far.
 
     **Arguments:**
 
@@ -72,12 +83,14 @@ class ITD(Algorithm):
 
     Time and memory of a round are *not* bounded as those of the online methods are.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - 2 * round) ** 2,
     ...     inner_start=lambda x: x,
     ... )
-    >>> algorithm = ITD(problem, 1.0, 0.5, capacity=8)
+    >>> algorithm = obax.ITD(problem, 1.0, 0.5, capacity=8)
     >>> state = algorithm.init(1.0, 1.0, jnp.zeros(()))
     >>> for target in (1.0, 2.0, 3.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -87,95 +100,35 @@ class ITD(Algorithm):
     0.4219 3.2812 6
     """
 
-    problem: Problem
-    outer: Descent
-    inner: Descent
-    inner_steps: int = eqx.field(static=True)
-    tasks: int | None = eqx.field(static=True)
-    capacity: int = eqx.field(static=True)
-    first_order: bool = eqx.field(static=True)
-    prepare: Prepare | None = eqx.field(static=True)
-    chunk: int = eqx.field(static=True)
-    rematerialise: bool = eqx.field(static=True)
-    seed: int = eqx.field(static=True)
+    outer_step_size: Number | None = step_size("outer", None)
+    inner_step_size: Number | None = step_size("inner", None)
+    inner_steps: int = checked(validation.count, "inner_steps", 1, static=True)
+    capacity: int = rounds_kept()
+    tasks: str | int | None = checked(_tasks, "tasks", "all", static=True, kw_only=True)
+    first_order: bool = eqx.field(converter=bool, default=False, static=True, kw_only=True)
+    prepare: Prepare | None = checked(_prepare, "prepare", None, static=True, kw_only=True)
+    chunk: int = checked(validation.count, "chunk", 1, static=True, kw_only=True)
+    rematerialise: bool = eqx.field(converter=bool, default=False, static=True, kw_only=True)
+    seed: int = eqx.field(default=0, static=True, kw_only=True)
+    outer_optimiser: Optimiser | None = optimiser("outer")
+    inner_optimiser: Optimiser | None = optimiser("inner")
 
-    def __init__(
-        self,
-        problem: Problem,
-        outer_step_size: Number | None = None,
-        inner_step_size: Number | None = None,
-        inner_steps: int = 1,
-        *,
-        capacity: int,
-        tasks: str | int = "all",
-        first_order: bool = False,
-        prepare: Prepare | None = None,
-        chunk: int = 1,
-        rematerialise: bool = False,
-        seed: int = 0,
-        outer_optimiser: optax.GradientTransformation | None = None,
-        inner_optimiser: optax.GradientTransformation | None = None,
-    ):
-        validation.instance(problem, Problem, "problem", "an obax.Problem")
-        if problem.inner is None:
-            raise ValueError("problem must have a follower for ITD, but inner is None.")
-        self.problem = problem
-        self.outer = Descent(outer_step_size, outer_optimiser, "outer")
-        self.inner = Descent(inner_step_size, inner_optimiser, "inner")
-        self.outer.check("outer_step_size")
-        self.inner.check("inner_step_size")
-        self.inner_steps = validation.count(inner_steps, "inner_steps")
-        if isinstance(tasks, str) and tasks != "all":
-            raise ValueError(f"tasks must be 'all' or an integer >= 1, but got {tasks!r}.")
-        self.tasks = None if isinstance(tasks, str) else validation.count(tasks, "tasks")
-        self.capacity = validation.count(capacity, "capacity")
-        if self.capacity < 2:
-            raise ValueError(f"capacity must be at least 2 rounds, but got {capacity!r}.")
-        if prepare is not None:
-            validation.function(prepare, "prepare", "(x, round) -> round")
-        self.first_order = bool(first_order)
-        self.prepare = prepare
-        self.chunk = validation.count(chunk, "chunk")
-        self.rematerialise = bool(rematerialise)
-        self.seed = seed
+    def __check_init__(self) -> None:
+        self.outer.check("outer")
+        self.inner.check("inner")
 
-    @property
-    def outer_step_size(self) -> Array | Schedule:
-        """alpha_t, as given."""
-        return self.outer.step_size
+    def remember(self, start: State) -> ITDState:
+        memory = RingBuffer.like(start.round_spec.example(), self.capacity - 1)
+        return ITDState(**vars(start), memory=memory)
 
-    @property
-    def inner_step_size(self) -> Array | Schedule:
-        """beta_t, as given."""
-        return self.inner.step_size
-
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> ITDState:
-        return ITDState(
-            t=jnp.asarray(1, jnp.int32),
-            outer_var=outer_var,
-            inner_var=inner_var,
-            round_spec=round_spec,
-            outer_optimiser=self.outer.init(outer_var),
-            inner_optimiser=self.inner.init(inner_var),
-            buffers=buffers,
-            memory=RingBuffer.like(round_spec.example(), self.capacity - 1),
-        )
-
-    def update(self, state: ITDState, round: PyTree) -> tuple[ITDState, Info]:
-        t, x = state.t, state.outer_var
-        held = Follower(state.inner_var, state.inner_optimiser, state.buffers)
-        order, count = self._chosen(t)
-
-        def task(slot: Array) -> PyTree:
-            def pick(past: Array, new: Array) -> Array:
-                return jnp.where(slot == self.capacity - 1, new, past[slot])
-
-            return jax.tree.map(pick, state.memory.rounds, round)
+    def update(self, state: ITDState, round: PyTree) -> Move:
+        start, tasks = self.start(state), Tasks(state.memory, round)
+        order, count = self._chosen(state.t)
 
         def one(slot: Array) -> tuple[PyTree, Follower]:
-            return jax.grad(self._adapted_loss, has_aux=True)(x, held, task(slot), t)
+            return jax.grad(self._adapted_loss, has_aux=True)(
+                state.outer_var, state, tasks.at(slot)
+            )
 
         def some(index: Array, now: tuple[PyTree, Follower]) -> tuple[PyTree, Follower]:
             places = index * self.chunk + jnp.arange(self.chunk, dtype=jnp.int32)
@@ -185,61 +138,35 @@ class ITD(Algorithm):
             own = jax.tree.map(lambda leaf: leaf[0], followers)
             return total, trees.select(index == 0, own, now[1])
 
-        start = start_of(self.problem, x, held, self.inner)
-        nothing = jax.tree.map(jnp.zeros_like, x), start
+        nothing = jax.tree.map(jnp.zeros_like, state.outer_var), start
         chunks = (count + self.chunk - 1) // self.chunk
         total, follower = jax.lax.fori_loop(0, chunks, some, nothing)
         gradient = jax.tree.map(lambda leaf: leaf / count.astype(leaf.dtype), total)
-        moved, optimiser = self.outer.apply(x, gradient, state.outer_optimiser, self.outer.rate(t))
-        new = ITDState(
-            t=t + 1,
-            outer_var=self.problem.domain.project(moved),
-            inner_var=follower.inner_var,
-            round_spec=state.round_spec,
-            outer_optimiser=optimiser,
-            inner_optimiser=follower.optimiser,
-            buffers=follower.buffers,
-            memory=state.memory,
-        )
         products = 0 if self.first_order else count * self.inner_steps
-        info = record(
-            self.problem,
-            t,
-            x,
-            start,
-            follower,
-            round,
-            hypergradient=gradient,
-            gradients=count * (self.inner_steps + 1),
-            hvps=products,
-            cross_products=products,
-        )
-        return new, info
+        estimate = Estimate(gradient, 0.0, None, products, products)
+        gradients = count * (self.inner_steps + 1)
+        return Move(self.lead(state, gradient), start, follower, estimate, gradients)
 
-    def _adapted_loss(
-        self, x: PyTree, held: Follower, round: PyTree, t: Int[Array, ""]
-    ) -> tuple[Array, Follower]:
+    def _adapted_loss(self, x: PyTree, state: ITDState, round: PyTree) -> tuple[Array, Follower]:
         """f_s(x, z_s^{K+1}(x)) and the follower."""
         task = round if self.prepare is None else self.prepare(x, round)
-        start = start_of(self.problem, x, held, self.inner)
-        held_still = (x, start, task)
-        if self.first_order:
-            held_still = jax.lax.stop_gradient(held_still)
+        start = self.start(dataclasses.replace(state, outer_var=x))
+        fixed_x, fixed, fixed_task = (
+            jax.lax.stop_gradient((x, start, task)) if self.first_order else (x, start, task)
+        )
         follower = learn(
             self.problem,
-            held_still[0],
-            held_still[1],
+            fixed_x,
+            fixed,
             self.inner,
             self.inner_steps,
-            t,
-            held_still[2],
-            Window(),
-            fixed_length=True,
+            state.t,
+            fixed_task,
             rematerialise=self.rematerialise and not self.first_order,
         )
         if self.first_order:
             # z^{K+1} = start(x) minus gradients that are not differentiated.
-            moved = trees.difference(follower.inner_var, held_still[1].inner_var)
+            moved = trees.difference(follower.inner_var, fixed.inner_var)
             inner_var = jax.tree.map(jnp.add, start.inner_var, moved)
             follower = follower._replace(inner_var=inner_var)
         loss = self.problem.outer_loss(x, follower.inner_var, task, follower.buffers)
@@ -256,13 +183,10 @@ class ITD(Algorithm):
         """Slots of the tasks of round t, of which the first `count` are meant. The current round
         stands first; its slot is the last, behind those of the memory."""
         seen = jnp.minimum(t, self.capacity)
-        slots = jnp.arange(self.capacity, dtype=jnp.int32)
-        if self.tasks is None:
-            return jnp.roll(slots, 1), seen
-        key = jax.random.fold_in(jax.random.key(self.seed), t)
-        draw = jax.random.uniform(key, (self.capacity,), jnp.float32)
-        draw = jnp.where(slots < t - 1, draw, jnp.inf).at[-1].set(-1.0)
-        return jnp.argsort(draw).astype(jnp.int32), jnp.minimum(seen, self.tasks)
+        if not isinstance(self.tasks, int):
+            return jnp.roll(jnp.arange(self.capacity, dtype=jnp.int32), 1), seen
+        order = random_order(self.seed, t, self.capacity, current_first=True)
+        return order, jnp.minimum(seen, self.tasks)
 
 
 def _add_present(present: Bool[Array, " chunk"]) -> Callable[[Array, Array], Array]:

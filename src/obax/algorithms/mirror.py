@@ -1,14 +1,13 @@
 """The steps of OBBO:  argmin over x in X of  <q, x> + (1/alpha) D_phi(x, x_t)  for three phi."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .._support import trees
+from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Ball, Box, Domain, NonNegative, Simplex, Unconstrained
 
@@ -16,6 +15,11 @@ GEOMETRIES = ("euclidean", "adaptive", "entropy")
 # Halvings of a bracket: enough for double precision.
 HALVINGS = 64
 SEPARABLE = (Unconstrained, Box, NonNegative)
+
+
+def known_geometry(geometry: str, name: str) -> str:
+    """One of the three."""
+    return validation.one_of(geometry, GEOMETRIES, name)
 
 
 def check_geometry(geometry: str, domain: Domain) -> None:
@@ -33,8 +37,9 @@ def check_geometry(geometry: str, domain: Domain) -> None:
         )
 
 
-def entropy_step(domain: Simplex, x: PyTree, direction: PyTree, rate: Array) -> PyTree:
+def entropy_step(domain: Domain, x: PyTree, direction: PyTree, rate: Array) -> PyTree:
     """x exp(-alpha q), scaled back onto the simplex: phi is the negative entropy."""
+    assert isinstance(domain, Simplex)
     flat, unravel = ravel_pytree(x)
     slope = ravel_pytree(direction)[0]
     # What is zero stays zero. Shifted by the largest exponent of the rest: no overflow, and the sum
@@ -80,10 +85,10 @@ def _onto_simplex(z: Array, weight: Array, scale: Array) -> Array:
     return scale * found / jnp.sum(found)
 
 
-def _bisect(too_low: Callable[[Array], Any], low: Array, high: Array) -> Array:
+def _bisect(too_low: Callable[[Array], Array], low: Array, high: Array) -> Array:
     """Where `too_low` turns from true to false, from below."""
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = low + (high - low) / 2
         up = too_low(middle)

@@ -19,39 +19,31 @@ with the time-averaged hypergradient (Definition 1)
 """
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Int
 
-from .._support import validation
 from .._support.trees import PyTree
-from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
-from ..hypergradient.average import (
-    average_inner,
-    average_of_gradients,
-    average_of_terms,
-    outer_gradient,
-)
+from ..hypergradient import Estimate, Hypergradient, Unrolled
+from ..hypergradient.average import average_inner, average_of_gradients, average_of_terms
+from ..hypergradient.base import Inner, OuterGradient, inner_at, outer_gradient
 from ..hypergradient.unrolled import through_steps
-from ..problem import Problem
-from ..rounds import RoundSpec
 from ..window import RingBuffer, Window
-from .base import Algorithm, State
-from .descent import (
-    Descent,
-    Number,
-    Schedule,
-    Steps,
-    When,
-    check_steps,
-    checked_steps,
-    checked_when,
-    steps_at,
+from .arguments import (
+    any_estimator,
+    any_window,
+    leader_when,
+    number_of_steps,
+    optimiser,
+    step_size,
 )
-from .follower import Follower, learn, start_of
-from .record import Info, record
+from .base import Algorithm, State
+from .descent import Count, Number, Optimiser, Steps, When
+from .follower import Follower
+from .oagd_window import check_unrolled, inner_gradients, train
+from .record import Leader, Move
 
 Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
 
@@ -59,11 +51,7 @@ Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
 class OAGDState(State):
     """The pair (x_t, y_t), the window's rounds, and what optimisers and estimator carry."""
 
-    outer_optimiser: PyTree
-    inner_optimiser: PyTree
-    buffers: PyTree
     window: RingBuffer | None
-    carry: PyTree
 
 
 class OAGD(Algorithm):
@@ -83,11 +71,13 @@ class OAGD(Algorithm):
       for a warm-up. In the others no hypergradient is computed and x and its optimiser stay as
       they are; the record shows a direction of norm zero. Without it, every round.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
-    >>> algorithm = OAGD(problem, outer_step_size=0.5, inner_step_size=0.5, inner_steps=1)
+    >>> algorithm = obax.OAGD(problem, outer_step_size=0.5, inner_step_size=0.5, inner_steps=1)
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -97,82 +87,25 @@ class OAGD(Algorithm):
     1.0938 0.5625 0.2812
     """
 
-    problem: Problem
-    outer: Descent
-    inner: Descent | None
-    inner_steps: Steps
-    window: Window
-    hypergradient: Hypergradient
-    outer_when: When | None
+    needs_follower: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        problem: Problem,
-        outer_step_size: Number | None = None,
-        inner_step_size: Number | None = None,
-        inner_steps: Steps = 1,
-        window: Window | None = None,
-        hypergradient: Hypergradient | None = None,
-        *,
-        outer_optimiser: optax.GradientTransformation | None = None,
-        inner_optimiser: optax.GradientTransformation | None = None,
-        outer_when: When | None = None,
-    ):
-        validation.instance(problem, Problem, "problem", "an obax.Problem")
-        self.problem = problem
-        self.outer_when = checked_when(outer_when)
-        self.window = Window() if window is None else window
-        validation.instance(self.window, Window, "window", "an obax.Window such as Window(100)")
-        self.hypergradient = CG() if hypergradient is None else hypergradient
-        validation.instance(
-            self.hypergradient, Hypergradient, "hypergradient", "an estimator such as CG()"
-        )
-        self.outer = Descent(outer_step_size, outer_optimiser, "outer")
-        self.inner_steps = checked_steps(inner_steps)
-        self.inner = None
-        if problem.inner is None:
-            if inner_step_size is not None or inner_optimiser is not None:
-                raise ValueError(
-                    "inner_step_size and inner_optimiser must be left out for a problem without a "
-                    "follower (problem.inner is None)."
-                )
+    outer_step_size: Number | None = step_size("outer", None)
+    inner_step_size: Number | None = step_size("inner", None)
+    inner_steps: Count = number_of_steps()
+    window: Window = any_window()
+    hypergradient: Hypergradient = any_estimator()
+    outer_optimiser: Optimiser | None = optimiser("outer")
+    inner_optimiser: Optimiser | None = optimiser("inner")
+    outer_when: When | None = leader_when()
+
+    def __check_init__(self) -> None:
+        self.outer.check("outer")
+        if self.problem.inner is None:
+            self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
         else:
-            self.inner = Descent(inner_step_size, inner_optimiser, "inner")
-        self.outer.check("outer_step_size")
-        if self.inner is not None:
-            self.inner.check("inner_step_size")
-            check_steps(self.inner_steps)
+            self.inner.check("inner")
         if isinstance(self.hypergradient, Unrolled):
-            self._check_unrolled()
-
-    @property
-    def outer_step_size(self) -> Array | Schedule:
-        """alpha_t, as given."""
-        return self.outer.step_size
-
-    @property
-    def inner_step_size(self) -> Array | Schedule | None:
-        """beta_t, as given; `None` without a follower."""
-        return None if self.inner is None else self.inner.step_size
-
-    def _check_unrolled(self) -> None:
-        if not isinstance(self.inner_steps, int):
-            raise ValueError(
-                "inner_steps must be a fixed int with hypergradient=Unrolled(), whose loop must "
-                f"have a fixed length, but got {self.inner_steps!r}; use CG() for a K_t that "
-                "varies with t."
-            )
-        own = self.window.curvature == "own" and self.window.follower != "each"
-        if self.window.size > 1 and own:
-            raise ValueError(
-                "window.curvature must be 'current' with hypergradient=Unrolled() and size > 1, "
-                "but is 'own': only the steps that the follower took can be differentiated."
-            )
-        if self.window.curvature == "window" and self.window.follower != "average":
-            raise ValueError(
-                "window.curvature must be 'current' with hypergradient=Unrolled(), but is "
-                "'window': the follower's steps are differentiated, whatever they were taken on."
-            )
+            check_unrolled(self.window, self.inner_steps)
 
     def check_sweep(self, field: str) -> None:
         if field == ".inner_steps" and isinstance(self.hypergradient, Unrolled):
@@ -181,95 +114,52 @@ class OAGD(Algorithm):
                 "whose loop must have a fixed length; sweep over it with several calls."
             )
 
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> OAGDState:
-        x, y, spec = outer_var, inner_var, round_spec
-        size, window = self.window.size, self.window
-        carry = None if self.inner is None else self.hypergradient.init(y)
-        if carry is not None and size > 1 and window.curvature == "own":
+    def remember(self, start: State) -> OAGDState:
+        slots, carry = self.window.size - 1, start.carry
+        if slots == 0:
+            return OAGDState(**vars(start), window=None)
+        if self.window.curvature == "own":
             # One for each past round of the window.
-            carry = jax.tree.map(
-                lambda leaf: jnp.broadcast_to(leaf, (size - 1, *leaf.shape)), carry
-            )
-        return OAGDState(
-            t=jnp.asarray(1, jnp.int32),
-            outer_var=x,
-            inner_var=y,
-            round_spec=spec,
-            outer_optimiser=self.outer.init(x),
-            inner_optimiser=() if self.inner is None else self.inner.init(y),
-            buffers=buffers,
-            window=None if size == 1 else RingBuffer.like(spec.example(), size - 1),
-            carry=carry,
-        )
+            carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), carry)
+        past = RingBuffer.like(start.round_spec.example(), slots)
+        return OAGDState(**vars(start) | {"carry": carry}, window=past)
 
-    def update(self, state: OAGDState, round: PyTree) -> tuple[OAGDState, Info]:
-        t, x = state.t, state.outer_var
+    def update(self, state: OAGDState, round: PyTree) -> Move:
         # Line 2: acquire f_t and g_t.
         rounds = None if state.window is None else state.window.with_current(round)
         # Line 3: start from y_t.
-        held = Follower(state.inner_var, state.inner_optimiser, state.buffers)
-        start = start_of(self.problem, x, held, self.inner)
+        start = self.start(state)
 
-        def both() -> tuple[Follower, Estimate, PyTree, PyTree]:
+        def both() -> tuple[Follower, Estimate, Leader]:
             # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
             follower, estimate = self._play(state, start, round, rounds)
             # Line 8: the projected step of the leader.
-            moved, optimiser = self.outer.apply(
-                x, estimate.value, state.outer_optimiser, self.outer.rate(t)
-            )
-            return follower, estimate, self.problem.domain.project(moved), optimiser
+            return follower, estimate, self.lead(state, estimate.value)
 
-        def follower_only() -> tuple[Follower, Estimate, PyTree, PyTree]:
-            follower = self._learn(x, start, round, t, rounds)
+        def follower_only() -> tuple[Follower, Estimate, Leader]:
+            follower = self._learn(state.outer_var, start, round, state.t, rounds)
             nothing = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(both)[1]
             )
-            return follower, nothing._replace(carry=state.carry), x, state.outer_optimiser
+            still = Leader(state.outer_var, state.outer_optimiser)
+            return follower, nothing._replace(carry=state.carry), still
 
-        moves = None if self.outer_when is None else self.outer_when(t)
-        follower, estimate, new_x, outer_optimiser = (
+        moves = None if self.outer_when is None else self.outer_when(state.t)
+        follower, estimate, leader = (
             both() if moves is None else jax.lax.cond(moves, both, follower_only)
         )
-        new = OAGDState(
-            t=t + 1,
-            outer_var=new_x,
-            inner_var=follower.inner_var,
-            round_spec=state.round_spec,
-            outer_optimiser=outer_optimiser,
-            inner_optimiser=follower.optimiser,
-            buffers=follower.buffers,
-            window=state.window,
-            carry=estimate.carry,
-        )
-        info = record(
-            self.problem,
-            t,
-            x,
-            start,
-            follower,
-            round,
-            hypergradient=estimate.value,
-            residual=estimate.residual,
-            gradients=self._gradients(t, moves),
-            hvps=estimate.hvps,
-            cross_products=estimate.cross_products,
-        )
-        return new, info
+        return Move(leader, start, follower, estimate, self._gradients(state.t, moves))
 
     def _play(
         self, state: OAGDState, start: Follower, round: PyTree, rounds: PyTree
     ) -> tuple[Follower, Estimate]:
         """The follower after the round and the time-averaged hypergradient at it."""
-        t, x, window = state.t, state.outer_var, self.window
+        problem, window, t, x = self.problem, self.window, state.t, state.outer_var
 
         def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
             y, buffers = follower.inner_var, follower.buffers
-            gradient = outer_gradient(self.problem, x, y, round, buffers)
-            return self._estimate(
-                self._inner(round, buffers), x, follower, pull, gradient, carry, t
-            )
+            gradient = outer_gradient(problem, x, y, round, buffers)
+            return self._estimate(inner_at(problem, round, buffers), x, y, pull, gradient, carry, t)
 
         if rounds is not None and window.follower == "each":
 
@@ -283,78 +173,70 @@ class OAGD(Algorithm):
         follower, pull = self._follow(x, start, round, t, rounds)
         if rounds is None:
             return follower, term(follower, pull, round, state.carry)
-        if window.curvature == "own" and self.inner is not None:
+        if window.curvature == "own" and problem.inner is not None:
             own_term = lambda round, carry: (term(follower, pull, round, carry), None)  # noqa: E731
             estimate, _ = average_of_terms(window, own_term, rounds, state.carry, t)
             return follower, estimate
         y, buffers = follower.inner_var, follower.buffers
-        gradient = average_of_gradients(self.problem, window, x, y, rounds, buffers, t)
-        inner = self._inner(round, buffers)
-        if window.curvature == "window" and self.inner is not None:
-            inner = average_inner(self.problem, window, rounds, buffers, t)
-        return follower, self._estimate(inner, x, follower, pull, gradient, state.carry, t)
-
-    def _inner(self, round: PyTree, buffers: PyTree) -> Callable[[PyTree, PyTree], Array]:
-        return lambda x, y: self.problem.inner_loss(x, y, round, buffers)[0]
+        gradient = average_of_gradients(problem, window, x, y, rounds, buffers, t)
+        inner = inner_at(problem, round, buffers)
+        if window.curvature == "window" and problem.inner is not None:
+            inner = average_inner(problem, window, rounds, buffers, t)
+        return follower, self._estimate(inner, x, y, pull, gradient, state.carry, t)
 
     def _estimate(
         self,
-        inner: Callable[[PyTree, PyTree], Array],
+        inner: Inner,
         x: PyTree,
-        follower: Follower,
+        y: PyTree,
         pull: Pullback,
-        gradient: tuple[PyTree, PyTree],
+        gradient: OuterGradient,
         carry: PyTree,
         t: Int[Array, ""],
     ) -> Estimate:
         """grad_x f + M grad_y f with the curvature of `inner`."""
-        if self.inner is None:
+        if self.problem.inner is None:
             zero = jnp.zeros((), jnp.int32)
             return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
         if pull is not None:
             return through_steps(pull, gradient, carry, self._inner_gradients(t))
-        return self.hypergradient(inner, x, follower.inner_var, gradient, carry)
+        return self.hypergradient(inner, x, y, gradient, carry)
 
     def _follow(
-        self,
-        x: PyTree,
-        start: Follower,
-        round: PyTree,
-        t: Int[Array, ""],
-        rounds: PyTree = None,
+        self, x: PyTree, start: Follower, round: PyTree, t: Int[Array, ""], rounds: PyTree = None
     ) -> tuple[Follower, Pullback]:
         """Lines 4-7: the follower after the round, and for `Unrolled` the pullback to (x, y_t)."""
-        estimator = self.hypergradient
-        if self.inner is None or not isinstance(estimator, Unrolled):
+        problem, estimator = self.problem, self.hypergradient
+        if problem.inner is None or not isinstance(estimator, Unrolled):
             return self._learn(x, start, round, t, rounds), None
-        arguments = (self.inner, steps_at(self.inner_steps, t), t, round, self.window, rounds)
 
         def result(x: PyTree, y: PyTree) -> tuple[PyTree, Follower]:
-            if self.problem.inner_start is not None:
+            if problem.inner_start is not None:
                 # The start is a function of x too: same value, with its derivative.
-                begin = self.problem.inner_start(x)
+                begin = problem.inner_start(x)
                 y = jax.tree.map(lambda a, b: a + (b - jax.lax.stop_gradient(b)), y, begin)
-            follower = learn(
-                self.problem,
-                x,
-                start._replace(inner_var=y),
-                *arguments,
-                fixed_length=True,
-                rematerialise=estimator.rematerialise,
-            )
+            options = {"fixed_length": True, "rematerialise": estimator.rematerialise}
+            follower = self._learn(x, start._replace(inner_var=y), round, t, rounds, **options)
             return follower.inner_var, follower
 
         _, pull, follower = jax.vjp(result, x, start.inner_var, has_aux=True)
         return follower, pull
 
     def _learn(
-        self, x: PyTree, start: Follower, round: PyTree, t: Int[Array, ""], rounds: PyTree
+        self,
+        x: PyTree,
+        start: Follower,
+        round: PyTree,
+        t: Int[Array, ""],
+        rounds: PyTree,
+        **options: bool,
     ) -> Follower:
         """Lines 4-7."""
-        if self.inner is None:
+        if self.problem.inner is None:
             return start
-        steps = steps_at(self.inner_steps, t)
-        return learn(self.problem, x, start, self.inner, steps, t, round, self.window, rounds)
+        steps = Steps(self.inner_steps).at(t)
+        window, inner = self.window, self.inner
+        return train(self.problem, x, start, inner, steps, t, round, window, rounds, **options)
 
     def _gradients(self, t: Int[Array, ""], moves: Array | None) -> Array:
         """Outer and inner gradients of round t."""
@@ -363,12 +245,10 @@ class OAGD(Algorithm):
         followers = seen if self.window.follower == "each" else one
         if moves is not None:
             seen, followers = jnp.where(moves, seen, 0), jnp.where(moves, followers, one)
-        if self.inner is None:
+        if self.problem.inner is None:
             return seen
         return seen + followers * self._inner_gradients(t)
 
     def _inner_gradients(self, t: Int[Array, ""]) -> int | Array:
         """Inner gradients that one follower takes in round t."""
-        rounds = jnp.minimum(t, self.window.size)
-        windowed = self.window.follower in ("window", "average")
-        return steps_at(self.inner_steps, t) * (rounds if windowed else 1)
+        return inner_gradients(self.window, Steps(self.inner_steps).at(t), t)

@@ -1,6 +1,7 @@
-"""The record of a round."""
+"""What an algorithm makes of a round, and the record of it."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,8 +10,55 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._support import trees
 from .._support.trees import PyTree
+from ..hypergradient import Estimate
 from ..problem import Problem
 from .follower import Follower
+
+
+class Leader(NamedTuple):
+    """Where the leader has moved."""
+
+    outer_var: PyTree
+    optimiser: PyTree = ()
+
+
+class Move(NamedTuple):
+    """What an algorithm makes of round t; the base class makes the next state and the info of it.
+
+    `before` and `after` are the follower as it met the round and as it left it. `direction` is what
+    the leader followed where that is not the round's own `estimate`. `memory` has the new values of
+    the fields that the algorithm's own state adds, `stored` what goes into a ring buffer of the
+    state where that is not the round. Counts are those of the oracles that the estimate did not
+    count.
+    """
+
+    leader: Leader
+    before: Follower
+    after: Follower
+    estimate: Estimate
+    gradients: int | Array = 0
+    evaluations: int | Array = 0
+    direction: PyTree = None
+    memory: Mapping[str, PyTree] = {}
+    stored: Mapping[str, PyTree] = {}
+
+    @property
+    def followed(self) -> PyTree:
+        """The direction that the leader followed."""
+        return self.estimate.value if self.direction is None else self.direction
+
+    def changes(self, t: Int[Array, ""]) -> dict[str, PyTree]:
+        """The fields of the next state that this move sets."""
+        return {
+            "t": t + 1,
+            "outer_var": self.leader.outer_var,
+            "outer_optimiser": self.leader.optimiser,
+            "inner_var": self.after.inner_var,
+            "inner_optimiser": self.after.optimiser,
+            "buffers": self.after.buffers,
+            "carry": self.estimate.carry,
+            **self.memory,
+        }
 
 
 class Info(eqx.Module):
@@ -59,18 +107,13 @@ def record(
     problem: Problem,
     t: Int[Array, ""],
     outer_var: PyTree,
-    before: Follower,
-    after: Follower,
     round: PyTree,
-    *,
-    hypergradient: PyTree,
-    residual: Any = 0.0,
-    gradients: Any = 0,
-    hvps: Any = 0,
-    cross_products: Any = 0,
-    evaluations: Any = 0,
+    move: Move,
+    accepted: Bool[Array, ""],
+    norm: Float[Array, ""],
 ) -> Info:
-    """The record of a round that took the follower from `before` to `after`."""
+    """The record of round t, in which x_t was played; `norm` is that of the direction followed."""
+    before, after, estimate = move.before, move.after, move.estimate
     played_value = problem.outer_loss(outer_var, before.inner_var, round, before.buffers)
     outer_value = problem.outer_loss(outer_var, after.inner_var, round, after.buffers)
     if problem.inner is None:
@@ -85,12 +128,12 @@ def record(
         outer_value=outer_value,
         played_value=played_value,
         inner_value=inner_value,
-        hypergradient_norm=trees.norm(hypergradient),
+        hypergradient_norm=norm,
         inner_gradient_norm=trees.norm(slope),
-        solver_residual=jnp.asarray(residual, outer_value.dtype),
-        accepted=jnp.asarray(True),
-        gradients=jnp.asarray(gradients, jnp.int32),
-        hvps=jnp.asarray(hvps, jnp.int32),
-        cross_products=jnp.asarray(cross_products, jnp.int32),
-        evaluations=jnp.asarray(evaluations, jnp.int32),
+        solver_residual=jnp.asarray(estimate.residual, outer_value.dtype),
+        accepted=accepted,
+        gradients=jnp.asarray(move.gradients, jnp.int32),
+        hvps=jnp.asarray(estimate.hvps, jnp.int32),
+        cross_products=jnp.asarray(estimate.cross_products, jnp.int32),
+        evaluations=jnp.asarray(move.evaluations, jnp.int32),
     )

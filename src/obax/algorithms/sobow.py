@@ -9,8 +9,8 @@ H = grad^2_yy g_t and J = grad^2_xy g_t at (x_t, y_{t+1}):
     h_t     = grad_x f_t(x_t, y_{t+1}) - J v_t
     x_{t+1} = projection on X of  x_t - (alpha_t / W) sum_{i<w} eta^i h_{t-i},  W = sum_{i<w} eta^i
 
-Past terms are *stored*, as they were at the points where they were computed: one hypergradient a
-round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection is ours.
+Past terms are *stored*, as they were at the points where they were computed: one hypergradient
+per round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection is ours.
 
 | symbol | name | symbol | name |
 |---|---|---|---|
@@ -19,26 +19,20 @@ round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projection
 | h_{t-i} | `state.past` | X | `problem.domain` |
 """
 
-import jax.numpy as jnp
-
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..problem import Problem
-from ..rounds import RoundSpec
-from ..window import Window
+from ..window import RingBuffer, Window
+from .arguments import pointwise_estimator, step_size, stored_window
 from .base import Algorithm, State
-from .descent import Descent, Number
-from .follower import Follower, learn, start_of
-from .oracles import averaged, estimate_at, no_past, pointwise, stored_window, with_follower
-from .record import Info, record
+from .descent import Number
+from .memory import averaged, no_past
+from .record import Move
 
 
 class SOBOWState(State):
     """The pair (x_t, y_t), the hypergradients of the last w - 1 rounds, and the estimator's v."""
 
-    buffers: PyTree
-    past: PyTree
-    carry: PyTree
+    past: RingBuffer | None
 
 
 class SOBOW(Algorithm):
@@ -54,11 +48,13 @@ class SOBOW(Algorithm):
       the follower is not convex a v that is carried on may grow until rounds are rejected: a CG
       without `warm_start` begins anew.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
-    >>> algorithm = SOBOW(problem, 0.5, 0.5, Window(2))
+    >>> algorithm = obax.SOBOW(problem, 0.5, 0.5, obax.Window(2))
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -68,69 +64,20 @@ class SOBOW(Algorithm):
     1.0820 0.4219 0.3828
     """
 
-    problem: Problem
-    outer: Descent
-    inner: Descent
-    window: Window
-    hypergradient: Hypergradient
+    outer_step_size: Number = step_size("outer")
+    inner_step_size: Number = step_size("inner")
+    window: Window = stored_window("SOBOW")
+    hypergradient: Hypergradient = pointwise_estimator("SOBOW", CG(max_steps=5, warm_start=True))
 
-    def __init__(
-        self,
-        problem: Problem,
-        outer_step_size: Number,
-        inner_step_size: Number,
-        window: Window | None = None,
-        hypergradient: Hypergradient | None = None,
-    ):
-        self.problem = with_follower(problem, "SOBOW")
-        self.outer = Descent(outer_step_size, None, "outer")
-        self.inner = Descent(inner_step_size, None, "inner")
-        self.outer.check("outer_step_size")
-        self.inner.check("inner_step_size")
-        self.window = stored_window(window, "SOBOW")
-        estimator = CG(max_steps=5, warm_start=True) if hypergradient is None else hypergradient
-        self.hypergradient = pointwise(estimator, "SOBOW")
+    def remember(self, start: State) -> SOBOWState:
+        return SOBOWState(**vars(start), past=no_past(self.window, start.outer_var))
 
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> SOBOWState:
-        return SOBOWState(
-            t=jnp.asarray(1, jnp.int32),
-            outer_var=outer_var,
-            inner_var=inner_var,
-            round_spec=round_spec,
-            buffers=buffers,
-            past=no_past(self.window, outer_var),
-            carry=self.hypergradient.init(inner_var),
+    def update(self, state: SOBOWState, round: PyTree) -> Move:
+        before, after = self.follow(state, round)
+        estimate = self.estimate(self.hypergradient, state, after, round)
+        h = estimate.value
+        direction = averaged(self.window, state.past, h, state.t)
+        leader = self.lead(state, direction)
+        return Move(
+            leader, before, after, estimate, gradients=2, direction=direction, stored={"past": h}
         )
-
-    def update(self, state: SOBOWState, round: PyTree) -> tuple[SOBOWState, Info]:
-        t, x = state.t, state.outer_var
-        before = start_of(self.problem, x, Follower(state.inner_var, (), state.buffers), self.inner)
-        after = learn(self.problem, x, before, self.inner, 1, t, round, Window())
-        estimate = estimate_at(self.problem, self.hypergradient, x, after, round, state.carry)
-        direction, past = averaged(self.window, state.past, estimate.value, t)
-        moved, _ = self.outer.apply(x, direction, (), self.outer.rate(t))
-        new = SOBOWState(
-            t=t + 1,
-            outer_var=self.problem.domain.project(moved),
-            inner_var=after.inner_var,
-            round_spec=state.round_spec,
-            buffers=after.buffers,
-            past=past,
-            carry=estimate.carry,
-        )
-        info = record(
-            self.problem,
-            t,
-            x,
-            before,
-            after,
-            round,
-            hypergradient=direction,
-            residual=estimate.residual,
-            gradients=2,
-            hvps=estimate.hvps,
-            cross_products=estimate.cross_products,
-        )
-        return new, info

@@ -23,23 +23,21 @@ All three move at once:
 | a_x | `scale` | p, X | `radius`, `problem.domain` |
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import trees, validation
+from .._support import trees
 from .._support.trees import PyTree
 from ..domain import Ball
-from ..hypergradient.average import outer_gradient
-from ..hypergradient.base import relative
-from ..problem import Problem
-from ..rounds import RoundSpec
+from ..hypergradient import Estimate
+from ..hypergradient.base import outer_gradient, relative
+from .arguments import positive
 from .base import Algorithm, State
 from .follower import Follower
-from .oracles import with_follower
-from .record import Info, record
+from .record import Move
 
 
 class Point(NamedTuple):
@@ -53,11 +51,10 @@ class Point(NamedTuple):
 class SOGDState(State):
     """z_t, z_{t-1} and d_{t-1}; with `key`, the random numbers of ZO-SOGD."""
 
-    buffers: PyTree
     dual_var: PyTree
     previous: Point
     momentum: Point
-    key: PyTree = None
+    key: PyTree
 
 
 class SOGD(Algorithm):
@@ -73,11 +70,13 @@ class SOGD(Algorithm):
       reaches 1 there is no momentum.
     - `radius`: p, of the ball that v is kept in; it should hold |H^-1 grad_y f|.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
-    >>> algorithm = SOGD(problem, offset=7.0)
+    >>> algorithm = obax.SOGD(problem, offset=7.0)
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -87,103 +86,62 @@ class SOGD(Algorithm):
     0.5840 0.1116 0.8609
     """
 
-    problem: Problem
-    offset: Array
-    inner_ratio: Array
-    dual_ratio: Array
-    inner_momentum: Array
-    dual_momentum: Array
-    outer_momentum: Array
-    scale: Array
-    ball: Ball
+    offset: float | Array = positive("offset", 1.0)
+    inner_ratio: float | Array = positive("inner_ratio", 1.0)
+    dual_ratio: float | Array = positive("dual_ratio", 1.0)
+    scale: float | Array = positive("scale", 1.0, kw_only=True)
+    inner_momentum: float | Array = positive("inner_momentum", 1.0, kw_only=True)
+    dual_momentum: float | Array = positive("dual_momentum", 1.0, kw_only=True)
+    outer_momentum: float | Array = positive("outer_momentum", 1.0, kw_only=True)
+    radius: float | Array = positive("radius", 100.0, kw_only=True)
 
-    def __init__(
-        self,
-        problem: Problem,
-        offset: float | Array = 1.0,
-        inner_ratio: float | Array = 1.0,
-        dual_ratio: float | Array = 1.0,
-        *,
-        scale: float | Array = 1.0,
-        inner_momentum: float | Array = 1.0,
-        dual_momentum: float | Array = 1.0,
-        outer_momentum: float | Array = 1.0,
-        radius: float | Array = 100.0,
-    ):
-        name = type(self).__name__
-        self.problem = with_follower(problem, name)
-        if problem.inner_start is not None:
+    def __check_init__(self) -> None:
+        if self.problem.inner_start is not None:
             raise ValueError(
-                f"problem.inner_start must be None for {name}, whose momentum follows one y from "
-                f"round to round; use obax.OAGD."
+                f"problem.inner_start must be None for {type(self).__name__}, whose momentum "
+                f"follows one y from round to round; use obax.OAGD."
             )
-        self.offset = validation.positive_number(offset, "offset")
-        self.inner_ratio = validation.positive_number(inner_ratio, "inner_ratio")
-        self.dual_ratio = validation.positive_number(dual_ratio, "dual_ratio")
-        self.inner_momentum = validation.positive_number(inner_momentum, "inner_momentum")
-        self.dual_momentum = validation.positive_number(dual_momentum, "dual_momentum")
-        self.outer_momentum = validation.positive_number(outer_momentum, "outer_momentum")
-        self.scale = validation.positive_number(scale, "scale")
-        self.ball = Ball(validation.positive_number(radius, "radius"))
 
     def outer_step_size(self, t: Int[Array, ""]) -> Array:
         """alpha_t."""
-        decayed = (self.offset + t.astype(self.offset.dtype)) ** (-1 / 3)
-        return self.scale.astype(decayed.dtype) * decayed
+        offset = jnp.asarray(self.offset)
+        decayed = (offset + t.astype(offset.dtype)) ** (-1 / 3)
+        return jnp.asarray(self.scale, decayed.dtype) * decayed
 
-    def fresh_state(
-        self, outer_var: PyTree, inner_var: PyTree, buffers: PyTree, round_spec: RoundSpec
-    ) -> SOGDState:
-        here = Point(outer_var, inner_var, jax.tree.map(jnp.zeros_like, inner_var))
+    def remember(self, start: State) -> SOGDState:
+        here = Point(
+            start.outer_var, start.inner_var, jax.tree.map(jnp.zeros_like, start.inner_var)
+        )
         return SOGDState(
-            t=jnp.asarray(1, jnp.int32),
-            outer_var=outer_var,
-            inner_var=inner_var,
-            round_spec=round_spec,
-            buffers=buffers,
+            **vars(start),
             dual_var=here.dual_var,
             previous=here,
             momentum=jax.tree.map(jnp.zeros_like, here),
             key=self.first_key(),
         )
 
-    def update(self, state: SOGDState, round: PyTree) -> tuple[SOGDState, Info]:
-        t, x = state.t, state.outer_var
-        here = Point(x, state.inner_var, state.dual_var)
+    def update(self, state: SOGDState, round: PyTree) -> Move:
+        alpha, before = self.outer_step_size(state.t), self.start(state)
+        here = Point(state.outer_var, state.inner_var, state.dual_var)
         key, drawn = self.draw(state.key, here)
         now, slope_y, buffers = self.directions(here, round, state.buffers, drawn)
         then, _, _ = self.directions(state.previous, round, state.buffers, drawn)
-        alpha = self.outer_step_size(t)
-        momentum = self._momentum(t, alpha, now, then, state.momentum)
-        moved = Point(
-            trees.scaled_add(x, -alpha, momentum.outer_var),
-            trees.scaled_add(here.inner_var, -alpha * self.inner_ratio, momentum.inner_var),
-            trees.scaled_add(here.dual_var, -alpha * self.dual_ratio, momentum.dual_var),
+        momentum = self._momentum(state.t, alpha, now, then, state.momentum)
+        y = trees.scaled_add(here.inner_var, -alpha * self.inner_ratio, momentum.inner_var)
+        v = trees.scaled_add(here.dual_var, -alpha * self.dual_ratio, momentum.dual_var)
+        v = Ball(self.radius).project(v)
+        # In the first round there is no previous point.
+        gradients, products, evaluations = (jnp.minimum(state.t, 2) * n for n in self.counts())
+        residual = relative(now.dual_var, slope_y)
+        return Move(
+            self.lead(state, momentum.outer_var),
+            before,
+            Follower(y, (), buffers),
+            Estimate(momentum.outer_var, residual, None, products, products),
+            gradients,
+            evaluations,
+            memory={"dual_var": v, "previous": here, "momentum": momentum, "key": key},
         )
-        new = SOGDState(
-            t=t + 1,
-            outer_var=self.problem.domain.project(moved.outer_var),
-            inner_var=moved.inner_var,
-            round_spec=state.round_spec,
-            buffers=buffers,
-            dual_var=self.ball.project(moved.dual_var),
-            previous=here,
-            momentum=momentum,
-            key=key,
-        )
-        info = record(
-            self.problem,
-            t,
-            x,
-            Follower(here.inner_var, (), state.buffers),
-            Follower(new.inner_var, (), buffers),
-            round,
-            hypergradient=momentum.outer_var,
-            residual=relative(now.dual_var, slope_y),
-            # In the first round there is no previous point.
-            **{name: count * jnp.minimum(t, 2) for name, count in self.counts().items()},
-        )
-        return new, info
 
     def _momentum(
         self, t: Int[Array, ""], alpha: Array, now: Point, then: Point, before: Point
@@ -203,16 +161,16 @@ class SOGD(Algorithm):
         """The random state before the first round."""
         return None
 
-    def draw(self, key: PyTree, point: Point) -> tuple[PyTree, Any]:
+    def draw(self, key: PyTree, point: Point) -> tuple[PyTree, PyTree]:
         """The next random state, and what this round's estimates at both points share."""
         return key, None
 
-    def counts(self) -> dict[str, int]:
-        """What `directions` asks for."""
-        return {"gradients": 2, "hvps": 1, "cross_products": 1}
+    def counts(self) -> tuple[int, int, int]:
+        """The gradients, products of either kind and function values that `directions` asks for."""
+        return 2, 1, 0
 
     def directions(
-        self, point: Point, round: PyTree, buffers: PyTree, drawn: Any
+        self, point: Point, round: PyTree, buffers: PyTree, drawn: PyTree
     ) -> tuple[Point, PyTree, PyTree]:
         """(D^x, D^y, D^v) of this round at a point, grad_y f there, and the buffers after it."""
         x, y, v = point

@@ -21,9 +21,8 @@ f, 4 each for H v and J v, and one more where the problem has buffers; at two po
 round at one. There are no gradients, HVPs or cross products to count.
 """
 
-from typing import Any
+from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -31,8 +30,16 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from ..problem import Problem
+from .arguments import checked, positive
 from .sogd import SOGD, Point
+
+Loss = Callable[[PyTree, PyTree], Array]
+
+
+def _seed(value: int, name: str) -> Array:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise ValueError(f"{name} must be an integer in [0, 2**31), but got {value!r}.")
+    return jnp.asarray(value, jnp.int32)
 
 
 class ZOSOGD(SOGD):
@@ -49,11 +56,13 @@ class ZOSOGD(SOGD):
 
     The record of a round (`info`) still differentiates g once, for `inner_gradient_norm`.
 
-    >>> problem = Problem(
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
     ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
-    >>> algorithm = ZOSOGD(problem, offset=7.0)
+    >>> algorithm = obax.ZOSOGD(problem, offset=7.0)
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))
@@ -63,58 +72,27 @@ class ZOSOGD(SOGD):
     0.584 0.861 28
     """
 
-    smoothing: Array
-    directions_per_round: int = eqx.field(static=True)
-    seed: Array
-
-    def __init__(
-        self,
-        problem: Problem,
-        offset: float | Array = 1.0,
-        inner_ratio: float | Array = 1.0,
-        dual_ratio: float | Array = 1.0,
-        *,
-        scale: float | Array = 1.0,
-        inner_momentum: float | Array = 1.0,
-        dual_momentum: float | Array = 1.0,
-        outer_momentum: float | Array = 1.0,
-        radius: float | Array = 100.0,
-        smoothing: float | Array = 0.01,
-        directions_per_round: int = 1,
-        seed: int = 0,
-    ):
-        super().__init__(
-            problem,
-            offset,
-            inner_ratio,
-            dual_ratio,
-            scale=scale,
-            inner_momentum=inner_momentum,
-            dual_momentum=dual_momentum,
-            outer_momentum=outer_momentum,
-            radius=radius,
-        )
-        self.smoothing = validation.positive_number(smoothing, "smoothing")
-        self.directions_per_round = validation.count(directions_per_round, "directions_per_round")
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**31:
-            raise ValueError(f"seed must be an integer in [0, 2**31), but got {seed!r}.")
-        self.seed = jnp.asarray(seed, jnp.int32)
+    smoothing: float | Array = positive("smoothing", 0.01, kw_only=True)
+    directions_per_round: int = checked(
+        validation.count, "directions_per_round", 1, static=True, kw_only=True
+    )
+    seed: int | Array = checked(_seed, "seed", 0, kw_only=True)
 
     def first_key(self) -> PyTree:
         # Raw key data: a state then holds plain arrays only and any checkpoint can store it.
         return jax.random.key_data(jax.random.key(self.seed))
 
-    def draw(self, key: PyTree, point: Point) -> tuple[PyTree, Any]:
+    def draw(self, key: PyTree, point: Point) -> tuple[PyTree, PyTree]:
         key_next, key_x, key_y = jax.random.split(jax.random.wrap_key_data(key), 3)
         m = self.directions_per_round
         drawn = (_spheres(key_x, point.outer_var, m), _spheres(key_y, point.inner_var, m))
         return jax.random.key_data(key_next), drawn
 
-    def counts(self) -> dict[str, int]:
-        return {"evaluations": 14 * self.directions_per_round + int(self.problem.has_buffers)}
+    def counts(self) -> tuple[int, int, int]:
+        return 0, 0, 14 * self.directions_per_round + int(self.problem.has_buffers)
 
     def directions(
-        self, point: Point, round: PyTree, buffers: PyTree, drawn: Any
+        self, point: Point, round: PyTree, buffers: PyTree, drawn: PyTree
     ) -> tuple[Point, PyTree, PyTree]:
         x, y, v = point
         directions_x, directions_y = drawn
@@ -127,16 +105,16 @@ class ZOSOGD(SOGD):
         def g(x: PyTree, y: PyTree) -> Array:
             return self.problem.inner_loss(x, y, round, buffers)[0]
 
-        def slope_x(loss: Any, y: PyTree) -> PyTree:
+        def slope_x(loss: Loss, y: PyTree) -> PyTree:
             return self._slope(lambda x: loss(x, y), x, directions_x)
 
-        def slope_y(loss: Any, y: PyTree) -> PyTree:
+        def slope_y(loss: Loss, y: PyTree) -> PyTree:
             return self._slope(lambda y: loss(x, y), y, directions_y)
 
         rho = self.smoothing
         ahead, behind = trees.scaled_add(y, rho, v), trees.scaled_add(y, -rho, v)
 
-        def along_v(slope: Any, direct: PyTree) -> PyTree:
+        def along_v(slope: Callable[[Loss, PyTree], PyTree], direct: PyTree) -> PyTree:
             change = trees.difference(slope(g, ahead), slope(g, behind))
             return trees.scaled_add(direct, 1 / (2 * rho), change)
 
@@ -144,13 +122,13 @@ class ZOSOGD(SOGD):
         d_x, d_v = along_v(slope_x, slope_x(f, y)), along_v(slope_y, gradient_y)
         return Point(d_x, slope_y(g, y), d_v), gradient_y, after
 
-    def _slope(self, loss: Any, at: PyTree, directions: PyTree) -> PyTree:
+    def _slope(self, loss: Callable[[PyTree], Array], at: PyTree, directions: PyTree) -> PyTree:
         """The mean of (loss(at + rho u) - loss(at - rho u)) / (2 rho) u over the directions u."""
 
         def one(u: PyTree) -> PyTree:
             high = loss(trees.scaled_add(at, self.smoothing, u))
             low = loss(trees.scaled_add(at, -self.smoothing, u))
-            rate = (high - low) / (2 * self.smoothing).astype(high.dtype)
+            rate = (high - low) / jnp.asarray(2 * self.smoothing, high.dtype)
             return jax.tree.map(lambda leaf: rate.astype(leaf.dtype) * leaf, u)
 
         return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), jax.vmap(one)(directions))

@@ -89,7 +89,7 @@ def oagd(problem: Problem, rounds: PyTree) -> Numbers:
     """The library's OAGD, alpha_t = 2 / (mu_f t), on every seed. beta = 1 answers exactly."""
 
     def one(rounds: PyTree) -> Array:
-        algorithm = OAGD(problem, InverseTime(2.0 / MU_F), 1.0, 1, None, Dense())
+        algorithm = OAGD(problem, InverseTime(2.0 / MU_F), 1.0, hypergradient=Dense())
         zero = jnp.zeros((), rounds["a"].dtype)
         example = jax.tree.map(lambda leaf: leaf[0], rounds)
         state = algorithm.init(zero, zero, example)

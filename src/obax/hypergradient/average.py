@@ -16,18 +16,7 @@ from jaxtyping import Array, Int
 from .._support.trees import PyTree
 from ..problem import Problem
 from ..window import Window
-from .base import Estimate, Inner
-
-OuterGradient = tuple[PyTree, PyTree]
-
-
-def outer_gradient(
-    problem: Problem, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree
-) -> OuterGradient:
-    """(grad_x f, grad_y f); the second is `None` without a follower."""
-    if inner_var is None:
-        return jax.grad(problem.outer_loss)(outer_var, None, round, buffers), None
-    return jax.grad(problem.outer_loss, argnums=(0, 1))(outer_var, inner_var, round, buffers)
+from .base import Estimate, Inner, OuterGradient
 
 
 def average_of_gradients(
@@ -74,11 +63,8 @@ def average_inner(
     problem: Problem, window: Window, rounds: PyTree, buffers: PyTree, t: Int[Array, ""]
 ) -> Inner:
     """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
-
-    def loss(outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree) -> Array:
-        return problem.inner_loss(outer_var, inner_var, round, buffers)[0]
-
     share, filled = _present(window, rounds, t)
+    loss = lambda x, y, round, buffers: problem.inner_loss(x, y, round, buffers)[0]  # noqa: E731
     return _weighted(loss, window.map, share, filled, buffers)
 
 

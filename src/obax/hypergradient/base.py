@@ -7,7 +7,7 @@ With H = grad^2_yy g and J = grad^2_xy g at (x, y), the follower's answer moves 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,9 +17,11 @@ from jaxtyping import Array, Float, Int
 
 from .._support import trees
 from .._support.trees import PyTree
+from ..problem import Problem
 
 Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
 LinearMap = Callable[[PyTree], PyTree]
+OuterGradient = tuple[PyTree, PyTree]
 
 
 class Estimate(NamedTuple):
@@ -30,10 +32,18 @@ class Estimate(NamedTuple):
     """
 
     value: PyTree
-    residual: Float[Array, ""]
+    residual: Float[Array, ""] | float = 0.0
+    carry: PyTree = None
+    hvps: Int[Array, ""] | int = 0
+    cross_products: Int[Array, ""] | int = 0
+
+
+class Solution(NamedTuple):
+    """v with H v = grad_y f, the carry, and the number of Hessian-vector products taken."""
+
+    v: PyTree
     carry: PyTree
-    hvps: Int[Array, ""]
-    cross_products: Int[Array, ""]
+    hvps: Int[Array, ""] | int
 
 
 class Hypergradient(eqx.Module):
@@ -48,18 +58,32 @@ class Hypergradient(eqx.Module):
         inner: Inner,
         outer_var: PyTree,
         inner_var: PyTree,
-        outer_gradient: tuple[PyTree, PyTree],
+        outer_gradient: OuterGradient,
         carry: PyTree = None,
     ) -> Estimate:
         """The hypergradient, given (grad_x f, grad_y f) at (x, y)."""
         raise NotImplementedError
 
+    def at(
+        self,
+        problem: Problem,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        round: PyTree,
+        buffers: PyTree = None,
+        carry: PyTree = None,
+    ) -> Estimate:
+        """The hypergradient of one round of a problem at (x, y)."""
+        slopes = outer_gradient(problem, outer_var, inner_var, round, buffers)
+        inner = inner_at(problem, round, buffers)
+        return self(inner, outer_var, inner_var, slopes, carry)
+
 
 class Implicit(Hypergradient):
     """Solve H v = grad_y f, then subtract J v. Subclasses say how to solve."""
 
-    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
-        """v with H v = gradient, the carry, and the number of Hessian-vector products taken."""
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        """v with H v = gradient."""
         raise NotImplementedError
 
     def __call__(
@@ -67,7 +91,7 @@ class Implicit(Hypergradient):
         inner: Inner,
         outer_var: PyTree,
         inner_var: PyTree,
-        outer_gradient: tuple[PyTree, PyTree],
+        outer_gradient: OuterGradient,
         carry: PyTree = None,
     ) -> Estimate:
         gradient_x, gradient_y = outer_gradient
@@ -81,6 +105,20 @@ class Implicit(Hypergradient):
             hvps=jnp.asarray(hvps, jnp.int32),
             cross_products=jnp.asarray(1, jnp.int32),
         )
+
+
+def outer_gradient(
+    problem: Problem, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree
+) -> OuterGradient:
+    """(grad_x f, grad_y f); the second is `None` without a follower."""
+    if inner_var is None:
+        return jax.grad(problem.outer_loss)(outer_var, None, round, buffers), None
+    return jax.grad(problem.outer_loss, argnums=(0, 1))(outer_var, inner_var, round, buffers)
+
+
+def inner_at(problem: Problem, round: PyTree, buffers: PyTree) -> Inner:
+    """(x, y) -> g_t(x, y), its buffers held still."""
+    return lambda outer_var, inner_var: problem.inner_loss(outer_var, inner_var, round, buffers)[0]
 
 
 def linearised(

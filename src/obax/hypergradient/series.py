@@ -1,7 +1,5 @@
 """Estimators that iterate on the inner problem's gradient map y - eta grad_y g(x, y)."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,16 +7,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from .base import (
-    Estimate,
-    Hypergradient,
-    Implicit,
-    Inner,
-    LinearMap,
-    linearised,
-    relative,
-    rounding,
-)
+from .base import Implicit, LinearMap, Solution, rounding
 
 
 class Neumann(Implicit):
@@ -31,21 +20,21 @@ class Neumann(Implicit):
     terms: int = eqx.field(static=True)
     step_size: Array
 
-    def __init__(self, terms: int, step_size: Any):
+    def __init__(self, terms: int, step_size: float | Array):
         self.terms = validation.count(terms, "Neumann.terms")
         self.step_size = validation.positive_number(step_size, "Neumann.step_size")
 
-    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
-        def add_term(_: Any, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        def add_term(_: Array, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             total, term = sum_and_term
             term = trees.scaled_add(term, -self.step_size, hvp(term))
             return jax.tree.map(jnp.add, total, term), term
 
         total, _ = jax.lax.fori_loop(0, self.terms - 1, add_term, (gradient, gradient))
-        return _scaled(total, self.step_size), carry, self.terms - 1
+        return Solution(_scaled(total, self.step_size), carry, self.terms - 1)
 
 
-class FixedPoint(Hypergradient):
+class FixedPoint(Implicit):
     """Differentiate the fixed point y = Phi(x, y) of the gradient map Phi = y - eta grad_y g.
 
     The adjoint u = (d_y Phi)^T u + grad_y f is iterated until it moves by less than the tolerance,
@@ -57,24 +46,15 @@ class FixedPoint(Hypergradient):
     max_steps: int = eqx.field(static=True)
     rtol: float | None = eqx.field(static=True)
 
-    def __init__(self, step_size: Any, max_steps: int = 1000, rtol: float | None = None):
+    def __init__(self, step_size: float | Array, max_steps: int = 1000, rtol: float | None = None):
         self.step_size = validation.positive_number(step_size, "FixedPoint.step_size")
         self.max_steps = validation.count(max_steps, "FixedPoint.max_steps")
         if rtol is not None and not (isinstance(rtol, int | float) and 0 < rtol < 1):
             raise ValueError(f"FixedPoint.rtol must be a number in (0, 1), but got {rtol!r}.")
         self.rtol = rtol
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: tuple[PyTree, PyTree],
-        carry: PyTree = None,
-    ) -> Estimate:
-        gradient_x, gradient_y = outer_gradient
-        products = linearised(inner, outer_var, inner_var)
-        rtol = rounding(inner_var) if self.rtol is None else self.rtol
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        rtol = rounding(gradient) if self.rtol is None else self.rtol
 
         def unfinished(now: tuple) -> Array:
             step, u, moved = now
@@ -83,25 +63,14 @@ class FixedPoint(Hypergradient):
 
         def iterate(now: tuple) -> tuple:
             step, u, _ = now
-            pulled = trees.scaled_add(u, -self.step_size, products(u)[1])
-            new = jax.tree.map(jnp.add, pulled, gradient_y)
+            pulled = trees.scaled_add(u, -self.step_size, hvp(u))
+            new = jax.tree.map(jnp.add, pulled, gradient)
             return step + 1, new, trees.squared_norm(trees.difference(new, u))
 
-        start = (
-            jnp.asarray(0, jnp.int32),
-            gradient_y,
-            jnp.full_like(trees.norm(gradient_y), jnp.inf),
-        )
+        far = jnp.full_like(trees.norm(gradient), jnp.inf)
+        start = (jnp.asarray(0, jnp.int32), gradient, far)
         steps, u, _ = jax.lax.while_loop(unfinished, iterate, start)
-        # v = eta u.
-        cross, hessian_v = products(_scaled(u, self.step_size))
-        return Estimate(
-            value=trees.difference(gradient_x, cross),
-            residual=relative(trees.difference(hessian_v, gradient_y), gradient_y),
-            carry=carry,
-            hvps=steps,
-            cross_products=jnp.asarray(1, jnp.int32),
-        )
+        return Solution(_scaled(u, self.step_size), carry, steps)
 
 
 def _scaled(tree: PyTree, scale: Array) -> PyTree:

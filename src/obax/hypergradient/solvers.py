@@ -1,7 +1,5 @@
 """Estimators that solve H v = grad_y f: by factors or by a Krylov method."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from .base import Implicit, LinearMap, rounding, solve_with
+from .base import Implicit, LinearMap, Solution, rounding, solve_with
 
 
 class Dense(Implicit):
@@ -19,9 +17,9 @@ class Dense(Implicit):
     LU, so that an inner problem that is not convex gets an honest answer too.
     """
 
-    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-        return solve_with(lx.LU(), hvp, gradient).value, carry, size
+        return Solution(solve_with(lx.LU(), hvp, gradient).value, carry, size)
 
 
 class CG(Implicit):
@@ -62,7 +60,7 @@ class CG(Implicit):
     def init(self, inner_var: PyTree) -> PyTree:
         return jax.tree.map(jnp.zeros_like, inner_var) if self.warm_start else None
 
-    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         rtol = 100 * rounding(gradient) if self.rtol is None else self.rtol
         atol = 0.0 if self.atol is None else self.atol
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
@@ -72,7 +70,7 @@ class CG(Implicit):
         v = jax.tree.map(jnp.zeros_like, gradient) if carry is None else carry
         left = gradient if carry is None else trees.difference(gradient, product(carry))
         v, steps = _conjugate_gradients(product, v, left, enough, budget)
-        return v, v if self.warm_start else carry, steps + (1 if self.warm_start else 0)
+        return Solution(v, v if self.warm_start else carry, steps + int(self.warm_start))
 
     def _damped(self, hvp: LinearMap) -> LinearMap:
         return lambda v: trees.scaled_add(hvp(v), self.damping, v)
@@ -137,7 +135,7 @@ class GMRES(Implicit):
         self.max_steps, self.rtol, self.atol = _checked_budget(max_steps, rtol, atol, "GMRES")
         self.restart = validation.count(restart, "GMRES.restart")
 
-    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Any]:
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         default = 10 * rounding(gradient)
         rtol = default if self.rtol is None else self.rtol
         # lineax divides by atol + rtol |entry|, so unlike CG it needs an absolute part.
@@ -148,7 +146,7 @@ class GMRES(Implicit):
         solution = solve_with(solver, hvp, gradient)
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
         spaces = solution.stats["num_steps"] - 1
-        return solution.value, carry, 1 + spaces * (1 + min(self.restart, size))
+        return Solution(solution.value, carry, 1 + spaces * (1 + min(self.restart, size)))
 
 
 def _checked_budget(

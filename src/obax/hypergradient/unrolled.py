@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._support.trees import PyTree
-from .base import Estimate, Hypergradient, Inner, relative
+from .base import Estimate, Hypergradient, OuterGradient, relative
 
 
 class Unrolled(Hypergradient):
@@ -27,14 +27,7 @@ class Unrolled(Hypergradient):
     def __init__(self, rematerialise: bool = True):
         self.rematerialise = bool(rematerialise)
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: tuple[PyTree, PyTree],
-        carry: PyTree = None,
-    ) -> Estimate:
+    def __call__(self, *_: PyTree, **__: PyTree) -> Estimate:
         raise ValueError(
             "Unrolled differentiates the follower's steps and cannot be evaluated at a point "
             "(x, y); use Dense() or CG() there."
@@ -43,11 +36,11 @@ class Unrolled(Hypergradient):
 
 def through_steps(
     pull: Callable[[PyTree], tuple[PyTree, PyTree]],
-    outer_gradient: tuple[PyTree, PyTree],
+    outer_gradient: OuterGradient,
     carry: PyTree,
     steps: int | Array,
 ) -> Estimate:
-    """The estimate from the pullback of (x, y_t) -> y_{t+1}: a product of each kind a step."""
+    """The estimate from the pullback of (x, y_t) -> y_{t+1}: a product of each kind per step."""
     gradient_x, gradient_y = outer_gradient
     pulled_x, pulled_start = pull(gradient_y)
     return Estimate(

@@ -35,11 +35,9 @@ def rejection(algorithm: Algorithm, state: Any, round: PyTree, index: int) -> Re
     if bad:
         reason = f"{', '.join(bad)} is not finite"
     else:
-        new, _ = algorithm.update(state, round)
+        new = algorithm.update(state, round).changes(state.t)
         moved = [
-            name
-            for name in ("outer_var", "inner_var")
-            if not bool(trees.all_finite(getattr(new, name)))
+            name for name in ("outer_var", "inner_var") if not bool(trees.all_finite(new[name]))
         ]
         reason = (
             f"the round itself is finite, but it would make {' and '.join(moved) or 'the state'} "

@@ -92,7 +92,7 @@ def make(
 
     makers: dict[str, Callable[[], Algorithm]] = {
         "OGD x fixed": lambda: OGD(problem, None, beta, steps),
-        "OAGD w=1": lambda: OAGD(problem, alpha, beta, steps, None, cold),
+        "OAGD w=1": lambda: OAGD(problem, alpha, beta, steps, Window(), cold),
         "OAGD window": lambda: OAGD(problem, alpha, beta, steps, shared, cold),
         "SOBOW": lambda: SOBOW(problem, alpha, beta, stored, warm),
         "SOGD": lambda: sogd(SOGD),

@@ -1,0 +1,51 @@
+"""What is kept of past rounds: hypergradients as they were computed, or rounds to look at again.
+
+Both are kept in a `RingBuffer`, into which the base class pushes only what an accepted round left.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from .._support.trees import PyTree
+from ..window import RingBuffer, Window
+
+
+def no_past(window: Window, outer_var: PyTree) -> RingBuffer | None:
+    """Room for the w - 1 hypergradients before the current one; `None` if there are none."""
+    return None if window.size == 1 else RingBuffer.like(outer_var, window.size - 1)
+
+
+def averaged(window: Window, past: RingBuffer | None, newest: PyTree, t: Int[Array, ""]) -> PyTree:
+    """(1/W) sum_i u_i h_{t-i}, from the stored terms and the newest one."""
+    return newest if past is None else window.mean(past.with_current(newest), t)
+
+
+class Tasks(NamedTuple):
+    """The rounds so far by slot: those of a ring buffer, and behind them the current one."""
+
+    past: RingBuffer
+    current: PyTree
+
+    def at(self, slot: Int[Array, ""]) -> PyTree:
+        """The round in a slot."""
+
+        def pick(past: Array, new: Array) -> Array:
+            return jnp.where(slot == len(past), new, past[slot])
+
+        return jax.tree.map(pick, self.past.rounds, self.current)
+
+
+def random_order(
+    seed: int, t: Int[Array, ""], capacity: int, *, current_first: bool = False
+) -> Int[Array, " capacity"]:
+    """The slots of `Tasks` in a random order that is new in every round, those of rounds that are
+    not there yet last."""
+    key = jax.random.fold_in(jax.random.key(seed), t)
+    draw = jax.random.uniform(key, (capacity,), jnp.float32)
+    current = -1.0 if current_first else draw[-1]
+    slots = jnp.arange(capacity, dtype=jnp.int32)
+    there = jnp.where(slots < t - 1, draw, jnp.inf).at[-1].set(current)
+    return jnp.argsort(there).astype(jnp.int32)
