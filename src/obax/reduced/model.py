@@ -44,8 +44,9 @@ def answer(flat: Flat, x: Vector, round: PyTree) -> Answer:
         return solve_follower(flat, one_round(round), x)
     y = flat.closed_answer(x, round)
     value, gradient = jax.value_and_grad(flat.inner, 1)(x, y, round)
-    bent, crossed = _follower_terms(flat, one_round(round), x, y)
-    model = Model(value, gradient, None, bent + crossed, bent)
+    total = one_round(round)
+    bent = jnp.linalg.norm(_inner_products(flat, total, x, y)(y))
+    model = Model(value, gradient, None, bent + _cross_term(flat, total, x, y), bent)
     return Answer(y, relative_residual(None, y, model, _bend(y, model)))
 
 
@@ -55,11 +56,13 @@ def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
         return Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
 
     def evaluate(y: Vector) -> Model:
+        crossed = _cross_term(flat, total, x, y)
         value, gradient = total(lambda r: jax.value_and_grad(flat.inner, 1)(x, y, r))
-        hessian = None
         if flat.dense_inner:
             hessian = total(lambda r: jax.hessian(flat.inner, 1)(x, y, r))
-        bent, crossed = _follower_terms(flat, total, x, y)
+            bent = jnp.linalg.norm(hessian @ y)
+        else:
+            hessian, bent = None, jnp.linalg.norm(_inner_products(flat, total, x, y)(y))
         return Model(value, gradient, hessian, bent + crossed, bent)
 
     def propose(y: Vector, model: Model, damping: Scalar) -> Vector:
@@ -84,16 +87,10 @@ def _inner_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[
     return lambda u: total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1])
 
 
-def _follower_terms(flat: Flat, total: Total, x: Vector, y: Vector) -> tuple[Scalar, Scalar]:
-    """|H y| and |J x|: the terms that cancel in grad_y g, were it affine."""
+def _cross_term(flat: Flat, total: Total, x: Vector, y: Vector) -> Scalar:
+    """|J x|: with |H y| the terms that cancel in grad_y g, were it affine."""
     gradient_of = jax.grad(flat.inner, 1)
-    bent, crossed = total(
-        lambda r: (
-            jax.jvp(lambda y: gradient_of(x, y, r), (y,), (y,))[1],
-            jax.jvp(lambda x: gradient_of(x, y, r), (x,), (x,))[1],
-        )
-    )
-    return jnp.linalg.norm(bent), jnp.linalg.norm(crossed)
+    return jnp.linalg.norm(total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (x,))[1]))
 
 
 def _bend(y: Vector, model: Model) -> Scalar:
@@ -122,30 +119,27 @@ def leader_model(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
         solved = jnp.linalg.solve(curvature, jnp.concatenate([slope_y[:, None], cross], axis=1))
         v, slope = solved[:, 0], -solved[:, 1:]
 
-    def lagrangian(s: Vector, part_x: Scalar, part_y: Scalar, round: PyTree) -> Scalar:
-        moved_x, moved_y = x + s + part_x * x, y + slope @ s + part_y * y
-        return _lagrangian(flat, v, moved_x, moved_y, round)
+    def lagrangian(s: Vector, part: Scalar, round: PyTree) -> Scalar:
+        return _lagrangian(flat, v, x + s, y + slope @ s + part * y, round)
 
     here, none = jnp.zeros_like(x), jnp.zeros((), flat.dtype)
+    gradient_of = jax.grad(lagrangian)
 
-    def terms(round: PyTree) -> tuple[Vector, Vector]:
-        """The Hessian times x and y: how much of the gradient comes from each."""
-        gradient = lambda a, b: jax.grad(lagrangian)(here, a, b, round)  # noqa: E731
-        one = jnp.ones_like(none)
-        return (
-            jax.jvp(gradient, (none, none), (one, none))[1],
-            jax.jvp(gradient, (none, none), (none, one))[1],
-        )
+    def terms_of_y(round: PyTree) -> Vector:
+        if not flat.has_follower:
+            return here
+        return jax.jvp(lambda a: gradient_of(here, a, round), (none,), (jnp.ones_like(none),))[1]
 
-    value, gradient, hessian, (of_x, of_y) = total(
+    value, gradient, hessian, of_y = total(
         lambda r: (
             flat.outer(x, y, r),
-            jax.grad(lagrangian)(here, none, none, r),
-            jax.hessian(lagrangian)(here, none, none, r),
-            terms(r),
+            gradient_of(here, none, r),
+            jax.hessian(lagrangian)(here, none, r),
+            terms_of_y(r),
         )
     )
-    return Model(value, gradient, hessian, jnp.linalg.norm(of_x) + jnp.linalg.norm(of_y))
+    scale = jnp.linalg.norm(hessian @ x) + jnp.linalg.norm(of_y)
+    return Model(value, gradient, hessian, scale)
 
 
 def _lagrangian(flat: Flat, v: Vector, x: Vector, y: Vector, round: PyTree) -> Scalar:

@@ -67,9 +67,9 @@ def check_round(flat: Flat, x: Vector, round: PyTree) -> Pair:
     """The same where x*_t is known: its residuals are measured, not assumed."""
     task = _summed(flat, one_round(round), lambda x: answer(flat, x, round))
     found = task.solve(x)
-    model = task.model(x, found.y)
-    bend, curvature, _ = evidence(flat, x, model, task.products(x, found.y))
-    residual = relative_residual(flat.region, x, model, bend)
+    model = task.model(x, found.y)._replace(extra=found)
+    unknown = relative_residual(flat.region, x, model)
+    residual, curvature, _ = evidence(flat, task, Minimum(x, model, unknown, jnp.asarray(0)))
     return Pair(x, found.y, residual, found.residual, curvature)
 
 
@@ -151,9 +151,7 @@ def _search(flat: Flat, task: Task, starts: Points) -> Pair:
         noise = 64 * jnp.finfo(values.dtype).eps * jnp.abs(s.model.value)
         lower = first | (values[lowest] < s.model.value - noise)
         found = descend(flat, evaluate, tried[lowest], lower)
-        products = task.products(found.point, found.model.extra.y)
-        bend, curvature, direction = evidence(flat, found.point, found.model, products)
-        residual = relative_residual(flat.region, found.point, found.model, bend)
+        residual, curvature, direction = evidence(flat, task, found)
         new = State(
             found.point, found.model, residual, direction, curvature, s.hops + 1, jnp.asarray(True)
         )
@@ -211,49 +209,57 @@ def descend(
     )
 
 
-def evidence(
-    flat: Flat, x: Vector, model: Model, products: Callable[[Vector], Vector]
-) -> tuple[Scalar, Scalar, Vector]:
-    """|Hess phi|; the least eigenvalue of A relative to it; and its free direction, zero where
-    there is no negative curvature."""
+def evidence(flat: Flat, task: Task, found: Minimum) -> tuple[Scalar, Scalar, Vector]:
+    """The residual; the least eigenvalue of A relative to L; and its direction in the free space,
+    zero where there is no negative curvature."""
+    x, model, region = found.point, found.model, flat.region
     noise = jnp.asarray(np.random.default_rng(0).standard_normal(x.size), flat.dtype)
+    residual = found.residual
     if model.hessian is not None:
         bend = jnp.linalg.norm(model.hessian)
     else:
+        products = task.products(x, model.extra.y)
         least, most, _ = extreme_eigenvalues(products, noise)
         bend = jnp.maximum(jnp.abs(least), jnp.abs(most))
-    region = flat.region
+        residual = relative_residual(region, x, model, bend)
     firm = bend
     if region is not None:
         firm = jnp.maximum(bend, jnp.linalg.norm(model.gradient) / region.diameter)
     firm = jnp.where(firm > 0, firm, 1)
-
-    def free(u: Vector) -> Vector:
-        """D u / sqrt(c)."""
-        if region is None:
-            return u
-        at = x - model.gradient / firm
-        pushed = lambda u: jax.jvp(region.project, (at,), (u,))[1]  # noqa: E731
-        once = pushed(noise)
-        length = jnp.linalg.norm(once)
-        share = jnp.linalg.norm(pushed(once)) / jnp.where(length > 0, length, 1)
-        return pushed(u) / jnp.sqrt(jnp.where(share > 0, share, 1))
-
-    def curved(u: Vector) -> Vector:
-        inside = free(u)
-        bent = products(inside) if model.hessian is None else model.hessian @ inside
-        return firm * u - free(firm * inside - bent)
+    at = x - model.gradient / firm
 
     if model.hessian is not None:
-        matrix = jax.vmap(curved)(jnp.eye(x.size, dtype=flat.dtype))
+        matrix, free = model.hessian, None
+        if region is not None:
+            free = jax.jacfwd(region.project)(at)
+            free = free / jnp.sqrt(_share(jnp.vdot(free, free), jnp.trace(free)))
+            identity = jnp.eye(x.size, dtype=flat.dtype)
+            matrix = firm * identity - free @ (firm * identity - matrix) @ free
         values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
-        least, vector = values[0], vectors[:, 0]
+        least, direction = values[0], vectors[:, 0]
+        direction = direction if free is None else free @ direction
     else:
-        least, _, vector = extreme_eigenvalues(curved, noise)
+
+        def pushed(u: Vector) -> Vector:
+            return u if region is None else jax.jvp(region.project, (at,), (u,))[1]
+
+        once = pushed(noise)
+        share = _share(jnp.linalg.norm(pushed(once)), jnp.linalg.norm(once))
+
+        def curved(u: Vector) -> Vector:
+            inside = pushed(u)
+            return firm * u - pushed(firm * inside - products(inside)) / share
+
+        least, _, direction = extreme_eigenvalues(curved, noise)
+        direction = pushed(direction)
     curvature = least / firm
-    direction = jnp.where(curvature < -curvature_noise(flat.dtype), free(vector), 0)
-    length = jnp.linalg.norm(direction)
-    return bend, curvature, direction / jnp.where(length > 0, length, 1)
+    direction = jnp.where(curvature < -curvature_noise(flat.dtype), direction, 0)
+    return residual, curvature, direction / _share(jnp.linalg.norm(direction), 1)
+
+
+def _share(part: Scalar, whole: Scalar | float) -> Scalar:
+    """part / whole, and 1 where that is nothing: c, where D has it, without a division by zero."""
+    return jnp.where(part > 0, part / jnp.where(part > 0, whole, 1), 1)
 
 
 def curvature_noise(dtype: np.dtype) -> float:
