@@ -12,6 +12,7 @@ from .._support import trees
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from ..problem import Problem
+from ..rounds import RoundSpec
 from .follower import Follower
 
 
@@ -96,6 +97,8 @@ class Info(eqx.Module):
     """Function values asked for by a method that does not differentiate."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
+    follower: RoundSpec | None = eqx.field(static=True, default=None)
+    """Structure, shapes and dtypes of y: what a regret needs to know of the follower."""
 
     @property
     def rejected(self) -> Int[Array, ""]:
@@ -136,4 +139,5 @@ def record(
         hvps=jnp.asarray(estimate.hvps, jnp.int32),
         cross_products=jnp.asarray(estimate.cross_products, jnp.int32),
         evaluations=jnp.asarray(move.evaluations, jnp.int32),
+        follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )
