@@ -10,7 +10,7 @@ import numpy as np
 from .. import theory
 from .._support.errors import nearest
 from .families.catalogue import FAMILIES, SETTINGS
-from .families.draws import Numbers
+from .families.ingredients import Numbers
 from .lower_bound import GameRow, game
 from .measure.growth import ExampleRow, example, exponent
 from .measure.outcomes import Outcome, horizons, outcomes

@@ -23,7 +23,7 @@ from ..online import run
 from ..problem import Problem
 from ..problems import lower_bound_game
 from ..theory import InverseTime
-from .families.draws import Numbers
+from .families.ingredients import Numbers
 from .measure.evidence import SOLVER
 
 SEEDS = 1000

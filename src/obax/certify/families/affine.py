@@ -29,7 +29,7 @@ from ...domain import Ball, Box, Domain
 from ...problem import Problem
 from ...problems import Instance
 from ...theory import Constants
-from .draws import Numbers, ball_minimiser, spectral
+from .ingredients import Numbers, ball_minimiser, spectral
 
 OUTER_DIM, INNER_DIM = 2, 3
 # Linear losses have ell_f1 = 0, and Constants wants a positive bound.

@@ -14,7 +14,7 @@ import numpy as np
 from ...problems import Instance
 from ...window import Window
 from . import convex, waves
-from .draws import Generator
+from .ingredients import Generator
 
 Family = Callable[[Generator, int], Instance]
 

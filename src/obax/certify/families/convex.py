@@ -11,7 +11,7 @@ import numpy as np
 from ...domain import Ball, Box
 from ...problems import Instance
 from .affine import INNER_DIM, OUTER_DIM, affine
-from .draws import (
+from .ingredients import (
     Generator,
     Numbers,
     curvature,

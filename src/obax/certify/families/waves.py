@@ -25,7 +25,7 @@ from ..._support.trees import PyTree
 from ...problem import Problem
 from ...problems import Instance
 from ...theory import Constants
-from .draws import Generator, Numbers, settle, signs, spectral, walk
+from .ingredients import Generator, Numbers, settle, signs, spectral, walk
 
 DIM, WAVES, BENDS = 2, 3, 2
 NEWTON_STEPS = 10

@@ -15,7 +15,7 @@ from jaxtyping import ArrayLike
 
 from ... import regret
 from ...problems import comparability
-from ..families.draws import Numbers
+from ..families.ingredients import Numbers
 from .evidence import SOLVER
 
 EXAMPLE_HORIZON = 2**14

@@ -11,7 +11,7 @@ import numpy as np
 from ... import theory
 from ...theory import Setting
 from ..families.catalogue import Drawn, draw
-from ..families.draws import Numbers
+from ..families.ingredients import Numbers
 from ..verify import POINTS, AssumptionError, Check, check_frame, judge, radii, raise_if_failed
 from . import play
 from .evidence import Evidence, Points
