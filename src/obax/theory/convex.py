@@ -148,7 +148,7 @@ def convex_static(constants: Constants) -> ConvexStatic:
 
 
 class Errors(NamedTuple):
-    """Bounds on sum ||e_t|| and on sum ||e_t||^2: a constant each, and a factor of a path length."""
+    """Bounds on sum ||e_t|| and on sum ||e_t||^2: a constant each, and a factor of a path."""
 
     constant: float
     per_path: float

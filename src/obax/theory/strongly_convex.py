@@ -76,7 +76,7 @@ class StronglyConvexDynamic(Setting):
         )
 
     def bound_by_path(self, *, P_1: ArrayLike, Y_1: ArrayLike) -> Curve:
-        r"""Equation (56): $G \, [\frac{4}{\gamma}(D + P_{1,T}) + \frac{1}{2 L_y}(D' + Y_{1,T})]$."""
+        r"""Equation (56): $G [\frac{4}{\gamma}(D + P_{1,T}) + \frac{1}{2 L_y}(D' + Y_{1,T})]$."""
         return self.constants.hypergradient_bound * self._tracking_error(P_1, Y_1)
 
     def bound_by_squared_path(
