@@ -15,6 +15,7 @@ Comparators (`inner_solution`, `outer_solutions`, `static_solution`, `stage_solu
 residual that they reached. This room sees problems and trajectories, never algorithms.
 """
 
+from ..reduced import Solver as Solver
 from .comparators import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,
@@ -24,7 +25,6 @@ from .comparators import (
     static_solution as static_solution,
 )
 from .curve import RegretCurve as RegretCurve
-from .flat import Solver as Solver
 from .local import local as local
 from .past import local_past as local_past
 from .paths import PathLengths as PathLengths, path_lengths as path_lengths

@@ -25,8 +25,8 @@ from jaxtyping import Array, Float, Int
 from .._support import trees
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Solver
 from . import inputs
-from .flat import Solver
 from .search import search_answers, search_rounds, search_stages, search_static
 
 

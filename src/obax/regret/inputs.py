@@ -13,7 +13,7 @@ from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..problem import Problem
-from .flat import length_of
+from ..reduced import length_of
 
 
 class Setup(NamedTuple):

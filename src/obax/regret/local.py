@@ -11,12 +11,11 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Solver, length_of, one_round, pulled_back
 from ..window import Window
 from . import inputs
 from .comparators import Comparator, inner_solution
 from .curve import RegretCurve
-from .flat import Flat, Solver, length_of
-from .model import one_round, pulled_back
 
 
 def local(

@@ -10,11 +10,10 @@ from jaxtyping import Array
 
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Solver, length_of, one_round, pulled_back
 from ..window import Window
 from .curve import RegretCurve
-from .flat import Flat, Solver, length_of
 from .local import at_answers, checked_window
-from .model import one_round, pulled_back
 
 
 def local_past(

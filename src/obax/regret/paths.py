@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Solver, norms
 from . import inputs
 from .comparators import Comparator, outer_solutions, static_solution
-from .flat import Flat, Solver, norms
 from .supremum import (
     affine_answers,
     affine_supremum,

@@ -12,9 +12,9 @@ from .._support import validation
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..problem import Problem
+from ..reduced import Solver
 from ..window import Window
 from .curve import RegretCurve
-from .flat import Solver
 from .local import checked_window, window_gradients
 from .past import past_gradients
 

@@ -25,6 +25,7 @@ from jaxtyping import Array
 from .._support import validation
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Solver, length_of
 from . import inputs
 from .comparators import (
     Comparator,
@@ -34,7 +35,6 @@ from .comparators import (
     static_solution,
 )
 from .curve import RegretCurve
-from .flat import Solver, length_of
 
 
 def dynamic(

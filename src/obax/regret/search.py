@@ -7,8 +7,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._support.trees import PyTree
-from .flat import Flat
-from .model import Pair, answer, check_round, solve_round, solve_stage, solve_static
+from ..reduced import Flat, Pair, answer, check_round, solve_round, solve_stage, solve_static
 
 
 @eqx.filter_jit

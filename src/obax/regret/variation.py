@@ -19,14 +19,12 @@ from jaxtyping import Array, Float
 from .._support import validation
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Scalar, Solver, Vector, answer, one_round, pulled_back
 from ..window import Window
 from . import inputs
 from .comparators import Comparator, outer_solutions, static_solution
-from .flat import Flat, Solver
-from .model import answer, one_round, pulled_back
 from .paths import SAMPLES, SEED, inner_variation, path_lengths, points_of
 from .regrets import _losses_of
-from .solve import Scalar, Vector
 from .supremum import searched_supremum
 
 

@@ -1,4 +1,4 @@
-"""A problem over plain vectors, and sums over its rounds that fit into memory."""
+"""A problem over plain vectors, and how its searches are to be done."""
 
 import math
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import trees, validation
+from .._support import validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
+from .chunks import map_chunks, sum_chunks
 from .solve import Vector
 
-Total = Callable[[Callable[[PyTree], Any]], Any]
+Total = Callable[[Callable[[PyTree], PyTree]], PyTree]
 
 # How many numbers a chunk of rounds may keep at once, 32 MiB in float64, and how many rounds it may
 # have: several batched LAPACK calls on thousands of matrices, running at once in one compiled
@@ -80,8 +80,13 @@ class Flat:
     """`problem` with x and y as vectors. `outer_start` and `inner_start` give their shapes."""
 
     def __init__(
-        self, problem: Problem, outer_start: PyTree, inner_start: PyTree, solver: Solver
+        self,
+        problem: Problem,
+        outer_start: PyTree,
+        inner_start: PyTree,
+        solver: Solver | None = None,
     ) -> None:
+        solver = solver or Solver()
         self.problem = problem
         self.start, self.unravel_x = ravel_pytree(outer_start)
         self.dtype = self.start.dtype
@@ -143,59 +148,10 @@ class Flat:
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree, copies: int = 1
     ) -> PyTree:
         """`function(round, ...)` for all rounds: vmapped, a chunk at a time."""
-        length, chunk = length_of(rounds), self.chunk_of(rounds, copies)
-        if chunk >= length:
-            return jax.vmap(function)(rounds, *stacked)
-        starts, overlap = _chunk_starts(length, chunk)
+        return map_chunks(function, (rounds, *stacked), self.chunk_of(rounds, copies))
 
-        def part(start: Array) -> PyTree:
-            return jax.vmap(function)(*_slice((rounds, *stacked), start, chunk))
-
-        def joined(leaf: Array) -> Array:
-            whole = leaf[:-1].reshape(-1, *leaf.shape[2:])
-            return jnp.concatenate([whole, leaf[-1, overlap:]])
-
-        return jax.tree.map(joined, jax.lax.map(part, starts))
-
-    def sum_rounds(self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree) -> Any:
+    def sum_rounds(
+        self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree
+    ) -> PyTree:
         """The sum of `function(round, ...)` over all rounds, never holding more than a chunk."""
-        length, chunk = length_of(rounds), self.chunk_of(rounds)
-
-        def sum_of(part: PyTree, counted: Array | None) -> PyTree:
-            def total(leaf: Array) -> Array:
-                if counted is not None:
-                    leaf = jnp.where(counted.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
-                return jnp.sum(leaf, axis=0)
-
-            return jax.tree.map(total, jax.vmap(function)(*part))
-
-        if chunk >= length:
-            return sum_of((rounds, *stacked), None)
-        starts, overlap = _chunk_starts(length, chunk)
-
-        def part(start: Array) -> PyTree:
-            fresh = (start < length - chunk) | (jnp.arange(chunk) >= overlap)
-            return sum_of(_slice((rounds, *stacked), start, chunk), fresh)
-
-        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.lax.map(part, starts))
-
-
-def _chunk_starts(length: int, chunk: int) -> tuple[Array, int]:
-    """Where chunks of one size start. The last is moved back to end with the rounds, so that there
-    is one shape to compile; by how much it overlaps the one before it."""
-    starts = np.minimum(np.arange(0, length, chunk), length - chunk)
-    return jnp.asarray(starts), -length % chunk
-
-
-def _slice(tree: PyTree, start: Array, size: int) -> PyTree:
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
-
-
-def length_of(tree: PyTree) -> int:
-    """T, the length of the leading axis."""
-    return jax.tree.leaves(tree)[0].shape[0]
-
-
-def norms(tree: PyTree) -> Float[Array, " T"]:
-    """The Euclidean norm of each entry of a stacked tree."""
-    return jax.vmap(trees.norm)(tree)
+        return sum_chunks(function, (rounds, *stacked), self.chunk_of(rounds))

@@ -20,9 +20,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
-from .flat import Flat, Total, length_of
+from .chunks import length_of
+from .conjugate import solve_definite
+from .flat import Flat, Total
 from .solve import Minimum, Model, Scalar, Vector, fixed_point_residual, minimise, spectral
-from .step import newton_cg_point, newton_point, quadratic_program, solve_cg
+from .step import newton_cg_point, newton_point, quadratic_program
 
 
 class Answer(NamedTuple):
@@ -138,7 +140,7 @@ def pulled_back(
         # LU, not Cholesky: where g is not convex the derivative is still what it is.
         v = jnp.linalg.solve(curvature, slope_y)
     else:
-        v = solve_cg(
+        v = solve_definite(
             lambda u: total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1]),
             slope_y,
         )
