@@ -182,7 +182,7 @@ def test_the_command(obax, tmp_path, monkeypatch):
         patch.setitem(certificates.outcomes.__globals__, "draw", false_draw)
         code, _, err = obax(*SMALL)
     assert code == 1
-    assert "family arriving, problem 0: smooth f_t and g_t (A3, assu:f:a2) fails in round" in err
+    assert "family arriving, problem 0: smooth f_t and g_t (A3) fails in round" in err
 
     honest = theory.ConvexDynamic.bound
 

@@ -129,5 +129,5 @@ def test_a_users_own_problem_in_single_precision_and_without_closed_forms():
     checks = verify(problem, rounds, constants, "strongly_convex_dynamic", **given)
     assert {check.quantity: check.worst for check in checks}["|Hess f_t|"] == pytest.approx(1.0)
     far = rounds.at[2].set(3.0)
-    with pytest.raises(AssumptionError, match=r"Lipschitz f_t \(A1, assu:f:a1\) fails in round 3"):
+    with pytest.raises(AssumptionError, match=r"Lipschitz f_t \(A1\) fails in round 3"):
         verify(problem, far, constants, "strongly_convex_dynamic", **given)

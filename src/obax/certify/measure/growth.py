@@ -71,7 +71,7 @@ class ExampleRow:
         return self.r_squared is None or not self.r_squared >= LEAST_R_SQUARED
 
 
-# Example exm:not:comparable. |b_t - b_{t-1}| is about 2 / sqrt(t), hence 4 sqrt(T) and 4 log T.
+# Example 1. |b_t - b_{t-1}| is about 2 / sqrt(t), hence 4 sqrt(T) and 4 log T.
 CLAIMS = {
     "inner": {"P": ("0", "0"), "Y": ("sqrt(T)", "log T"), "Y_bar": ("sqrt(T)", "log T")},
     "outer": {"P": ("sqrt(T)", "log T"), "Y": ("0", "0"), "Y_bar": ("sqrt(T)", "log T")},
