@@ -13,13 +13,16 @@ from .families.catalogue import FAMILIES, SETTINGS
 from .families.ingredients import Numbers
 from .lower_bound import GameRow, game
 from .measure.growth import ExampleRow, example, exponent
-from .measure.outcomes import Outcome, horizons, outcomes
-from .verify import POINTS
+from .measure.outcomes import Mutation, Outcome, horizons, outcomes
+from .verify import POINTS, Check
 
 PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8
 # At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
 # rounds to arrive, so its growth is fitted over T, 2T, 4T and 8T.
-STRETCH, GROWTH_PROBLEMS = {"strongly_convex_dynamic": 8}, 4
+LATE, STRETCH, GROWTH_PROBLEMS = ("strongly_convex_dynamic",), 8, 4
+# A growth is judged from this T on, and a fitted exponent may exceed that of the promised order by
+# this much: fits over three doublings scatter by 0.1 to 0.2 and lower-order terms fade slowly.
+GROWTH_HORIZON, GROWTH_TOLERANCE = 64, 0.25
 Report = Callable[[int, int, str], None]
 
 # The promised order as it is evaluated on measured path lengths, beside the regret's exponent.
@@ -33,7 +36,7 @@ ORDERS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class SettingResult:
     """One setting: what was measured over all of its problems."""
 
     setting: str
@@ -41,6 +44,7 @@ class Row:
     ratio_max: float
     ratio_median: float
     violations: int
+    """What was violated, all in all: bounds, steps of the proof, the growth."""
     printed_violations: int
     printed_violations_at_end: int
     """Those above the printed bound in the last round, not only in an early one."""
@@ -53,16 +57,24 @@ class Row:
     assumptions: tuple[str, ...]
     checks: tuple[dict[str, Any], ...]
     """Every assumption tested, with the problem and round that came nearest to its limit."""
+    steps: tuple[dict[str, Any], ...]
+    """Every step of the proof that was tried in every round, in the same way."""
     curve: tuple[float, ...] = dataclasses.field(repr=False)
     """The largest regret / bound over the problems, at t = 1..T."""
 
 
+# The name under which it is known outside.
+Row = SettingResult
+
+
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """A bound that a correct run exceeded, or a growth that is not the claimed one."""
+    """A bound that a correct run exceeded, a step of the proof that fails in a round, or a growth
+    that is not the claimed one: `claim` is "bound", the name of the step, or "growth"."""
 
     where: str
     sentence: str
+    claim: str = "bound"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +84,7 @@ class Certificates:
 
     horizon: int
     seed: int
-    rows: tuple[Row, ...]
+    rows: tuple[SettingResult, ...]
     game: tuple[GameRow, ...]
     example: tuple[ExampleRow, ...]
     violations: tuple[Violation, ...]
@@ -110,23 +122,22 @@ def certify(
     """
     chosen = check_arguments(settings, problems, horizon)
     total = len(chosen) * problems + 2
-    rows: list[Row] = []
+    rows: list[SettingResult] = []
     violations: list[Violation] = []
     errata: list[Violation] = []
     for number, name in enumerate(chosen):
         before = number * problems
         on_part(before, total, name)
-        found = outcomes(
+        result, wrong, printed = examine(
             name,
             problems,
             horizon,
             seed,
             lambda done, before=before, name=name: on_part(before + done, total, name),  # type: ignore[misc]
         )
-        rows.append(_row(name, found, _growing(name, found, horizon, seed)))
-        for outcome in found:
-            violations += _exceeded(outcome, outcome.bound, "bound", seed)
-            errata += _exceeded(outcome, outcome.printed, "bound as printed", seed)
+        rows.append(result)
+        violations += wrong
+        errata += printed
     on_part(total - 2, total, "lower-bound game")
     games = game(horizon, seed)
     on_part(total - 1, total, "comparability example")
@@ -156,6 +167,28 @@ def certify(
     )
 
 
+def examine(
+    name: str,
+    problems: int,
+    horizon: int,
+    seed: int,
+    on_batch: Callable[[int], None] = lambda done: None,
+    mutation: Mutation = Mutation(),  # noqa: B008
+) -> tuple[SettingResult, list[Violation], list[Violation]]:
+    """One setting: its result, what was violated, and the errata. `mutation` makes something wrong
+    on purpose (`mutants`)."""
+    found = outcomes(name, problems, horizon, seed, on_batch, mutation=mutation)
+    wrong: list[Violation] = []
+    errata: list[Violation] = []
+    for outcome in found:
+        wrong += _exceeded(outcome, outcome.bound, "bound", seed)
+        wrong += [_broken(outcome, check, seed) for check in outcome.steps if not check.holds]
+        errata += _exceeded(outcome, outcome.printed, "bound as printed", seed)
+    result = _result(name, found, _growing(name, found, horizon, seed, mutation))
+    wrong += _grows_too_fast(result, seed)
+    return dataclasses.replace(result, violations=len(wrong)), wrong, errata
+
+
 def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int) -> tuple[str, ...]:
     """The settings asked for, in their own order; a `ValueError` for what cannot be done."""
     for name in settings or ():
@@ -172,16 +205,26 @@ def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int)
     return tuple(name for name in SETTINGS if not settings or name in settings)
 
 
-def _growing(name: str, found: list[Outcome], horizon: int, seed: int) -> list[Outcome]:
+def _growing(
+    name: str, found: list[Outcome], horizon: int, seed: int, mutation: Mutation
+) -> list[Outcome]:
     """The runs on which growth is fitted: of the first family, whose path lengths are sublinear."""
-    families, stretch = FAMILIES[name], STRETCH.get(name, 1)
+    families, stretch = FAMILIES[name], STRETCH if name in LATE else 1
     if stretch > 1:
         count = min(GROWTH_PROBLEMS, len(found))
-        return outcomes(name, count, stretch * horizon, seed, stride=len(families))
+        return outcomes(
+            name,
+            count,
+            stretch * horizon,
+            seed,
+            stride=len(families),
+            mutation=mutation,
+            examined=False,
+        )
     return [outcome for outcome in found if outcome.drawn.family == families[0].__name__]
 
 
-def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
+def _result(name: str, found: list[Outcome], growing: list[Outcome]) -> SettingResult:
     ratios = np.array([outcome.ratio for outcome in found])
     at = np.array(horizons(len(growing[0].regret))[1:])
     regret, order = (
@@ -194,12 +237,12 @@ def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
         families[family] = {
             "problems": len(own), "ratio_max": max(own), "ratio_median": float(np.median(own)),
         }  # fmt: skip
-    return Row(
+    return SettingResult(
         setting=name,
         problems=len(found),
         ratio_max=float(ratios.max()),
         ratio_median=float(np.median(ratios)),
-        violations=sum(outcome.exceeds(outcome.bound) is not None for outcome in found),
+        violations=0,
         printed_violations=sum(outcome.exceeds(outcome.printed) is not None for outcome in found),
         printed_violations_at_end=sum(not o.regret[-1] <= o.printed[-1] for o in found),
         exponent=exponent(at, regret),
@@ -209,7 +252,8 @@ def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
         growth_horizons=tuple(at.tolist()),
         families=families,
         assumptions=getattr(theory, _CLASSES[name]).assumptions,
-        checks=_nearest(found),
+        checks=_nearest([outcome.checks for outcome in found], found),
+        steps=_nearest([outcome.steps for outcome in found], found),
         curve=tuple(np.max([outcome.ratios for outcome in found], axis=0).tolist()),
     )
 
@@ -217,10 +261,10 @@ def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
 _CLASSES = {name: "".join(word.title() for word in name.split("_")) for name in SETTINGS}
 
 
-def _nearest(found: list[Outcome]) -> tuple[dict[str, Any], ...]:
+def _nearest(tested: list[tuple[Check, ...]], found: list[Outcome]) -> tuple[dict[str, Any], ...]:
     """For each check the problem that used most of its limit."""
     checks = []
-    for column in zip(*(outcome.checks for outcome in found), strict=True):
+    for column in zip(*tested, strict=True):
         index = int(np.argmax([check.share for check in column]))
         check, drawn = column[index], found[index].drawn
         checks.append(
@@ -240,6 +284,34 @@ def _exceeded(outcome: Outcome, curve: Numbers, what: str, seed: int) -> list[Vi
             outcome.drawn.where,
             f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round "
             f"{t} is above the {what}, {curve[t - 1]:.6g}",
+        )
+    ]
+
+
+def _broken(outcome: Outcome, check: Check, seed: int) -> Violation:
+    return Violation(
+        outcome.drawn.where,
+        f"{outcome.drawn.where}, seed {seed}: {check.assumption} fails in round {check.round}: "
+        f"{check}",
+        check.assumption,
+    )
+
+
+def _grows_too_fast(result: SettingResult, seed: int) -> list[Violation]:
+    """The regret's fitted exponent beside that of the promised order, on the same runs."""
+    fitted, promised = result.exponent, result.promised_exponent
+    least = GROWTH_HORIZON * (16 if result.setting in LATE else 1)
+    if result.growth_horizons[-1] < least or fitted is None or promised is None:
+        return []
+    if fitted <= promised + GROWTH_TOLERANCE:
+        return []
+    return [
+        Violation(
+            f"{result.setting}, family {result.growth_family}",
+            f"{result.setting}, family {result.growth_family}, seed {seed}: the regret grows like "
+            f"T^{fitted:.2f}, but {result.order} like T^{promised:.2f}, and "
+            f"{GROWTH_TOLERANCE} more is allowed",
+            "growth",
         )
     ]
 

@@ -1,4 +1,4 @@
-r"""Families for the four convex settings, all of the form of `_affine`.
+r"""Families for the four convex settings, all of the form of `affine`.
 
 Each takes a generator and a horizon. The first family of a setting is the one whose growth in T is
 fitted: its path lengths are sublinear and the promised order is visible at a few hundred rounds.
@@ -54,6 +54,16 @@ def settling(generator: Generator, horizon: int) -> Instance:
     return affine(
         Ball(UNIT_BALL), horizon, -target, A=A, b=b, Q=1.0, p=p, R=1.0, q=p @ A.T + b,
         strongly_convex=True, start_gap=0.5,
+    )  # fmt: skip
+
+
+def crossing(generator: Generator, horizon: int) -> Instance:
+    """From one end of a diameter to a fixed optimum at the other, kappa_g = 1. The losses are large
+    because the squared bound has 1 + L_f where L_f would do: it is used up to a seventh."""
+    end, A = unit(generator, OUTER_DIM), _orthonormal(generator)
+    return affine(
+        Ball(UNIT_BALL), horizon, -end, A=A, Q=100.0, p=end, R=100.0, q=A @ end,
+        strongly_convex=True,
     )  # fmt: skip
 
 
@@ -137,6 +147,17 @@ def arriving(generator: Generator, horizon: int) -> Instance:
     return affine(
         _interval(), horizon, -direction, A=A, b=b, Q=direction, p=optima, R=1.0,
         q=b + optima @ A.T, optima=optima,
+    )  # fmt: skip
+
+
+def crossing_box(generator: Generator, horizon: int) -> Instance:
+    """All the way along the interval to a fixed optimum, kappa_g = 1. With a small alpha the
+    leader's part D^2 / (2 alpha) is nearly the whole bound, and half of it is the regret."""
+    end, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    A = np.outer(v, end)
+    return affine(
+        _interval(), horizon, -end, A=A, Q=end, p=end, R=1.0, q=A @ end,
+        optima=np.broadcast_to(end, (horizon, OUTER_DIM)),
     )  # fmt: skip
 
 

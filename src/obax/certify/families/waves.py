@@ -106,6 +106,20 @@ def flipping_wave(generator: Generator, horizon: int) -> Instance:
     return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
 
 
+def chased_wave(generator: Generator, horizon: int) -> Instance:
+    """A wave that runs away from a leader sliding down its steep side for ever; kappa_g = 1.
+    F_t changes little within a window, so that a long one comes nearest to the bound."""
+    direction, size = np.linalg.qr(generator.normal(size=(DIM, DIM)))[0][:, 0], 2.0
+    V = np.broadcast_to(
+        size * np.concatenate([direction, direction]) / math.sqrt(2.0), (WAVES, 2 * DIM)
+    )
+    # alpha = 1 / (8 L_f) = 1 / (32 size^2) moves a leader at the steepest point, where
+    # phi = cos(sqrt(2) size u + phase), by 1/16 of a radian; the wave runs a little slower.
+    phase = 0.5 * math.pi - 0.85 / 16.0 * np.arange(horizon)[:, None]
+    R = np.zeros((BENDS, 2 * DIM))
+    return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
+
+
 def _outer(x: Array, y: Array, round: PyTree) -> Array:
     return jnp.mean(jnp.cos(round["V"] @ jnp.concatenate([x, y]) + round["phase"]))
 
