@@ -41,28 +41,28 @@ class PrintedInnerSteps(eqx.Module):
     kappa_g: float
 
     def __call__(self, t: ArrayLike) -> Array:
+        """K_t."""
         contraction = jnp.log(4.0) + 2.0 * jnp.log(jnp.asarray(t, jnp.result_type(float)))
         return jnp.ceil(0.25 * (self.kappa_g + 1.0) * contraction).astype(jnp.int32) + 1
 
 
 def _leader(factor: float) -> Callable[[Steps], Steps]:
     def play(steps: Steps) -> Steps:
-        return steps._replace(outer=jax.tree.map(lambda leaf: factor * leaf, steps.outer))
+        return steps._replace(alpha=jax.tree.map(lambda leaf: factor * leaf, steps.alpha))
 
     return play
 
 
 def _one_step(steps: Steps) -> Steps:
-    if isinstance(steps.count, LogarithmicInnerSteps):
-        # kappa_g = -1 leaves ceil(0) + 1: the same program, and no compilation.
-        return steps._replace(count=LogarithmicInnerSteps(jnp.full_like(steps.count.kappa_g, -1.0)))
-    return steps._replace(count=jnp.ones_like(steps.count))
+    # kappa_g = -1 leaves ceil(0) + 1 in the convex settings: the same program, not compiled again.
+    one = -1.0 if isinstance(steps.K, LogarithmicInnerSteps) else 1
+    return steps._replace(K=jax.tree.map(lambda leaf: jnp.full_like(leaf, one), steps.K))
 
 
 def _printed_count(steps: Steps) -> Steps:
-    if not isinstance(steps.count, LogarithmicInnerSteps):
+    if not isinstance(steps.K, LogarithmicInnerSteps):
         return steps
-    return steps._replace(count=PrintedInnerSteps(steps.count.kappa_g))
+    return steps._replace(K=PrintedInnerSteps(steps.K.kappa_g))
 
 
 def _flatter(constants: Constants) -> Constants:
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutation("alpha x 100", steps=_leader(100.0)),
     Mutation("K = 1", steps=_one_step),
     Mutation("K as printed", steps=_printed_count),
-    Mutation("beta / 10", steps=lambda steps: steps._replace(inner=0.1 * steps.inner)),
+    Mutation("beta / 10", steps=lambda steps: steps._replace(beta=0.1 * steps.beta)),
     Mutation("bound / 10", bound=0.1),
     Mutation("bound / 100", bound=0.01),
     Mutation("L_y / 10", constants=_flatter),

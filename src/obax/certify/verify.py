@@ -20,7 +20,6 @@ from ..problem import Problem
 from ..theory import Constants, Setting
 from ..window import Window
 from .families.catalogue import SETTINGS
-from .families.ingredients import Numbers
 from .measure.evidence import Evidence, Points, gather
 
 POINTS = 4
@@ -236,14 +235,16 @@ def raise_if_failed(checks: tuple[Check, ...], where: str) -> None:
             )
 
 
-def _most(assumption: str, quantity: str, values: Numbers, limit: float) -> Check:
-    worst = int(np.argmax(np.where(np.isnan(values), np.inf, values)))
-    return Check(assumption, quantity, float(values[worst]), "<=", limit, worst + 1)
+def _most(assumption: str, quantity: str, values: ArrayLike, limit: float) -> Check:
+    found = np.asarray(values)
+    worst = int(np.argmax(np.where(np.isnan(found), np.inf, found)))
+    return Check(assumption, quantity, float(found[worst]), "<=", limit, worst + 1)
 
 
-def _least(assumption: str, quantity: str, values: Numbers, limit: float) -> Check:
-    worst = int(np.argmin(np.where(np.isnan(values), -np.inf, values)))
-    return Check(assumption, quantity, float(values[worst]), ">=", limit, worst + 1)
+def _least(assumption: str, quantity: str, values: ArrayLike, limit: float) -> Check:
+    found = np.asarray(values)
+    worst = int(np.argmin(np.where(np.isnan(found), -np.inf, found)))
+    return Check(assumption, quantity, float(found[worst]), ">=", limit, worst + 1)
 
 
 def _double(leaf: ArrayLike) -> Array:

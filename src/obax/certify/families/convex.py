@@ -4,8 +4,6 @@ Each takes a generator and a horizon. The first family of a setting is the one w
 fitted: its path lengths are sublinear and the promised order is visible at a few hundred rounds.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ...domain import Ball, Box
@@ -109,7 +107,9 @@ def scattered(generator: Generator, horizon: int) -> Instance:
     )  # fmt: skip
 
 
-def _flipping(generator: Generator, horizon: int, mu: float, most: float) -> dict[str, Any]:
+def _flipping(
+    generator: Generator, horizon: int, mu: float, most: float
+) -> dict[str, Numbers | float]:
     """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x and k <= most: the gradient of phi_t is
     +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is."""
     k = generator.uniform(1.0, most)
@@ -170,7 +170,7 @@ def _square() -> Box:
     return Box(-np.ones(OUTER_DIM), np.ones(OUTER_DIM))
 
 
-def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: Any) -> Instance:
+def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: float) -> Instance:
     """q_t = A o_t + b_t makes o_t a global minimiser: gradients vanish at the optima."""
     A, b = _rank_one(generator), walk(generator, horizon, INNER_DIM, 0.05)
     optima = 0.9 * optima / np.maximum(1.0, np.abs(optima).max(axis=1, keepdims=True))

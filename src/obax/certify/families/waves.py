@@ -14,7 +14,6 @@ the factor being the largest third derivative of log cosh. $D' = |\nabla_y g_1(x
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +32,15 @@ LOG_COSH_THIRD = 4.0 / (3.0 * math.sqrt(3.0))
 
 
 def _instance(
-    horizon: int, start: Numbers, V: Any, phase: Any, B: Any, H: Any, b: Any, R: Any, tau: float
+    horizon: int,
+    start: Numbers,
+    V: Numbers,
+    phase: Numbers,
+    B: Numbers,
+    H: Numbers,
+    b: Numbers | float,
+    R: Numbers,
+    tau: float,
 ) -> Instance:
     shapes = {
         "V": (WAVES, 2 * DIM), "phase": (WAVES,), "B": (DIM, DIM), "H": (DIM, DIM), "b": (DIM,),

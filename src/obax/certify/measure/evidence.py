@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from numpy.typing import NDArray
 
 from ... import reduced, regret
 from ..._support.trees import PyTree
@@ -36,7 +37,7 @@ class Points(NamedTuple):
     shifts: Numbers
     directions: Numbers
     mixes: Numbers
-    order: Numbers
+    order: NDArray[np.int64]
     smoothness: np.float64
 
     @classmethod
@@ -132,7 +133,7 @@ def gather(
     ell_f0 = jax.lax.map(lambda ys: over(steepness)(xs, ys), near).max(axis=(0, 1))
 
     nothing = jnp.zeros_like(ell_f0)
-    at_optimum, outer_residual, shifts = nothing, nothing, points.shifts
+    at_optimum, outer_residual, shifts = nothing, nothing, jnp.asarray(points.shifts)
     dynamic = kind in ("convex_dynamic", "strongly_convex_dynamic")
     if dynamic:
         best = regret.outer_solutions(

@@ -7,7 +7,6 @@ reported, with the share of variance that the line explains (R squared).
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -36,7 +35,7 @@ def exponent(T: ArrayLike, values: ArrayLike) -> float | None:
     return float(np.polyfit(np.log(points), np.log(heights), 1)[0])
 
 
-def logarithmic(T: Any, values: Numbers) -> tuple[float, float]:
+def logarithmic(T: ArrayLike, values: Numbers) -> tuple[float, float]:
     """The coefficient of log T in a linear fit, and its R squared.
 
     >>> coefficient, r_squared = logarithmic(np.array([1, 2, 4]), 3 * np.log([1, 2, 4]) + 1)
@@ -88,10 +87,11 @@ def example(horizon: int = EXAMPLE_HORIZON) -> list[ExampleRow]:
             instance = comparability(horizon, sequence)
             stated = instance.problem, instance.rounds
             first = regret.path_lengths(*stated, order=1, with_H=False, solver=SOLVER)
-            known: dict[str, Any] = {"comparators": first.comparators, "static": first.static}
-            found = [first, regret.path_lengths(*stated, order=2, with_H=False, **known)]
+            second = regret.path_lengths(
+                *stated, order=2, with_H=False, comparators=first.comparators, static=first.static
+            )
         for name, orders in claims.items():
-            for order, claimed, lengths in zip((1, 2), orders, found, strict=True):
+            for order, claimed, lengths in zip((1, 2), orders, (first, second), strict=True):
                 # y*_t(x) = x - b_t: Y_bar does not depend on which x is best for a horizon.
                 curve = np.asarray(getattr(lengths, name))
                 values = curve[at - 1]

@@ -69,10 +69,9 @@ def prescribe(drawn: Drawn) -> Setting:
     """Steps and bound for a drawn problem: the largest alpha that the theorem allows, or a share
     of it where the family asks for one."""
     make, constants = getattr(theory, drawn.setting), known_constants(drawn)
-    largest: Setting = make(constants)
     if drawn.share == 1.0:
-        return largest
-    return make(constants, outer_step_size=drawn.share * largest.outer_step_size)
+        return make(constants)
+    return make(constants, outer_step_size=drawn.share * make(constants).outer_step_size)
 
 
 def known_constants(drawn: Drawn) -> Constants:

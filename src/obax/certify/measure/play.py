@@ -23,18 +23,20 @@ from ...hypergradient import Dense
 from ...online import run
 from ...problem import Problem
 from ...problems import Instance
-from ...theory import InverseSqrtTime, InverseTime, LogarithmicInnerSteps, Setting
+from ...theory import Setting
 from ...theory.setting import Curve
 from ...window import Window
 from .evidence import SOLVER, Evidence, Points, gather
 
+Schedule = Callable[[Array], Array]
+
 
 class Steps(NamedTuple):
-    """alpha_t, beta and K_t as they go to the algorithm."""
+    """alpha_t, beta and K_t as they go to the algorithm: numbers, arrays or schedules."""
 
-    outer: float | InverseTime | InverseSqrtTime
-    inner: float
-    count: int | LogarithmicInnerSteps
+    alpha: float | Array | Schedule
+    beta: float | Array
+    K: int | Array | Schedule
 
 
 class Batch(NamedTuple):
@@ -77,7 +79,7 @@ def play(batch: Batch, window: Window, steps: Steps) -> tuple[Played, Array]:
     """OAGD on every problem with these steps, and which rounds were accepted."""
 
     def one(batch: Batch, steps: Steps) -> tuple[Played, Array]:
-        algorithm = OAGD(batch.problem, *steps, window, Dense())
+        algorithm = OAGD(batch.problem, steps.alpha, steps.beta, steps.K, window, Dense())
         example = jax.tree.map(lambda leaf: leaf[0], batch.rounds)
         state = algorithm.init(batch.outer_var, batch.inner_var, example)
         _, history = run(
@@ -138,9 +140,9 @@ def dynamic(batch: Batch, played: Array, bound: Callable[..., Curve]) -> Measure
         curve = regret.dynamic(batch.problem, played, batch.rounds, **starts)
         arguments = regret.bound_arguments(bound, batch.problem, batch.rounds, **starts)
         assert curve.comparators is not None
-        assert curve.comparators.residual is not None
-        best = curve.comparators
-        return Measured(curve.cumulative, arguments, best.residual.max(), best.outer_var)
+        best, residual = curve.comparators, curve.comparators.residual
+        assert residual is not None
+        return Measured(curve.cumulative, arguments, residual.max(), best.outer_var)
 
     return jax.lax.map(one, (batch, played))
 

@@ -42,7 +42,8 @@ ROUNDING = 1e-9
 
 
 class Along(NamedTuple):
-    """Lengths and differences in every round of a run; F_t is f_t for w = 1."""
+    """Lengths and differences in every round of a run; F_t is f_t for w = 1. Arrays of JAX while
+    they are measured, of NumPy when they are judged."""
 
     before: Array
     after: Array
@@ -169,7 +170,7 @@ def _convex(setting: Setting, found: Along, alpha: Numbers, rho: Numbers) -> lis
     left = found.gap + 0.5 * mu_f * squared
     made.append(
         _share(label, "phi_t(x_t) - phi_t(x*) + mu_f |x_t - x*|^2 / 2 / <grad, x_t - x*>", left,
-               found.towards, np.abs(left) + c.hypergradient_bound * found.distance)
+               found.towards, c.hypergradient_bound * (found.distance + 1e-4))
     )  # fmt: skip
     # Lemma 17, at every t.
     first, size = found.before[0], 1e-3 * (1.0 + found.before)
@@ -242,11 +243,10 @@ def _local(
     ]  # fmt: skip
 
 
-def _share(
-    claim: str, quantity: str, left: Numbers, right: Numbers | float, size: Numbers | float
-) -> Check:
+def _share(claim: str, quantity: str, left: ArrayLike, right: ArrayLike, size: ArrayLike) -> Check:
     """left <= right, as the largest left / right; `size` is what rounding is relative to."""
-    shares = np.asarray(left / (np.maximum(right, 0.0) + ROUNDING * np.asarray(size)))
+    allowed = np.maximum(right, 0.0) + ROUNDING * np.asarray(size)
+    shares = np.asarray(left) / (allowed + 1e-300)  # nothing of nothing is nothing
     worst = int(np.argmax(np.where(np.isnan(shares), np.inf, shares)))
     return Check(claim, quantity, float(shares[worst]), "<=", 1.0, worst + 1)
 
