@@ -107,25 +107,21 @@ def scattered(generator: Generator, horizon: int) -> Instance:
     )  # fmt: skip
 
 
-def _flipping(
-    generator: Generator, horizon: int, mu: float, most: float
-) -> dict[str, Numbers | float]:
+def _flipping(generator: Generator, horizon: int, most: float) -> tuple[Numbers, Numbers, Numbers]:
     """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x and k <= most: the gradient of phi_t is
-    +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is."""
+    +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is. A, c and d."""
     k = generator.uniform(1.0, most)
     u, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
     size = np.sqrt(1.0 + k**2)
-    return {
-        "A": k * np.outer(v, u), "Q": mu, "c": signs(horizon) * u / size,
-        "d": signs(horizon) * k * v / size,
-    }  # fmt: skip
+    alternating = signs(horizon) / size
+    return k * np.outer(v, u), alternating * u, alternating * k * v
 
 
 def flipping(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
     """Signs alternate, and x_1 is on the wrong side: the static bound is nearly tight."""
     start, mu = np.eye(OUTER_DIM)[0], generator.uniform(0.5, 2.0)
-    coefficients = _flipping(generator, horizon, mu, most)
-    return affine(Ball(UNIT_BALL), horizon, start, strongly_convex=True, **coefficients)
+    A, c, d = _flipping(generator, horizon, most)
+    return affine(Ball(UNIT_BALL), horizon, start, A=A, Q=mu, c=c, d=d, strongly_convex=True)
 
 
 def flipping_steep(generator: Generator, horizon: int) -> Instance:
@@ -170,13 +166,15 @@ def _square() -> Box:
     return Box(-np.ones(OUTER_DIM), np.ones(OUTER_DIM))
 
 
-def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: float) -> Instance:
+def _planted(
+    generator: Generator, horizon: int, optima: Numbers, *, R: float = 0.0, s: float = 0.0
+) -> Instance:
     """q_t = A o_t + b_t makes o_t a global minimiser: gradients vanish at the optima."""
     A, b = _rank_one(generator), walk(generator, horizon, INNER_DIM, 0.05)
     optima = 0.9 * optima / np.maximum(1.0, np.abs(optima).max(axis=1, keepdims=True))
     return affine(
         _square(), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.5), b=b,
-        q=b + optima @ A.T, optima=optima, start_gap=0.5, **bend,
+        q=b + optima @ A.T, optima=optima, start_gap=0.5, R=R, s=s,
     )  # fmt: skip
 
 
@@ -197,8 +195,8 @@ def planted_quadratic(generator: Generator, horizon: int) -> Instance:
 
 def flipping_linear(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
     """Linear losses of alternating sign: regret of order sqrt(T), nearly at the static bound."""
-    coefficients = _flipping(generator, horizon, 0.0, most)
-    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], **coefficients)
+    A, c, d = _flipping(generator, horizon, most)
+    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], A=A, c=c, d=d)
 
 
 def flipping_linear_steep(generator: Generator, horizon: int) -> Instance:

@@ -122,7 +122,7 @@ def chased_wave(generator: Generator, horizon: int) -> Instance:
     )
     # alpha = 1 / (8 L_f) = 1 / (32 size^2) moves a leader at the steepest point, where
     # phi = cos(sqrt(2) size u + phase), by 1/16 of a radian; the wave runs a little slower.
-    phase = 0.5 * math.pi - 0.85 / 16.0 * np.arange(horizon)[:, None]
+    phase = 0.5 * math.pi - 0.85 / 16.0 * np.arange(float(horizon))[:, None]
     R = np.zeros((BENDS, 2 * DIM))
     return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
 
