@@ -128,7 +128,7 @@ def test_a_local_run_by_hand_and_what_breaks_it():
 
 
 def test_rho_by_hand():
-    # Theorem 4: K is chosen for rho = 1 / (2 (1 / (alpha mu_f) + 2)), which is gamma / (3 (1 + gamma)).
+    # Theorem 4: K is for rho = 1 / (2 (1 / (alpha mu_f) + 2)), that is gamma / (3 (1 + gamma)).
     dynamic, static = named("strongly_convex_dynamic"), named("strongly_convex_static")
     expected = 0.5 / (1.0 / (dynamic.outer_step_size * 2.0) + 2.0)
     assert proof.rho(dynamic, ROUNDS)[0] == pytest.approx(expected, rel=1e-12)

@@ -8,6 +8,7 @@ import pytest
 
 from obax import Ball, Box, Problem, Window
 from obax.certify import AssumptionError, draw, verify
+from obax.certify.mutants import FlatterAnswers
 from obax.theory import Constants
 
 HORIZON = 8
@@ -64,6 +65,26 @@ def test_a_false_constant_is_rejected(setting):
             verified(drawn, constants=dataclasses.replace(constants, **changes))
         assert failure.value.assumption.startswith(assumption)
         assert str(failure.value).startswith(f"{setting}: {assumption}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SmallerErrors(Constants):
+    """Constants with a fifth of M_f."""
+
+    @property
+    def M_f(self):
+        return 0.2 * (1.0 + self.kappa_g) * self.ell_f1
+
+
+def test_a_false_formula_of_lemma_3_is_noticed():
+    drawn = draw("strongly_convex_dynamic", 1, HORIZON, seed=1)
+    fields = dataclasses.asdict(drawn.instance.constants)
+    with pytest.raises(AssumptionError, match="Lemma 3") as failure:
+        verified(drawn, constants=FlatterAnswers(**fields))
+    assert failure.value.assumption == "Lemma 3 (L_y)"
+    with pytest.raises(AssumptionError, match="Lemma 3") as failure:
+        verified(drawn, constants=SmallerErrors(**fields))
+    assert failure.value.assumption == "Lemma 3 (M_f)"
 
 
 def broken(rounds, name, t, value):

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
 from ..theory import Constants, LogarithmicInnerSteps
-from .certificates import check_arguments, examine
+from .certificates import check_arguments
+from .examination import examine
 from .families.catalogue import FAMILIES, WINDOWS
 from .measure.outcomes import Mutation
 from .measure.play import Steps

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from .._support import atomic
 from ..lab.report import Figure, Series, figures
-from .certificates import GROWTH_TOLERANCE, Certificates
+from .certificates import Certificates
+from .examination import GROWTH_TOLERANCE
 from .measure.growth import ExampleRow
 from .mutants import Caught
 from .verify import POINTS
