@@ -109,7 +109,7 @@ def write(found: Certificates, folder: Path) -> Path:
 
 
 def figure(found: Certificates) -> Figure:
-    """The largest regret / bound over problems, round by round, one curve a setting."""
+    """The largest regret / bound over problems, round by round, one curve per setting."""
     rounds = list(range(1, found.horizon + 1))
     curves = [
         # A static regret can be negative: there is nothing to draw then on a logarithmic axis.

@@ -14,7 +14,8 @@ from ...window import Window
 from ..families.catalogue import Drawn, draw
 from ..families.ingredients import Numbers
 from ..verify import POINTS, AssumptionError, Check, check_frame, judge, radii, raise_if_failed
-from . import play, proof
+from . import claims, play
+from .along import Along, measure_along
 from .evidence import Evidence, Points
 from .play import Batch, Steps
 
@@ -170,12 +171,12 @@ def _steps(
     static = prescribed[0].name.endswith("static")
     best = measured.best[:, -1] if static else measured.best
     rounds, W = np.arange(1.0, played.x.shape[1] + 1.0), float(np.sum(window.weights))
-    alpha = jnp.asarray(np.stack([proof.at(one.outer_step_size, rounds) for one in prescribed]))
-    along = jax.tree.map(np.asarray, proof.along(batch, played, best, alpha, window))
+    alpha = jnp.asarray(np.stack([claims.at(one.outer_step_size, rounds) for one in prescribed]))
+    along = jax.tree.map(np.asarray, measure_along(batch, played, best, alpha, window))
     return [
-        proof.checks(
+        claims.checks(
             promised,
-            proof.Along(*(values[row] for values in along)),
+            Along(*(values[row] for values in along)),
             W,
             {name: np.asarray(values[row]) for name, values in measured.arguments.items()},
         )

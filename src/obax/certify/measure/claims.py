@@ -21,97 +21,17 @@ $x^*_t$ (or one $x^*$), as `checks` below lists them:
 """  # noqa: E501
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from ... import reduced
 from ...theory import Constants, Setting
-from ...window import Window
 from ..families.ingredients import Numbers
 from ..verify import Check
-from .evidence import SOLVER, Vector
-from .play import Batch, Played
+from .along import Along
 
 # Rounding, relative to what an inequality adds up.
 ROUNDING = 1e-9
-
-
-class Along(NamedTuple):
-    """Lengths and differences in every round of a run; F_t is f_t for w = 1. Arrays of JAX while
-    they are measured, of NumPy when they are judged."""
-
-    before: Array
-    after: Array
-    error: Array
-    slope: Array
-    astray: Array
-    length: Array
-    fall: Array
-    gap: Array
-    towards: Array
-    distance: Array
-    next_distance: Array
-    path: Array
-    inner_path: Array
-
-
-@eqx.filter_jit
-def along(batch: Batch, played: Played, best: Array, alpha: Array, window: Window) -> Along:
-    """What `checks` needs, of every problem. `best` are the comparators x*_t, `alpha` the steps
-    that were *prescribed*, whatever was played."""
-
-    def one(of: tuple[Batch, Played, Array, Array]) -> Along:
-        batch, played, best, alpha = of
-        flat = reduced.Flat(batch.problem, batch.outer_var, batch.inner_var, SOLVER)
-        horizon = len(alpha)
-        # The rounds of the window of round t, newest first; f_t = 0 before the first.
-        lags = jnp.arange(window.size)
-        index = jnp.arange(horizon)[:, None] - lags
-        weights = jnp.where(index >= 0, jnp.asarray(window.weights) / jnp.sum(window.weights), 0.0)
-        past = jax.tree.map(lambda leaf: leaf[jnp.maximum(index, 0)], batch.rounds)
-
-        def in_round(round, past, weights, x, x_next, y, y_next, best, alpha):  # type: ignore[no-untyped-def]
-            def average(x: Vector, y: Vector) -> Array:
-                return jnp.vdot(weights, jax.vmap(lambda r: flat.outer(x, y, r))(past))
-
-            def gradient(y: Vector) -> Vector:
-                slopes = jax.grad(average, (0, 1))(x, y)
-                return reduced.pulled_back(flat, reduced.one_round(round), x, y, *slopes)
-
-            answer = reduced.answer(flat, x, round).y
-            answer_next, answer_best = (reduced.answer(flat, z, round).y for z in (x_next, best))
-            true, taken = gradient(answer), gradient(y_next)
-            value, norm = average(x, answer), jnp.linalg.norm
-            return {
-                "before": norm(y - answer),
-                "after": norm(y_next - answer),
-                "error": norm(taken - true),
-                "slope": norm(true),
-                "astray": norm(x_next - flat.project(x - alpha * taken)),
-                "length": norm(alpha * taken) + norm(x),
-                "fall": value - average(x_next, answer_next),
-                "gap": value - average(best, answer_best),
-                "towards": jnp.vdot(true, x - best),
-                "distance": norm(x - best),
-                "next_distance": norm(x_next - best),
-            }, answer_best  # fmt: skip
-
-        found, answers = flat.map_rounds(
-            in_round, batch.rounds, past, weights, *played, best, alpha
-        )
-        return Along(**found, path=_steps(best), inner_path=_steps(answers))
-
-    return jax.lax.map(one, (batch, played, best, alpha))
-
-
-def _steps(points: Array) -> Array:
-    moved = jnp.linalg.norm(points[1:] - points[:-1], axis=1)
-    return jnp.concatenate([jnp.zeros(1, moved.dtype), moved])
 
 
 def rho(setting: Setting, T: Numbers) -> Numbers:
@@ -151,26 +71,33 @@ def checks(
     return *made, *_convex(setting, found, alpha, rho(setting, T))
 
 
+# The first step of the three proofs that go through one projected step.
+STEP = {
+    "strongly_convex_static": "Equation (61)",
+    "convex_dynamic": "Equation (74)",
+    "convex_static": "Equation (81)",
+}
+
+
 def _convex(setting: Setting, found: Along, alpha: Numbers, rho: Numbers) -> list[Check]:
     c, name = setting.constants, setting.name
     mu_f = c.mu_f if name.startswith("strongly") and c.mu_f is not None else 0.0
     squared, after = found.distance**2, found.after
-    equation = {"strongly_convex_static": 61, "convex_dynamic": 74, "convex_static": 81}
     made = []
-    if name in equation:
+    if name in STEP:
         # Cauchy-Schwarz and Lemma 3 in place of the last term, as the proofs go on to do.
         right = (squared - found.next_distance**2) / (2.0 * alpha) + alpha * found.slope**2
         right = right + alpha * (c.M_f * after) ** 2 + c.M_f * after * found.distance
         size = squared / alpha + alpha * found.slope**2
         made.append(
-            _share(f"Equation ({equation[name]})", "<grad, x_t - x*> / what one step allows",
+            _share(STEP[name], "<grad, x_t - x*> / what one step allows",
                    found.towards, right, size)
         )  # fmt: skip
     label = "Equation (64)" if mu_f else "convexity towards x*"
     left = found.gap + 0.5 * mu_f * squared
     made.append(
-        _share(label, "phi_t(x_t) - phi_t(x*) + mu_f |x_t - x*|^2 / 2 / <grad, x_t - x*>", left,
-               found.towards, c.hypergradient_bound * (found.distance + 1e-4))
+        _share(label, "(phi_t(x_t) - phi_t(x*) + mu_f |x_t - x*|^2 / 2) / <grad, x_t - x*>",
+               left, found.towards, c.hypergradient_bound * (found.distance + 1e-4))
     )  # fmt: skip
     # Lemma 17, at every t.
     first, size = found.before[0], 1e-3 * (1.0 + found.before)

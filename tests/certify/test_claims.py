@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from obax import theory
-from obax.certify.measure import proof
+from obax.certify.measure import claims
+from obax.certify.measure.along import Along
 from obax.theory import Constants
 
 T = 12
@@ -30,14 +31,14 @@ CONVEX = ("strongly_convex_dynamic", "strongly_convex_static", "convex_dynamic",
 def by_hand(setting):
     """x_{t+1} = x_t - alpha_t 2 (x_t - 1), from -1 and never beyond 1; the follower answers exactly
     (beta = 1 would), having started 0.5 off."""
-    alpha = proof.at(setting.outer_step_size, ROUNDS)
+    alpha = claims.at(setting.outer_step_size, ROUNDS)
     x = np.empty(T + 1)
     x[0] = -1.0
     for t in range(T):
         x[t + 1] = np.clip(x[t] - alpha[t] * 2.0 * (x[t] - 1.0), -1.0, 1.0)
     now, after = x[:-1], x[1:]
     zero = np.zeros(T)
-    return proof.Along(
+    return Along(
         before=np.concatenate([[0.5], np.abs(np.diff(now))]),
         after=zero,
         error=zero,
@@ -56,7 +57,7 @@ def by_hand(setting):
 
 def failed(setting, found, W=1.0):
     paths = {"H_1": np.zeros(T), "H_2": np.zeros(T)}
-    return [c.assumption for c in proof.checks(setting, found, W, paths) if not c.holds]
+    return [c.assumption for c in claims.checks(setting, found, W, paths) if not c.holds]
 
 
 def named(name):
@@ -131,7 +132,7 @@ def test_rho_by_hand():
     # Theorem 4: K is for rho = 1 / (2 (1 / (alpha mu_f) + 2)), that is gamma / (3 (1 + gamma)).
     dynamic, static = named("strongly_convex_dynamic"), named("strongly_convex_static")
     expected = 0.5 / (1.0 / (dynamic.outer_step_size * 2.0) + 2.0)
-    assert proof.rho(dynamic, ROUNDS)[0] == pytest.approx(expected, rel=1e-12)
+    assert claims.rho(dynamic, ROUNDS)[0] == pytest.approx(expected, rel=1e-12)
     # Theorem 6: rho^-2 = (24 L_y M_f / mu_f)^2 + 2 with L_y = 2, M_f = 3.
-    assert proof.rho(static, ROUNDS)[0] == pytest.approx((72.0**2 + 2.0) ** -0.5, rel=1e-12)
-    assert proof.rho(named("convex_static"), ROUNDS)[2] == pytest.approx(1.0 / 18.0)
+    assert claims.rho(static, ROUNDS)[0] == pytest.approx((72.0**2 + 2.0) ** -0.5, rel=1e-12)
+    assert claims.rho(named("convex_static"), ROUNDS)[2] == pytest.approx(1.0 / 18.0)
