@@ -10,7 +10,7 @@ from .. import theory
 from .families.catalogue import FAMILIES, SETTINGS
 from .families.ingredients import Numbers
 from .measure.growth import exponent
-from .measure.outcomes import Mutation, Outcome, horizons, outcomes
+from .measure.outcomes import HONEST, Mutation, Outcome, horizons, outcomes
 from .verify import POINTS, Check
 
 # At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
@@ -74,7 +74,7 @@ def examine(
     horizon: int,
     seed: int,
     on_batch: Callable[[int], None] = lambda done: None,
-    mutation: Mutation = Mutation(),  # noqa: B008
+    mutation: Mutation = HONEST,
 ) -> tuple[SettingResult, list[Violation], list[Violation]]:
     """One setting: its result, what was violated, and the errata. `mutation` makes something wrong
     on purpose (`mutants`)."""

@@ -66,6 +66,9 @@ class Mutation:
     constants: Callable[[Constants], Constants] = lambda constants: constants
 
 
+HONEST = Mutation()
+
+
 def prescribe(drawn: Drawn) -> Setting:
     """Steps and bound for a drawn problem: the largest alpha that the theorem allows, or a share
     of it where the family asks for one."""
@@ -89,7 +92,7 @@ def outcomes(
     seed: int,
     on_batch: Callable[[int], None] = lambda done: None,
     stride: int = 1,
-    mutation: Mutation = Mutation(),  # noqa: B008
+    mutation: Mutation = HONEST,
     examined: bool = True,
 ) -> list[Outcome]:
     """Draw, play, verify and measure the problems of one setting.
