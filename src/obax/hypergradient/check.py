@@ -2,25 +2,27 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Scalar, Vector, answer, extreme_eigenvalues
 from .base import Hypergradient
 from .solvers import CG, Dense
 from .unrolled import Unrolled
 
 DENSE_SIZE = 512
 DIRECTIONS = 16
-Flat = Float[Array, " d"]
+# Central differences of fourth order at x + k h d: error h^4, so a step that rounding does not see.
+STENCIL = (1, -1, 2, -2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,213 +90,247 @@ the hypergradient is off by 0.0e+00 relative; more inner steps bring it closer.
         to_double = lambda tree: jax.tree.map(_as_double, tree)  # noqa: E731
         x = to_double(validation.variable(outer_var, "outer_var"))
         y = None if inner_var is None else to_double(validation.variable(inner_var, "inner_var"))
-        case = _Case(problem, x, y, to_double(round), to_double(buffers))
-        problem.check(x, y, case.round, case.buffers)
-        return case.check(estimator, tolerance, np.random.default_rng(seed))
+        round, buffers = to_double(round), to_double(buffers)
+        problem.check(x, y, round, buffers)
+        if estimator is None and y is not None:
+            small = sum(leaf.size for leaf in jax.tree.leaves(y)) <= DENSE_SIZE
+            estimator = Dense() if small else CG()
+        size = sum(leaf.size for leaf in jax.tree.leaves(x))
+        rng = np.random.default_rng(seed)
+        directions = np.eye(size) if size <= DIRECTIONS else rng.standard_normal((DIRECTIONS, size))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        found = _measure(problem, x, y, round, buffers, estimator, jnp.asarray(directions))
+        with np.errstate(all="ignore"):
+            return _judge(problem, x, y is None, estimator, tolerance, directions, found)
 
 
-def _as_double(leaf: Any) -> Any:
+def _as_double(leaf: PyTree) -> Array:
     leaf = jnp.asarray(leaf)
     return leaf.astype(jnp.float64) if trees.is_float(leaf) else leaf
 
 
-class _Case:
-    """One point of one problem, with x and y as flat vectors."""
+class _Findings(NamedTuple):
+    """All that is measured at a point: `values` are phi at x, then at the points of the
+    differences, which reach as far as `step`. At the follower's answer y*(x), of size `size`: the estimate
+    `value` and its `residual`, grad_x f (`direct`), |grad_y g| (`slope`) and what it is relative to
+    its terms (`inner_residual`), the least `eigenvalue` of H, and J^T times a random vector
+    (`cross`). At y, which is `gap` away: the estimate `value_there` and |grad_y g|."""
 
-    def __init__(self, problem: Problem, x: PyTree, y: PyTree, round: PyTree, buffers: PyTree):
-        self.problem, self.round, self.buffers = problem, round, buffers
-        self.tree_x = x
-        self.x, self.unravel_x = ravel_pytree(x)
-        self.y: Any = None
-        self.unravel_y: Any = None
-        if y is not None:
-            self.y, self.unravel_y = ravel_pytree(y)
+    step: Array
+    values: Array
+    value: Array
+    direct: Array
+    residual: Array
+    eigenvalue: Array
+    inner_residual: Array
+    slope: Array
+    gap: Array
+    size: Array
+    value_there: Array
+    slope_there: Array
+    cross: Array
 
-    def outer(self, x: Flat, y: Flat | None) -> Array:
-        tree_y = None if y is None else self.unravel_y(y)
-        return self.problem.outer_loss(self.unravel_x(x), tree_y, self.round, self.buffers)
 
-    def inner(self, x: Flat, y: Flat) -> Array:
-        return self.problem.inner_loss(
-            self.unravel_x(x), self.unravel_y(y), self.round, self.buffers
-        )[0]
+@eqx.filter_jit
+def _measure(
+    problem: Problem,
+    x: PyTree,
+    y: PyTree,
+    round: PyTree,
+    buffers: PyTree,
+    estimator: Hypergradient | None,
+    directions: Array,
+) -> _Findings:
+    """One compiled function: compilation is what a check of a small problem takes."""
+    bare = Problem(
+        lambda x, y, r: problem.outer_loss(x, y, r, buffers),
+        None if y is None else lambda x, y, r: problem.inner_loss(x, y, r, buffers)[0],
+        problem.domain,
+        problem.inner_argmin,
+    )
+    flat = Flat(bare, x, y)
+    x, y = flat.start, flat.inner_start
+    step = 1e-3 * jnp.maximum(1.0, jnp.max(jnp.abs(x)))
+    moves = jnp.concatenate([k * directions for k in STENCIL])
+    points = jnp.concatenate([x[None], x + step * moves])
 
-    def answer(self, x: Flat, start: Flat) -> Flat:
-        """y*(x): the closed form, or a descent polished by Newton."""
-        if self.problem.inner_argmin is not None:
-            return ravel_pytree(self.problem.inner_argmin(self.unravel_x(x), self.round))[0]
-        loss = lambda y, _: self.inner(x, y)  # noqa: E731
-        solver: Any = (
-            optx.BFGS(rtol=1e-9, atol=1e-9)
-            if start.size <= DENSE_SIZE
-            else optx.NonlinearCG(1e-9, 1e-9)
+    def phi(start: Vector, x: Vector) -> tuple[Vector, tuple[Scalar, Vector, Scalar]]:
+        """Each search starts where the first one ended: in one basin, and near."""
+        flat.inner_start = start
+        found = answer(flat, x, round)
+        return found.y, (flat.outer(x, found.y, round), found.y, found.residual)
+
+    _, (values, answers, residuals) = jax.lax.scan(phi, y, points)
+    best = answers[0]
+    flat.inner_start = y
+    direct = jax.grad(flat.outer)(x, best, round)
+    if estimator is None or not flat.has_follower:
+        no, none = jnp.zeros_like(direct), jnp.zeros(())
+        convex = jnp.asarray(jnp.inf)
+        at_answer = (none, convex, none, none)
+        return _Findings(step, values, direct, direct, *at_answer, none, none, no, none, no)
+
+    def inner(x: Vector, y: Vector) -> Scalar:
+        return flat.inner(x, y, round)
+
+    def estimate(y: Vector) -> tuple[Vector, Scalar]:
+        gradient = jax.grad(flat.outer, (0, 1))(x, y, round)
+        found = estimator(inner, x, y, gradient, estimator.init(y))
+        return found.value, found.residual
+
+    # Both at once: one copy of the estimator to compile.
+    estimates, solved = jax.lax.map(estimate, jnp.stack([best, y]))
+    noise = jnp.asarray(np.random.default_rng(0).standard_normal(y.size))
+    slope_of = jax.grad(inner, 1)
+    _, pull = jax.vjp(lambda x: slope_of(x, best), x)
+    if y.size <= DENSE_SIZE:
+        eigenvalue = jnp.linalg.eigvalsh(jax.hessian(inner, 1)(x, best))[0]
+    else:
+        hvp = jax.linearize(lambda y: slope_of(x, y), best)[1]
+        eigenvalue = extreme_eigenvalues(hvp, noise, 64)[0]
+    return _Findings(
+        step=step,
+        values=values,
+        value=estimates[0],
+        direct=direct,
+        residual=solved[0],
+        eigenvalue=eigenvalue,
+        inner_residual=residuals[0],
+        slope=jnp.linalg.norm(slope_of(x, best)),
+        gap=jnp.linalg.norm(y - best),
+        size=jnp.linalg.norm(best),
+        value_there=estimates[1],
+        slope_there=jnp.linalg.norm(slope_of(x, y)),
+        cross=pull(noise)[0],
+    )
+
+
+def _judge(
+    problem: Problem,
+    x: PyTree,
+    alone: bool,
+    estimator: Hypergradient | None,
+    tolerance: float,
+    directions: np.ndarray,
+    found: _Findings,
+) -> HypergradientCheck:
+    """The findings in words."""
+    found = jax.tree.map(np.asarray, found)
+    unravel = ravel_pytree(x)[1]
+    differences, error = _compare(found, directions)
+    messages: list[str] = []
+    if not alone:
+        messages += _explain_zero(unravel, found, differences)
+        messages += _explain_inner(problem, found)
+        messages += _explain_estimate(estimator, found)
+    if not np.isfinite(found.values[0]):
+        messages.append("the outer loss is not finite at this point.")
+    elif not np.any(differences) and not np.any(found.value) and not messages:
+        messages.append(
+            "estimate and finite differences are both exactly zero: the outer loss does not "
+            "depend on outer_var, neither directly nor through the follower. Is it constant, "
+            "or piecewise constant (rounding, a comparison)?"
         )
-        y = optx.minimise(loss, solver, start, max_steps=10_000, throw=False).value
-        slope, bend = jax.grad(self.inner, 1), jax.hessian(self.inner, 1)
-        if start.size <= DENSE_SIZE:
-            for _ in range(3):
-                step = jnp.linalg.solve(bend(x, y), slope(x, y))
-                better = trees.norm(slope(x, y - step)) <= trees.norm(slope(x, y))
-                y = jnp.where(better, y - step, y)
-        return y
+    fatal = [m for m in messages if not m.startswith(("inner_var is not", "note: "))]
+    if not error <= tolerance and not fatal:
+        messages.append(
+            "estimate and finite differences disagree although nothing else is wrong: is a "
+            "loss not smooth here (abs, max, rounding), or is a gradient stopped?"
+        )
+    return HypergradientCheck(
+        ok=bool(error <= tolerance and not fatal),
+        relative_error=error,
+        estimate=unravel(jnp.asarray(found.value)),
+        residual=float(found.residual),
+        distance=_distance(found),
+        smallest_eigenvalue=float(found.eigenvalue),
+        messages=tuple(messages),
+    )
 
-    def estimate(self, estimator: Hypergradient, x: Flat, y: Flat) -> tuple[Flat, float]:
-        gradient = jax.grad(self.outer, (0, 1))(x, y)
-        found = estimator(self.inner, x, y, gradient, estimator.init(y))
-        return found.value, float(found.residual)
 
-    def check(
-        self, estimator: Hypergradient | None, tolerance: float, rng: np.random.Generator
-    ) -> HypergradientCheck:
-        messages: list[str] = []
-        if self.y is None:
-            value, residual, distance, eigenvalue = (
-                jax.grad(self.outer)(self.x, None),
-                0.0,
-                0.0,
-                np.inf,
+def _distance(found: _Findings) -> float:
+    return float(found.gap / (1 + found.size))
+
+
+def _compare(found: _Findings, directions: np.ndarray) -> tuple[np.ndarray, float]:
+    """Directional differences, and how far the estimate is from them. Differences are known up to
+    the rounding of the loss divided by the step, so errors below that count as none."""
+    ahead, behind, far_ahead, far_behind = found.values[1:].reshape(len(STENCIL), -1)
+    differences = (8 * (ahead - behind) - (far_ahead - far_behind)) / (12 * found.step)
+    noise = 1e-14 * max(1.0, abs(float(found.values[0]))) / float(found.step)
+    gap = float(np.linalg.norm(directions @ found.value - differences))
+    if gap <= 10 * noise * np.sqrt(len(differences)):
+        return differences, 0.0
+    return differences, gap / max(float(np.linalg.norm(differences)), noise)
+
+
+def _explain_zero(
+    unravel: Callable[[Array], PyTree], found: _Findings, differences: np.ndarray
+) -> list[str]:
+    """Leaves of x whose cross derivative is exactly zero."""
+    messages = []
+    # One difference for each coordinate, where x is small enough for that.
+    whole = len(differences) == found.value.size
+    known = differences if whole else np.zeros(found.value.size)
+    cross, direct, moves = (
+        jax.tree_util.tree_leaves_with_path(unravel(jnp.asarray(part)))
+        for part in (found.cross, found.direct, known)
+    )
+    for (path, leaf), (_, own), (_, moved) in zip(cross, direct, moves, strict=True):
+        if np.any(np.asarray(leaf) != 0):
+            continue
+        name = trees.leaf_name(path, "outer_var")
+        zero = f"{name} does not reach the inner loss: its cross derivative is exactly zero."
+        if np.any(np.asarray(moved)) and not np.any(np.asarray(own)):
+            messages.append(
+                f"{zero} But the outer loss does change with {name}: a gradient is stopped "
+                f"somewhere (stop_gradient, rounding, a conversion to NumPy)."
             )
-            loss: Callable[[Flat], Array] = lambda x: self.outer(x, None)  # noqa: E731
+        elif np.any(np.asarray(own) != 0):
+            messages.append(f"note: {zero} Only its direct effect on the outer loss moves it.")
         else:
-            if estimator is None:
-                estimator = Dense() if self.y.size <= DENSE_SIZE else CG()
-            best = jax.jit(self.answer)(self.x, self.y)
-            value, residual = self.estimate(estimator, self.x, best)
-            loss = jax.jit(lambda x: self.outer(x, self.answer(x, best)))
-            eigenvalue = self._smallest_eigenvalue(best, rng)
-            distance = float(trees.norm(self.y - best) / (1 + trees.norm(best)))
-            self._explain_inner(best, eigenvalue, messages)
-            if not residual <= 1e-3:
-                cure = f"Give {type(estimator).__name__} more steps or terms, or use Dense()."
-                if isinstance(estimator, Dense):
-                    cure = "The inner Hessian is singular: add a ridge term to the inner loss."
-                messages.append(
-                    f"the linear system H v = grad_y f is not solved: relative residual "
-                    f"{residual:.1e}. {cure}"
-                )
-            if distance > 1e-3:
-                there, _ = self.estimate(estimator, self.x, self.y)
-                slope = trees.norm(jax.grad(self.inner, 1)(self.x, self.y))
-                messages.append(
-                    f"inner_var is not the follower's answer: |y - y*(x)| = "
-                    f"{float(trees.norm(self.y - best)):.1e}, |grad_y g| = {float(slope):.1e}. "
-                    f"There the hypergradient is off by {_relative(there, value):.1e} relative; "
-                    f"more inner steps bring it closer."
-                )
-        differences, error = self._compare(loss, value, rng)
-        if self.y is not None:
-            messages[:0] = self._explain_zero(best, differences, rng)
-        if not np.isfinite(float(loss(self.x))):
-            messages.append("the outer loss is not finite at this point.")
-        elif not np.any(differences) and not np.any(np.asarray(value)) and not messages:
             messages.append(
-                "estimate and finite differences are both exactly zero: the outer loss does not "
-                "depend on outer_var, neither directly nor through the follower. Is it constant, "
-                "or piecewise constant (rounding, a comparison)?"
+                f"{zero} It does not reach the outer loss either, so its hypergradient is "
+                f"always zero; let inner depend on it."
             )
-        fatal = [m for m in messages if not m.startswith(("inner_var is not", "note: "))]
-        if not error <= tolerance and not fatal:
-            messages.append(
-                "estimate and finite differences disagree although nothing else is wrong: is a "
-                "loss not smooth here (abs, max, rounding), or is a gradient stopped?"
-            )
-        return HypergradientCheck(
-            ok=bool(error <= tolerance and not fatal),
-            relative_error=error,
-            estimate=self.unravel_x(value),
-            residual=residual,
-            distance=distance,
-            smallest_eigenvalue=float(eigenvalue),
-            messages=tuple(messages),
+    return messages
+
+
+def _explain_inner(problem: Problem, found: _Findings) -> list[str]:
+    messages = []
+    if not found.inner_residual <= 1e-6:
+        cure = "Is it bounded below, smooth and finite? An inner_argmin would help."
+        if problem.inner_argmin is not None:
+            cure = "It is the problem's inner_argmin that says so: its formula is wrong."
+        messages.append(
+            f"the inner problem could not be solved: |grad_y g| = {found.slope:.1e} at the best y "
+            f"found. {cure}"
         )
-
-    def _compare(
-        self, loss: Callable[[Flat], Array], value: Flat, rng: np.random.Generator
-    ) -> tuple[np.ndarray, float]:
-        """Directional differences, and how far the estimate is from them. Differences are known up
-        to the rounding of the loss divided by the step, so errors below that count as none."""
-        size = self.x.size
-        directions = np.eye(size) if size <= DIRECTIONS else rng.standard_normal((DIRECTIONS, size))
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        # Central differences of fourth order: error h^4, so a step that rounding does not see.
-        step = 1e-3 * max(1.0, float(jnp.max(jnp.abs(self.x))))
-        differences = []
-        for direction in directions:
-            move = lambda k, d=direction: float(loss(self.x + k * step * d))  # noqa: E731
-            differences.append((8 * (move(1) - move(-1)) - (move(2) - move(-2))) / (12 * step))
-        found = np.asarray(differences)
-        noise = 1e-14 * max(1.0, abs(float(loss(self.x)))) / step
-        gap = float(np.linalg.norm(directions @ np.asarray(value) - found))
-        if gap <= 10 * noise * np.sqrt(len(found)):
-            return found, 0.0
-        return found, gap / max(float(np.linalg.norm(found)), noise)
-
-    def _smallest_eigenvalue(self, y: Flat, rng: np.random.Generator) -> float:
-        if y.size <= DENSE_SIZE:
-            return float(jnp.linalg.eigvalsh(jax.hessian(self.inner, 1)(self.x, y))[0])
-        # Power iteration on |H| I - H: its largest eigenvalue is |H| minus the smallest of H.
-        _, hvp = jax.linearize(lambda z: jax.grad(self.inner, 1)(self.x, z), y)
-        start = jnp.asarray(rng.standard_normal(y.size))
-
-        def rayleigh(shift: Array, v: Array) -> tuple[Array, Array]:
-            for _ in range(60):
-                v = hvp(v) - shift * v
-                v = v / jnp.linalg.norm(v)
-            return v @ hvp(v), v
-
-        largest, _ = rayleigh(jnp.zeros(()), start)
-        return float(rayleigh(jnp.abs(largest), start)[0])
-
-    def _explain_zero(
-        self, y: Flat, differences: np.ndarray, rng: np.random.Generator
-    ) -> list[str]:
-        """Leaves of x whose cross derivative is exactly zero."""
-        messages = []
-        # One difference for each coordinate, where x is small enough for that.
-        known = differences if len(differences) == self.x.size else np.zeros(self.x.size)
-        moves = jax.tree.leaves(self.unravel_x(jnp.asarray(known)))
-        _, pull = jax.vjp(lambda x: jax.grad(self.inner, 1)(x, y), self.x)
-        covector = jnp.asarray(rng.standard_normal(y.size))
-        cross = self.unravel_x(pull(covector)[0])
-        direct = self.unravel_x(jax.grad(self.outer)(self.x, y))
-        leaves = jax.tree_util.tree_leaves_with_path(cross)
-        for (path, leaf), own, moved in zip(leaves, jax.tree.leaves(direct), moves, strict=True):
-            if np.any(np.asarray(leaf) != 0):
-                continue
-            name = trees.leaf_name(path, "outer_var")
-            zero = f"{name} does not reach the inner loss: its cross derivative is exactly zero."
-            if np.any(np.asarray(moved)) and not np.any(np.asarray(own)):
-                messages.append(
-                    f"{zero} But the outer loss does change with {name}: a gradient is stopped "
-                    f"somewhere (stop_gradient, rounding, a conversion to NumPy)."
-                )
-            elif np.any(np.asarray(own) != 0):
-                messages.append(f"note: {zero} Only its direct effect on the outer loss moves it.")
-            else:
-                messages.append(
-                    f"{zero} It does not reach the outer loss either, so its hypergradient is "
-                    f"always zero; let inner depend on it."
-                )
-        return messages
-
-    def _explain_inner(self, y: Flat, eigenvalue: float, messages: list[str]) -> None:
-        slope = float(trees.norm(jax.grad(self.inner, 1)(self.x, y)))
-        if not slope <= 1e-6 * (1 + float(trees.norm(y))):
-            cure = "Is it bounded below, smooth and finite? An inner_argmin would help."
-            if self.problem.inner_argmin is not None:
-                cure = "It is the problem's inner_argmin that says so: its formula is wrong."
-            messages.append(
-                f"the inner problem could not be solved: |grad_y g| = {slope:.1e} at the best y "
-                f"found. {cure}"
-            )
-        if not eigenvalue > 0:
-            messages.append(
-                f"the inner problem is not strongly convex at its solution: the smallest "
-                f"eigenvalue of its Hessian is {eigenvalue:.1e}. y*(x) is then not unique or not "
-                f"a minimum; add a ridge term, or use GMRES() if it is a saddle on purpose."
-            )
+    if not found.eigenvalue > 0:
+        messages.append(
+            f"the inner problem is not strongly convex at its solution: the smallest "
+            f"eigenvalue of its Hessian is {found.eigenvalue:.1e}. y*(x) is then not unique or not "
+            f"a minimum; add a ridge term, or use GMRES() if it is a saddle on purpose."
+        )
+    return messages
 
 
-def _relative(left: Array, right: Array) -> float:
-    scale = max(float(trees.norm(right)), 1e-12)
-    return float(trees.norm(left - right)) / scale
+def _explain_estimate(estimator: Hypergradient | None, found: _Findings) -> list[str]:
+    messages = []
+    if not found.residual <= 1e-3:
+        cure = f"Give {type(estimator).__name__} more steps or terms, or use Dense()."
+        if isinstance(estimator, Dense):
+            cure = "The inner Hessian is singular: add a ridge term to the inner loss."
+        messages.append(
+            f"the linear system H v = grad_y f is not solved: relative residual "
+            f"{found.residual:.1e}. {cure}"
+        )
+    if _distance(found) > 1e-3:
+        off = np.linalg.norm(found.value_there - found.value)
+        off /= max(float(np.linalg.norm(found.value)), 1e-12)
+        messages.append(
+            f"inner_var is not the follower's answer: |y - y*(x)| = {found.gap:.1e}, "
+            f"|grad_y g| = {found.slope_there:.1e}. There the hypergradient is off by {off:.1e} "
+            f"relative; more inner steps bring it closer."
+        )
+    return messages

@@ -1,8 +1,11 @@
 """Maps and sums over rounds that fit into memory: vmapped, a chunk at a time."""
 
+import functools
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -71,3 +74,22 @@ def _chunk_starts(length: int, chunk: int) -> tuple[Array, int]:
 
 def _slice(tree: PyTree, start: Array, size: int) -> PyTree:
     return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
+
+
+def compiled(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`eqx.filter_jit`, and under `vmap` one entry after the other.
+
+    With jaxlib 0.10.2 a batch that shares its rounds is wrong from output 32,768 on, in silence
+    (docs/jax-versions.md); a function here is wide enough by its rounds to lose nothing by it.
+    """
+
+    @eqx.filter_jit
+    @functools.wraps(function)
+    def run(*arguments: PyTree) -> PyTree:
+        arrays, rest = eqx.partition(arguments, eqx.is_array)
+        one = jax.custom_batching.sequential_vmap(
+            lambda arrays: function(*eqx.combine(arrays, rest))
+        )
+        return one(arrays)
+
+    return run

@@ -6,29 +6,28 @@ With H = grad^2_yy g and J = d(grad_y g)/dx at (x, y*), dy*/dx = -H^{-1} J and H
     Hess phi = [I; dy*/dx]^T  grad^2_(x,y) (f - v . grad_y g)  [I; dy*/dx]    (v held fixed),
 
 so that nothing is ever differentiated through a solver or a closed form. Where x or y is too long
-for dense matrices the gradient comes from conjugate gradients and there is no Hessian.
+for dense matrices the gradient comes from conjugate gradients, and so do products with Hess phi.
 
 A *total* turns a function of a round into its value for one round or into its mean over many: the
 same code solves a round's problem and that of a whole stage with both of its losses summed.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
-from .chunks import length_of
 from .conjugate import solve_definite
 from .flat import Flat, Total
-from .solve import Minimum, Model, Scalar, Vector, fixed_point_residual, minimise, spectral
-from .step import newton_cg_point, newton_point, quadratic_program
+from .solve import Model, Scalar, Vector, minimise, relative_residual
+from .step import newton_cg_point, newton_point
 
 
 class Answer(NamedTuple):
-    """y and |grad_y g(x, y)| / max(1, |H y|): how far the follower is from its optimum."""
+    """y, and how far it is from the follower's optimum: |grad_y g| relative to its terms."""
 
     y: Vector
     residual: Scalar
@@ -41,91 +40,151 @@ def one_round(round: PyTree) -> Total:
 
 def answer(flat: Flat, x: Vector, round: PyTree) -> Answer:
     """y*_t(x) of one round: the closed form, checked, or solved numerically."""
-    if not flat.has_follower:
-        return Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
-    if not flat.closed:
+    if not flat.has_follower or not flat.closed:
         return solve_follower(flat, one_round(round), x)
     y = flat.closed_answer(x, round)
-    gradient, bent = jax.jvp(lambda y: jax.grad(flat.inner, 1)(x, y, round), (y,), (y,))
-    residual = jnp.linalg.norm(gradient) / jnp.maximum(1, jnp.linalg.norm(bent))
-    return Answer(y, residual)
+    value, gradient = jax.value_and_grad(flat.inner, 1)(x, y, round)
+    total = one_round(round)
+    bent = jnp.linalg.norm(_inner_products(flat, total, x, y)(y))
+    model = Model(value, gradient, None, bent + _cross_term(flat, total, x, y), bent)
+    return Answer(y, relative_residual(None, y, model, _bend(y, model)))
 
 
 def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
-    """argmin_y of the total of g, by damped Newton."""
-    gradient_of = jax.grad(flat.inner, 1)
-
-    def product(y: Vector, u: Vector) -> Vector:
-        return total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1])
+    """argmin_y of the total of g, by damped Newton; nothing where there is no follower."""
+    if not flat.has_follower:
+        return Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
 
     def evaluate(y: Vector) -> Model:
-        if flat.dense_inner:
-            hessian_of = jax.hessian(flat.inner, 1)
-            value, gradient, hessian = total(
-                lambda r: (flat.inner(x, y, r), gradient_of(x, y, r), hessian_of(x, y, r))
-            )
-            return Model(value, gradient, hessian, jnp.linalg.norm(hessian @ y))
+        crossed = _cross_term(flat, total, x, y)
         value, gradient = total(lambda r: jax.value_and_grad(flat.inner, 1)(x, y, r))
-        return Model(value, gradient, None, jnp.linalg.norm(product(y, y)))
+        if flat.dense_inner:
+            hessian = total(lambda r: jax.hessian(flat.inner, 1)(x, y, r))
+            bent = jnp.linalg.norm(hessian @ y)
+        else:
+            hessian, bent = None, jnp.linalg.norm(_inner_products(flat, total, x, y)(y))
+        return Model(value, gradient, hessian, bent + crossed, bent)
 
     def propose(y: Vector, model: Model, damping: Scalar) -> Vector:
         if model.hessian is not None:
             return newton_point(y, model.gradient, model.hessian, damping)
-        return newton_cg_point(y, model.gradient, lambda u: product(y, u), damping)
+        return newton_cg_point(y, model.gradient, _inner_products(flat, total, x, y), damping)
 
     found = minimise(
         evaluate,
         propose,
         flat.first_answer(x),
-        tolerance=flat.inner_tolerance,
+        tolerance=flat.goal,
         max_steps=flat.newton_steps,
+        bend=_bend,
     )
     return Answer(found.point, found.residual)
 
 
+def _inner_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    """u -> H u."""
+    gradient_of = jax.grad(flat.inner, 1)
+    return lambda u: total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1])
+
+
+def _cross_term(flat: Flat, total: Total, x: Vector, y: Vector) -> Scalar:
+    """|J x|: with |H y| the terms that cancel in grad_y g, were it affine."""
+    gradient_of = jax.grad(flat.inner, 1)
+    return jnp.linalg.norm(total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (x,))[1]))
+
+
+def _bend(y: Vector, model: Model) -> Scalar:
+    """|H y| / |y|: a curvature of g that costs one product."""
+    length = jnp.linalg.norm(y)
+    return jnp.where(length > 0, model.extra / jnp.where(length > 0, length, 1), 0)
+
+
 def leader_model(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
-    """phi and its derivatives at x, given the follower's answer y."""
-    if not flat.has_follower:
-        if not flat.dense:
-            value, gradient = total(lambda r: jax.value_and_grad(flat.outer)(x, y, r))
-            return Model(value, gradient, None, jnp.linalg.norm(gradient))
-        value, gradient, hessian = total(
+    """phi and its derivatives at x, given the follower's answer y.
+
+    The scale is what B^T grad(x, y) of a quadratic is made of: its terms in x and those in y.
+    """
+    if not flat.dense:
+        return _slopes_only(flat, total, x, y)
+    slope, v = jnp.zeros((0, x.size), flat.dtype), jnp.zeros(0, flat.dtype)
+    if flat.has_follower:
+        slope_y, curvature, cross = total(
             lambda r: (
-                *jax.value_and_grad(flat.outer)(x, y, r),
-                jax.hessian(flat.outer)(x, y, r),
+                jax.grad(flat.outer, 1)(x, y, r),
+                jax.hessian(flat.inner, 1)(x, y, r),
+                jax.jacfwd(jax.grad(flat.inner, 1), 0)(x, y, r),
             )
         )
-        return Model(value, gradient, hessian, jnp.linalg.norm(hessian @ x))
-    if not flat.dense:
-        value, slopes = total(lambda r: jax.value_and_grad(flat.outer, (0, 1))(x, y, r))
-        gradient = pulled_back(flat, total, x, y, *slopes)
-        scale = jnp.linalg.norm(slopes[0]) + jnp.linalg.norm(slopes[0] - gradient)
-        return Model(value, gradient, None, scale)
+        # LU, not Cholesky: where g is not convex the derivative is still what it is.
+        solved = jnp.linalg.solve(curvature, jnp.concatenate([slope_y[:, None], cross], axis=1))
+        v, slope = solved[:, 0], -solved[:, 1:]
 
-    (_, slope_y), curvature, cross = total(
-        lambda r: (
-            jax.grad(flat.outer, (0, 1))(x, y, r),
-            jax.hessian(flat.inner, 1)(x, y, r),
-            jax.jacfwd(jax.grad(flat.inner, 1), 0)(x, y, r),
-        )
-    )
-    solved = jnp.linalg.solve(curvature, jnp.concatenate([slope_y[:, None], cross], axis=1))
-    v, slope = solved[:, 0], -solved[:, 1:]
+    def lagrangian(s: Vector, part: Scalar, round: PyTree) -> Scalar:
+        return _lagrangian(flat, v, x + s, y + slope @ s + part * y, round)
 
-    def lagrangian(s: Vector, round: PyTree) -> Scalar:
-        moved_x, moved_y = x + s, y + slope @ s
-        gradient = jax.grad(flat.inner, 1)(moved_x, moved_y, round)
-        return flat.outer(moved_x, moved_y, round) - jnp.vdot(v, gradient)
+    here, none = jnp.zeros_like(x), jnp.zeros((), flat.dtype)
+    gradient_of = jax.grad(lagrangian)
 
-    here = jnp.zeros_like(x)
-    value, gradient, hessian = total(
+    def terms_of_y(round: PyTree) -> Vector:
+        if not flat.has_follower:
+            return here
+        return jax.jvp(lambda a: gradient_of(here, a, round), (none,), (jnp.ones_like(none),))[1]
+
+    value, gradient, hessian, of_y = total(
         lambda r: (
             flat.outer(x, y, r),
-            jax.grad(lagrangian)(here, r),
-            jax.hessian(lagrangian)(here, r),
+            gradient_of(here, none, r),
+            jax.hessian(lagrangian)(here, none, r),
+            terms_of_y(r),
         )
     )
-    return Model(value, gradient, hessian, jnp.linalg.norm(hessian @ x))
+    scale = jnp.linalg.norm(hessian @ x) + jnp.linalg.norm(of_y)
+    return Model(value, gradient, hessian, scale)
+
+
+def _lagrangian(flat: Flat, v: Vector, x: Vector, y: Vector, round: PyTree) -> Scalar:
+    """f - v . grad_y g."""
+    value = flat.outer(x, y, round)
+    if not flat.has_follower:
+        return value
+    return value - jnp.vdot(v, jax.grad(flat.inner, 1)(x, y, round)).astype(value.dtype)
+
+
+def _slopes_only(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
+    value, slopes = total(lambda r: jax.value_and_grad(flat.outer, (0, 1))(x, y, r))
+    bent = total(lambda r: jax.jvp(lambda x: jax.grad(flat.outer)(x, y, r), (x,), (x,))[1])
+    gradient = pulled_back(flat, total, x, y, *slopes)
+    parts = (bent, slopes[0], slopes[0] - gradient) if flat.has_follower else (bent,)
+    return Model(value, gradient, None, sum(jnp.linalg.norm(part) for part in parts))
+
+
+def leader_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    """u -> Hess phi(x) u, by conjugate gradients: two solves for each product."""
+    v = jnp.zeros(0, flat.dtype)
+    if flat.has_follower:
+        v = inner_solve(flat, total, x, y, total(lambda r: jax.grad(flat.outer, 1)(x, y, r)))
+
+    def product(u: Vector) -> Vector:
+        along = jnp.zeros(0, flat.dtype)
+        if flat.has_follower:
+            gradient_of = jax.grad(flat.inner, 1)
+            cross = total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (u,))[1])
+            along = -inner_solve(flat, total, x, y, cross)
+        bent = total(
+            lambda r: jax.jvp(
+                lambda x, y: jax.grad(_lagrangian, (2, 3))(flat, v, x, y, r), (x, y), (u, along)
+            )[1]
+        )
+        return pulled_back(flat, total, x, y, *bent)
+
+    return product
+
+
+def inner_solve(flat: Flat, total: Total, x: Vector, y: Vector, rhs: Vector) -> Vector:
+    """H^{-1} rhs."""
+    if flat.dense_inner:
+        return jnp.linalg.solve(total(lambda r: jax.hessian(flat.inner, 1)(x, y, r)), rhs)
+    return solve_definite(_inner_products(flat, total, x, y), rhs)
 
 
 def pulled_back(
@@ -135,16 +194,20 @@ def pulled_back(
     if not flat.has_follower:
         return slope_x
     gradient_of = jax.grad(flat.inner, 1)
-    if flat.dense_inner:
-        curvature = total(lambda r: jax.hessian(flat.inner, 1)(x, y, r))
-        # LU, not Cholesky: where g is not convex the derivative is still what it is.
-        v = jnp.linalg.solve(curvature, slope_y)
-    else:
-        v = solve_definite(
-            lambda u: total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1]),
-            slope_y,
-        )
+    v = inner_solve(flat, total, x, y, slope_y)
     return slope_x - total(lambda r: jax.grad(lambda x: jnp.vdot(gradient_of(x, y, r), v))(x))
+
+
+def reduced_gradient(flat: Flat, x: Vector, round: PyTree, y: Vector | None = None) -> Vector:
+    """grad phi of one round at x; `y` is y*(x) where it is known."""
+    y = answer(flat, x, round).y if y is None else y
+    slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
+    return pulled_back(flat, one_round(round), x, y, *slopes)
+
+
+def reduced_value(flat: Flat, x: Vector, round: PyTree) -> Scalar:
+    """phi of one round at x."""
+    return flat.outer(x, answer(flat, x, round).y, round)
 
 
 def answer_slope(flat: Flat, total: Total, x: Vector, y: Vector) -> Float[Array, "d2 d1"]:
@@ -156,100 +219,3 @@ def answer_slope(flat: Flat, total: Total, x: Vector, y: Vector) -> Float[Array,
         )
     )
     return -jnp.linalg.solve(curvature, cross)
-
-
-def solve_leader(flat: Flat, evaluate: Callable[[Vector], Model]) -> Minimum:
-    """argmin over X of a function given by its models."""
-    if not flat.dense:
-        return spectral(
-            evaluate,
-            flat.project(flat.start),
-            project=flat.project,
-            tolerance=flat.tolerance,
-            max_steps=flat.gradient_steps,
-        )
-
-    def propose(x: Vector, model: Model, damping: Scalar) -> Vector:
-        assert model.hessian is not None
-        if flat.unconstrained:
-            return newton_point(x, model.gradient, model.hessian, damping)
-        return quadratic_program(flat.project, x, model.gradient, model.hessian, damping)
-
-    return minimise(
-        evaluate,
-        propose,
-        flat.project(flat.start),
-        project=flat.project,
-        tolerance=flat.tolerance,
-        max_steps=flat.newton_steps,
-    )
-
-
-class Pair(NamedTuple):
-    """A leader's optimum with its follower's answer, and the residuals of both."""
-
-    x: Vector
-    y: Vector
-    residual: Scalar
-    inner_residual: Scalar
-
-
-def solve_round(flat: Flat, round: PyTree) -> Pair:
-    """(x*_t, y*_t(x*_t)) of one round."""
-
-    def evaluate(x: Vector) -> Model:
-        found = answer(flat, x, round)
-        return leader_model(flat, one_round(round), x, found.y)._replace(extra=found)
-
-    best = solve_leader(flat, evaluate)
-    return Pair(best.point, best.model.extra.y, best.residual, best.model.extra.residual)
-
-
-def check_round(flat: Flat, x: Vector, round: PyTree) -> Pair:
-    """The same where x*_t is known: its residual is measured, not assumed."""
-    found = answer(flat, x, round)
-    model = leader_model(flat, one_round(round), x, found.y)
-    return Pair(x, found.y, fixed_point_residual(flat.project, x, model), found.residual)
-
-
-def solve_stage(flat: Flat, rounds: PyTree, weights: Vector) -> Pair:
-    """(x_s*, y_s*(x_s*)) of rounds whose losses f and g are both summed, with weights."""
-
-    def total(function: Callable[[PyTree], Any]) -> Any:
-        return flat.sum_rounds(
-            lambda round, weight: jax.tree.map(
-                lambda leaf: leaf * weight.astype(leaf.dtype), function(round)
-            ),
-            rounds,
-            weights,
-        )
-
-    def evaluate(x: Vector) -> Model:
-        if flat.has_follower:
-            found = solve_follower(flat, total, x)
-        else:
-            found = Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
-        return leader_model(flat, total, x, found.y)._replace(extra=found)
-
-    best = solve_leader(flat, evaluate)
-    return Pair(best.point, best.model.extra.y, best.residual, best.model.extra.residual)
-
-
-def solve_static(flat: Flat, rounds: PyTree) -> tuple[Vector, Scalar]:
-    """x* of the whole horizon, where every round keeps its own follower; and its residual.
-
-    The mean of the rounds is minimised: the same point, and residuals that do not grow with T.
-    """
-    horizon = length_of(rounds)
-
-    def evaluate(x: Vector) -> Model:
-        def term(round: PyTree) -> Model:
-            return leader_model(flat, one_round(round), x, answer(flat, x, round).y)
-
-        total = jax.tree.map(lambda leaf: leaf / horizon, flat.sum_rounds(term, rounds))
-        if total.hessian is None:
-            return total
-        return total._replace(scale=jnp.linalg.norm(total.hessian @ x))
-
-    best = solve_leader(flat, evaluate)
-    return best.point, best.residual

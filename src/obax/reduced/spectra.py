@@ -92,3 +92,39 @@ def third_derivative(
         return u, jnp.abs(jnp.vdot(u, v))
 
     return jax.lax.scan(sweep, direction, None, length=sweeps)[1].max()
+
+
+def extreme_eigenvalues(
+    product: Callable[[Vector], Vector], start: Vector, steps: int = 32
+) -> tuple[Scalar, Scalar, Vector]:
+    """The least and the largest eigenvalue of a symmetric matrix, and a vector of the least.
+
+    Lanczos with full reorthogonalisation: exact for up to `steps` dimensions, otherwise from
+    inside: the least is not below the true one, the largest not above.
+    """
+    steps = min(steps, start.size)
+    tiny = 64 * jnp.finfo(start.dtype).eps
+
+    def extend(state: tuple, index: Array) -> tuple[tuple, tuple[Scalar, Scalar]]:
+        basis, q, first = state
+        basis = basis.at[index].set(q)
+        bent = product(q)
+        here = jnp.vdot(q, bent)
+        left = bent
+        for _ in range(2):
+            left = left - basis.T @ (basis @ left)
+        size = jnp.linalg.norm(left)
+        # An invariant subspace is whole: what follows must not look like eigenvalues of zero.
+        alive = size > tiny * jnp.linalg.norm(bent)
+        first = jnp.where(index == 0, here, first)
+        here = jnp.where(jnp.any(q != 0), here, first)
+        link = jnp.where(alive, size, 0)
+        q = jnp.where(alive, left / jnp.where(alive, size, 1), 0)
+        return (basis, q, first), (here, link)
+
+    q = start / jnp.linalg.norm(start)
+    empty = (jnp.zeros((steps, start.size), start.dtype), q, jnp.zeros((), start.dtype))
+    last, (diagonal, links) = jax.lax.scan(extend, empty, jnp.arange(steps))
+    matrix = jnp.diag(diagonal) + jnp.diag(links[:-1], 1) + jnp.diag(links[:-1], -1)
+    values, vectors = jnp.linalg.eigh(matrix)
+    return values[0], values[-1], last[0].T @ vectors[:, 0]

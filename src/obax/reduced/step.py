@@ -58,7 +58,7 @@ def quadratic_program(
         steps: Int[Array, ""]
 
     def unfinished(s: State) -> Bool[Array, ""]:
-        far = s.residual > goal * (1 + jnp.linalg.norm(s.best))
+        far = s.residual > goal * (jnp.linalg.norm(s.best) + jnp.linalg.norm(point))
         return far & (s.steps < MOST_STEPS)
 
     def iterate(s: State) -> State:

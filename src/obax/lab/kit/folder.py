@@ -26,7 +26,7 @@ from ... import __version__
 from ..._support import atomic
 from ..._support.errors import UserError
 
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "lineax", "optimistix", "numpy", "pandas")
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "lineax", "numpy", "pandas")
 KEYS = {"experiment", "preset", "config", "command", "versions", "commit", "machine", "started"}
 KEYS |= {"finished", "parts"}
 COLUMNS = ("experiment", "method", "setting", "seed", "t", "metric", "value")
