@@ -110,11 +110,14 @@ def _as_double(leaf: PyTree) -> Array:
 
 
 class _Findings(NamedTuple):
-    """All that is measured at a point: `values` are phi at x, then at the points of the
-    differences, which reach as far as `step`. At the follower's answer y*(x), of size `size`: the estimate
-    `value` and its `residual`, grad_x f (`direct`), |grad_y g| (`slope`) and what it is relative to
-    its terms (`inner_residual`), the least `eigenvalue` of H, and J^T times a random vector
-    (`cross`). At y, which is `gap` away: the estimate `value_there` and |grad_y g|."""
+    """All that is measured at a point.
+
+    `values` are phi at x, then at the points of the differences, which reach as far as `step`. At
+    the follower's answer y*(x), of size `size`: the estimate `value` and its `residual`, grad_x f
+    (`direct`), |grad_y g| (`slope`) and what it is relative to its terms (`inner_residual`), the
+    least `eigenvalue` of H, and J^T times a random vector (`cross`). At y, which is `gap` away: the
+    estimate `value_there` and |grad_y g|.
+    """
 
     step: Array
     values: Array
