@@ -163,10 +163,8 @@ def static(batch: Batch, played: Array, horizons: Array) -> Measured:
         steps = jnp.diff(lengths.Y_bar, prepend=jnp.zeros(1, lengths.Y_bar.dtype))
         arguments = {"Y_bar_1": lengths.Y_bar, "Y_bar_2": jnp.cumsum(steps**2)}
         assert best.residual is not None
-        # The mean over all T rounds was minimised, of which only h count.
-        residual = best.residual * played.shape[0] / h
         everywhere = jnp.broadcast_to(best.outer_var, played.shape)
-        return Measured(curve.cumulative, arguments, residual, everywhere)
+        return Measured(curve.cumulative, arguments, best.residual, everywhere)
 
     def all_of(of: tuple[Batch, Array]) -> Measured:
         return jax.lax.map(lambda h: one(*of, h), horizons)
