@@ -244,7 +244,7 @@ def curved_argmin(x, round):
     return jax.lax.scan(newton, jnp.zeros(round["H"].shape[0]), None, length=12)[0]
 
 
-# --- Lemma lem:lips -------------------------------------------------------------------------------
+# --- Lemma 3 --------------------------------------------------------------------------------------
 
 
 @jax.jit
@@ -496,14 +496,14 @@ def test_strongly_convex_dynamic_regret(seed):
     measured["squared_gradients"] = np.cumsum(np.sum(gradients**2, axis=1))
     assert np.all(regret >= -1e-9)
     assert np.all(regret <= setting.bound(**measured))
-    # The same from inside the proof, where it is tighter: Lemma lm:xxxb-H1.
+    # The same from inside the proof, where it is tighter: Lemma 19 (H1).
     tracking = np.cumsum(np.linalg.norm(np.asarray(xs) - optima, axis=1))
     assert np.all(
         tracking
         <= setting.bound_by_path(P_1=measured["P_1"], Y_1=measured["Y_1"])
         / constants.hypergradient_bound
     )
-    # Lemma eq:lower:dynamic-L2 with the rho that K was chosen for.
+    # Lemma 17 (L2) with the rho that K was chosen for.
     best = np.asarray(xs) @ np.asarray(rounds["A"][0]).T + np.asarray(rounds["b"])
     errors = np.cumsum(np.linalg.norm(np.asarray(ys) - best, axis=1))
     rho = 0.5 / (1.0 / (setting.outer_step_size * constants.mu_f) + 2.0)
@@ -680,6 +680,28 @@ def test_printed_strongly_convex_static_bound_fails_on_alternating_losses():
     measured = {"T": 100, "Y_bar_2": 0.0}
     assert 4.0 * setting.printed_bound(**measured) < regret <= setting.bound(**measured)
     assert regret > 0.05 * setting.bound(**measured)
+
+
+def test_self_bounding_needs_a_non_negative_loss_on_the_whole_space():
+    # Erratum 9: phi >= 0 on X = [0, 1] only, x* = 0, and the slope there is 1.
+    phi = lambda x: x + 0.5 * x**2  # noqa: E731
+    slope, curvature = jax.grad(phi)(0.0), jax.grad(jax.grad(phi))(0.0)
+    assert min(phi(x) for x in np.linspace(0.0, 1.0, 11)) == phi(0.0) == 0.0
+    assert curvature == 1.0
+    assert slope == 1.0
+    assert slope**2 > 4.0 * curvature * phi(0.0)  # Lemma 10 as printed fails
+    assert phi(0.0 - slope / curvature) < 0.0  # where the lemma steps to, phi is negative
+    # T rounds of it, started at x*: F_T and all path lengths are 0, Theorem 4 has T / 2 and more.
+    T, x_star = 64, 0.0
+    constants = theory.Constants(
+        ell_f0=2.0, ell_f1=1.0, ell_g1=1.0, ell_g2=0.0, mu_g=1.0, mu_f=1.0, D=1.0, D_prime=0.0
+    )
+    setting = theory.strongly_convex_dynamic(constants)
+    squared = np.cumsum(np.full(T, float(jax.grad(phi)(x_star)) ** 2))
+    bound = setting.bound_by_squared_path(P_2=0.0, Y_2=0.0, squared_gradients=squared)
+    assert bound[-1] - bound[0] == pytest.approx(0.5 * (T - 1))
+    # Raised by a constant, phi is non-negative everywhere and the property holds.
+    assert slope**2 <= 4.0 * curvature * (phi(0.0) + 0.5)
 
 
 # --- estimates ------------------------------------------------------------------------------------

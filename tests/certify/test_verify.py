@@ -8,6 +8,7 @@ import pytest
 
 from obax import Ball, Box, Problem, Window
 from obax.certify import AssumptionError, draw, verify
+from obax.certify.mutants import FlatterAnswers
 from obax.theory import Constants
 
 HORIZON = 8
@@ -64,6 +65,26 @@ def test_a_false_constant_is_rejected(setting):
             verified(drawn, constants=dataclasses.replace(constants, **changes))
         assert failure.value.assumption.startswith(assumption)
         assert str(failure.value).startswith(f"{setting}: {assumption}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SmallerErrors(Constants):
+    """Constants with a fifth of M_f."""
+
+    @property
+    def M_f(self):
+        return 0.2 * (1.0 + self.kappa_g) * self.ell_f1
+
+
+def test_a_false_formula_of_lemma_3_is_noticed():
+    drawn = draw("strongly_convex_dynamic", 1, HORIZON, seed=1)
+    fields = dataclasses.asdict(drawn.instance.constants)
+    with pytest.raises(AssumptionError, match="Lemma 3") as failure:
+        verified(drawn, constants=FlatterAnswers(**fields))
+    assert failure.value.assumption == "Lemma 3 (L_y)"
+    with pytest.raises(AssumptionError, match="Lemma 3") as failure:
+        verified(drawn, constants=SmallerErrors(**fields))
+    assert failure.value.assumption == "Lemma 3 (M_f)"
 
 
 def broken(rounds, name, t, value):
@@ -129,5 +150,5 @@ def test_a_users_own_problem_in_single_precision_and_without_closed_forms():
     checks = verify(problem, rounds, constants, "strongly_convex_dynamic", **given)
     assert {check.quantity: check.worst for check in checks}["|Hess f_t|"] == pytest.approx(1.0)
     far = rounds.at[2].set(3.0)
-    with pytest.raises(AssumptionError, match=r"Lipschitz f_t \(A1, assu:f:a1\) fails in round 3"):
+    with pytest.raises(AssumptionError, match=r"Lipschitz f_t \(A1\) fails in round 3"):
         verify(problem, far, constants, "strongly_convex_dynamic", **given)

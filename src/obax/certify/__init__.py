@@ -8,10 +8,10 @@ and the comparability example come with it. `verify` tests the assumptions of yo
 from .certificates import (
     Certificates as Certificates,
     Row as Row,
-    Violation as Violation,
     certify as certify,
     check_arguments as check_arguments,
 )
+from .examination import SettingResult as SettingResult, Violation as Violation
 from .families.catalogue import (
     FAMILIES as FAMILIES,
     SETTINGS as SETTINGS,

@@ -7,62 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import theory
 from .._support.errors import nearest
-from .families.catalogue import FAMILIES, SETTINGS
-from .families.draws import Numbers
+from .examination import SettingResult, Violation, examine
+from .families.catalogue import SETTINGS
 from .lower_bound import GameRow, game
-from .measure.growth import ExampleRow, example, exponent
-from .measure.outcomes import Outcome, horizons, outcomes
-from .verify import POINTS
+from .measure.growth import ExampleRow, example
 
 PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8
-# At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
-# rounds to arrive, so its growth is fitted over T, 2T, 4T and 8T.
-STRETCH, GROWTH_PROBLEMS = {"strongly_convex_dynamic": 8}, 4
 Report = Callable[[int, int, str], None]
 
-# The promised order as it is evaluated on measured path lengths, beside the regret's exponent.
-ORDERS = {
-    "strongly_convex_dynamic": "1 + min(P_1 + Y_1, P_2 + Y_2 + squared gradients)",
-    "strongly_convex_static": "1 + log T + Y_bar_2",
-    "convex_dynamic": "1 + S_1 + Y_2",
-    "convex_static": "sqrt(T) + Y_bar_1 + Y_bar_2",
-    "nonconvex_local": "T / W + H_1 + H_2",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One setting: what was measured over all of its problems."""
-
-    setting: str
-    problems: int
-    ratio_max: float
-    ratio_median: float
-    violations: int
-    printed_violations: int
-    printed_violations_at_end: int
-    """Those above the printed bound in the last round, not only in an early one."""
-    exponent: float | None
-    promised_exponent: float | None
-    order: str
-    growth_family: str
-    growth_horizons: tuple[int, ...]
-    families: dict[str, dict[str, float]]
-    assumptions: tuple[str, ...]
-    checks: tuple[dict[str, Any], ...]
-    """Every assumption tested, with the problem and round that came nearest to its limit."""
-    curve: tuple[float, ...] = dataclasses.field(repr=False)
-    """The largest regret / bound over the problems, at t = 1..T."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Violation:
-    """A bound that a correct run exceeded, or a growth that is not the claimed one."""
-
-    where: str
-    sentence: str
+# The name under which it is known outside.
+Row = SettingResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +27,7 @@ class Certificates:
 
     horizon: int
     seed: int
-    rows: tuple[Row, ...]
+    rows: tuple[SettingResult, ...]
     game: tuple[GameRow, ...]
     example: tuple[ExampleRow, ...]
     violations: tuple[Violation, ...]
@@ -110,23 +65,22 @@ def certify(
     """
     chosen = check_arguments(settings, problems, horizon)
     total = len(chosen) * problems + 2
-    rows: list[Row] = []
+    rows: list[SettingResult] = []
     violations: list[Violation] = []
     errata: list[Violation] = []
     for number, name in enumerate(chosen):
         before = number * problems
         on_part(before, total, name)
-        found = outcomes(
+        result, wrong, printed = examine(
             name,
             problems,
             horizon,
             seed,
             lambda done, before=before, name=name: on_part(before + done, total, name),  # type: ignore[misc]
         )
-        rows.append(_row(name, found, _growing(name, found, horizon, seed)))
-        for outcome in found:
-            violations += _exceeded(outcome, outcome.bound, "bound", seed)
-            errata += _exceeded(outcome, outcome.printed, "bound as printed", seed)
+        rows.append(result)
+        violations += wrong
+        errata += printed
     on_part(total - 2, total, "lower-bound game")
     games = game(horizon, seed)
     on_part(total - 1, total, "comparability example")
@@ -170,78 +124,6 @@ def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int)
             f"T/4, T/2 and T, but got {horizon}."
         )
     return tuple(name for name in SETTINGS if not settings or name in settings)
-
-
-def _growing(name: str, found: list[Outcome], horizon: int, seed: int) -> list[Outcome]:
-    """The runs on which growth is fitted: of the first family, whose path lengths are sublinear."""
-    families, stretch = FAMILIES[name], STRETCH.get(name, 1)
-    if stretch > 1:
-        count = min(GROWTH_PROBLEMS, len(found))
-        return outcomes(name, count, stretch * horizon, seed, stride=len(families))
-    return [outcome for outcome in found if outcome.drawn.family == families[0].__name__]
-
-
-def _row(name: str, found: list[Outcome], growing: list[Outcome]) -> Row:
-    ratios = np.array([outcome.ratio for outcome in found])
-    at = np.array(horizons(len(growing[0].regret))[1:])
-    regret, order = (
-        np.mean([getattr(outcome, curve) for outcome in growing], axis=0)[at - 1]
-        for curve in ("regret", "order")
-    )
-    families: dict[str, dict[str, float]] = {}
-    for family in dict.fromkeys(outcome.drawn.family for outcome in found):
-        own = [outcome.ratio for outcome in found if outcome.drawn.family == family]
-        families[family] = {
-            "problems": len(own), "ratio_max": max(own), "ratio_median": float(np.median(own)),
-        }  # fmt: skip
-    return Row(
-        setting=name,
-        problems=len(found),
-        ratio_max=float(ratios.max()),
-        ratio_median=float(np.median(ratios)),
-        violations=sum(outcome.exceeds(outcome.bound) is not None for outcome in found),
-        printed_violations=sum(outcome.exceeds(outcome.printed) is not None for outcome in found),
-        printed_violations_at_end=sum(not o.regret[-1] <= o.printed[-1] for o in found),
-        exponent=exponent(at, regret),
-        promised_exponent=exponent(at, order),
-        order=ORDERS[name],
-        growth_family=growing[0].drawn.family,
-        growth_horizons=tuple(at.tolist()),
-        families=families,
-        assumptions=getattr(theory, _CLASSES[name]).assumptions,
-        checks=_nearest(found),
-        curve=tuple(np.max([outcome.ratios for outcome in found], axis=0).tolist()),
-    )
-
-
-_CLASSES = {name: "".join(word.title() for word in name.split("_")) for name in SETTINGS}
-
-
-def _nearest(found: list[Outcome]) -> tuple[dict[str, Any], ...]:
-    """For each check the problem that used most of its limit."""
-    checks = []
-    for column in zip(*(outcome.checks for outcome in found), strict=True):
-        index = int(np.argmax([check.share for check in column]))
-        check, drawn = column[index], found[index].drawn
-        checks.append(
-            dataclasses.asdict(check)
-            | {"share": check.share, "family": drawn.family, "problem": drawn.number}
-            | {"points_per_round": POINTS + 2}
-        )
-    return tuple(checks)
-
-
-def _exceeded(outcome: Outcome, curve: Numbers, what: str, seed: int) -> list[Violation]:
-    t = outcome.exceeds(curve)
-    if t is None:
-        return []
-    return [
-        Violation(
-            outcome.drawn.where,
-            f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round "
-            f"{t} is above the {what}, {curve[t - 1]:.6g}",
-        )
-    ]
 
 
 def _plain(value: Any) -> Any:

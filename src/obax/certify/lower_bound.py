@@ -7,7 +7,6 @@ $\mathbb{E} (x_t - a_t)^2 \geq 1$ and the regret is at least 12 T.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -23,7 +22,7 @@ from ..online import run
 from ..problem import Problem
 from ..problems import lower_bound_game
 from ..theory import InverseTime
-from .families.draws import Numbers
+from .families.ingredients import Numbers
 from .measure.evidence import SOLVER
 
 SEEDS = 1000
@@ -155,6 +154,6 @@ def _shifted(points: Numbers) -> Numbers:
     return np.concatenate([np.zeros((len(points), 1)), points[:, :-1]], axis=1)
 
 
-def _interval(values: Any) -> tuple[float, float]:
+def _interval(values: Numbers) -> tuple[float, float]:
     mean, half = float(np.mean(values)), 1.96 * float(np.std(values, ddof=1)) / len(values) ** 0.5
     return mean - half, mean + half

@@ -2,24 +2,27 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from .._support import atomic
 from ..lab.report import Figure, Series, figures
 from .certificates import Certificates
+from .examination import GROWTH_TOLERANCE
+from .measure.growth import ExampleRow
+from .mutants import Caught
 from .verify import POINTS
 
 
-def setting_rows(found: Certificates) -> list[dict[str, Any]]:
+def setting_rows(found: Certificates) -> list[dict[str, str]]:
     """The table of the five settings."""
     return [
         {
             "setting": row.setting,
-            "problems": row.problems,
+            "problems": str(row.problems),
             "regret/bound max": f"{row.ratio_max:.2g}",
             "median": f"{row.ratio_median:.2g}",
-            "violations": row.violations,
+            "violations": str(row.violations),
             "printed bound": f"{row.printed_violations} ({row.printed_violations_at_end} at T)",
             "growth": _power(row.exponent),
             "promised": _power(row.promised_exponent),
@@ -34,13 +37,19 @@ def notes(found: Certificates) -> list[str]:
     lines = [
         "growth: exponent of the mean regret over the last three doublings of T (up to 8T for "
         "strongly_convex_dynamic, whose steps are small) on the family named in certify.json; "
-        "promised: that of the order, on measured path lengths.",
+        "promised: that of the order, on measured path lengths. A growth above promised by "
+        f"more than {GROWTH_TOLERANCE} is a violation.",
         "Assumed: the constants, closed forms of each family. Checked, in every round at "
         f"{POINTS + 2} points in x, each with two in y:",
     ]
     for row in found.rows:
         names = dict.fromkeys(check["assumption"] for check in row.checks)
         lines.append(f"  {row.setting}: {', '.join(names)}")
+        tight = max(row.steps, key=lambda step: step["share"])
+        lines.append(
+            f"    and {len(row.steps)} steps of its proof, in every round; nearest to its limit: "
+            f"{tight['assumption']}, at {tight['share']:.2f} of it"
+        )
     if found.errata:
         lines.append(
             f"Printed bound: {len(found.errata)} runs are above the bound as printed in the paper, "
@@ -49,7 +58,19 @@ def notes(found: Certificates) -> list[str]:
     return lines
 
 
-def game_rows(found: Certificates) -> list[dict[str, Any]]:
+def mutant_rows(caught: Sequence[Caught]) -> list[dict[str, str]]:
+    """One row for each mutant and setting: the claims that failed, or why none could."""
+    return [
+        {
+            "setting": one.setting,
+            "mutant": one.mutant,
+            "noticed by": "; ".join(one.claims) or f"nobody ({one.exempt or 'it survived'})",
+        }
+        for one in caught
+    ]
+
+
+def game_rows(found: Certificates) -> list[dict[str, str]]:
     """The table of the lower-bound game."""
     return [
         {
@@ -64,7 +85,7 @@ def game_rows(found: Certificates) -> list[dict[str, Any]]:
     ]
 
 
-def example_rows(found: Certificates) -> list[dict[str, Any]]:
+def example_rows(found: Certificates) -> list[dict[str, str]]:
     """The table of the comparability example."""
     return [
         {
@@ -88,7 +109,7 @@ def write(found: Certificates, folder: Path) -> Path:
 
 
 def figure(found: Certificates) -> Figure:
-    """The largest regret / bound over problems, round by round, one curve a setting."""
+    """The largest regret / bound over problems, round by round, one curve per setting."""
     rounds = list(range(1, found.horizon + 1))
     curves = [
         # A static regret can be negative: there is nothing to draw then on a logarithmic axis.
@@ -115,7 +136,7 @@ def _between(mean: float, interval: tuple[float, float]) -> str:
     return f"{mean:.5g} ± {0.5 * (interval[1] - interval[0]):.2g}"
 
 
-def _fitted(row: Any) -> str:
+def _fitted(row: ExampleRow) -> str:
     if row.exponent is not None:
         return f"T^{row.exponent:.3f}"
     if row.coefficient is not None:

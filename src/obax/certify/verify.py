@@ -7,14 +7,14 @@ are tested like everybody else's.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, ArrayLike
 
 from .._support import validation
+from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
 from ..theory import Constants, Setting
@@ -184,11 +184,11 @@ def check_frame(problem: Problem, constants: Constants, name: str, window: Windo
 def judge(found: Evidence, constants: Constants, name: str, diameter: float) -> tuple[Check, ...]:
     """Evidence beside the constants, for the assumptions that this setting makes."""
     c = constants
-    smooth, start = "smooth f_t and g_t (A3, assu:f:a2)", "bounded start (assu:dom)"
+    smooth, start = "smooth f_t and g_t (A3)", "bounded start (Assumption 2)"
     (D_prime,) = c.require(name, "D_prime")
     checks = [
-        _most("Lipschitz f_t (A1, assu:f:a1)", "|grad f_t|", found.ell_f0, c.ell_f0),
-        _least("strongly convex g_t (A2, assu:f:a3)", "the curvature of g_t", found.mu_g, c.mu_g),
+        _most("Lipschitz f_t (A1)", "|grad f_t|", found.ell_f0, c.ell_f0),
+        _least("strongly convex g_t (A2)", "the curvature of g_t", found.mu_g, c.mu_g),
         _most(smooth, "|Hess f_t|", found.ell_f1, c.ell_f1),
         _most(smooth, "the larger of |Hess_yy g_t| and |Hess_xy g_t|", found.ell_g1, c.ell_g1),
         _most(smooth, "|D^3 g_t|", found.ell_g2, c.ell_g2),
@@ -197,10 +197,10 @@ def judge(found: Evidence, constants: Constants, name: str, diameter: float) -> 
     ]
     if name == "nonconvex_local":
         (M,) = c.require(name, "M")
-        checks.append(_most("bounded f_t (assu:f:b)", "|f_t|", found.value, M))
+        checks.append(_most("bounded f_t (Assumption 3)", "|f_t|", found.value, M))
     else:
         (D,) = c.require(name, "D")
-        checks.append(Check("bounded X (assu:dom)", "the diameter of X", diameter, "<=", D))
+        checks.append(Check("bounded X (Assumption 2)", "the diameter of X", diameter, "<=", D))
     phi = "f_t(x, y*_t(x))"
     if name.startswith("strongly"):
         (mu_f,) = c.require(name, "mu_f")
@@ -217,8 +217,11 @@ def judge(found: Evidence, constants: Constants, name: str, diameter: float) -> 
         checks.append(_most("vanishing gradients", "|grad f_t(x, y*_t(x))| at x*_t", slope, 0.0))
     if name.endswith("dynamic"):
         checks.append(_most("known x*_t", "the residual of x*_t", found.outer_residual, TOLERANCE))
-    # Not an assumption but a consequence: it would fail if the formulas of Constants were wrong.
-    checks.append(_most("Lemma lem:lips", f"|Hess {phi}|", found.L_f, c.L_f))
+    # Not assumptions but consequences: they would fail if the formulas of Constants were wrong.
+    checks.append(_most("Lemma 3 (L_y)", "|dy*_t/dx|", found.L_y, c.L_y))
+    error = "the error of the hypergradient per unit of error in y"
+    checks.append(_most("Lemma 3 (M_f)", error, found.M_f, c.M_f))
+    checks.append(_most("Lemma 3 (L_f)", f"|Hess {phi}|", found.L_f, c.L_f))
     return tuple(checks)
 
 
@@ -232,16 +235,18 @@ def raise_if_failed(checks: tuple[Check, ...], where: str) -> None:
             )
 
 
-def _most(assumption: str, quantity: str, values: Any, limit: float) -> Check:
-    worst = int(np.argmax(np.where(np.isnan(values), np.inf, values)))
-    return Check(assumption, quantity, float(values[worst]), "<=", limit, worst + 1)
+def _most(assumption: str, quantity: str, values: ArrayLike, limit: float) -> Check:
+    found = np.asarray(values)
+    worst = int(np.argmax(np.where(np.isnan(found), np.inf, found)))
+    return Check(assumption, quantity, float(found[worst]), "<=", limit, worst + 1)
 
 
-def _least(assumption: str, quantity: str, values: Any, limit: float) -> Check:
-    worst = int(np.argmin(np.where(np.isnan(values), -np.inf, values)))
-    return Check(assumption, quantity, float(values[worst]), ">=", limit, worst + 1)
+def _least(assumption: str, quantity: str, values: ArrayLike, limit: float) -> Check:
+    found = np.asarray(values)
+    worst = int(np.argmin(np.where(np.isnan(found), -np.inf, found)))
+    return Check(assumption, quantity, float(found[worst]), ">=", limit, worst + 1)
 
 
-def _double(leaf: Any) -> Any:
+def _double(leaf: ArrayLike) -> Array:
     array = jnp.asarray(leaf)
     return array.astype(jnp.float64) if jnp.issubdtype(array.dtype, jnp.floating) else array

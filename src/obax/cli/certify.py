@@ -1,11 +1,15 @@
 """The command `obax certify`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .screen import Json, console, errors, print_json, progress_bar, show_rows
+
+if TYPE_CHECKING:
+    from ..certify import Certificates
+    from ..certify.mutants import Caught
 
 
 def certify(
@@ -19,12 +23,20 @@ def certify(
     out: Annotated[
         Path | None, typer.Option(help="A folder for certify.json and the figure.")
     ] = None,
+    mutants: Annotated[
+        bool,
+        typer.Option(
+            "--mutants",
+            help="Break steps, bounds and constants on purpose; show which checks notice.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Hold the bounds of the theory against measured regret, on verified problems."""
     from .. import certify as certificates
     from .._support.errors import UserError
     from ..certify import output
+    from ..certify.mutants import hunt
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file, not a folder. Choose another --out.")
@@ -39,13 +51,19 @@ def certify(
             bar.update(task, completed=done, total=total, now=now)
 
         try:
-            found = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
+            if mutants:
+                caught = hunt(settings, seed=seed, on_part=on_part)
+            else:
+                found = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
         except certificates.AssumptionError as error:
             errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             errors.print("\nInterrupted: nothing was certified.", highlight=False)
             raise typer.Exit(130) from None
+    if mutants:
+        _show_mutants(caught, as_json)
+        return
     written = None if out is None else output.write(found, out)
     if as_json:
         print_json(found.to_dict())
@@ -61,7 +79,20 @@ def certify(
         raise typer.Exit(1)
 
 
-def _show_certificates(found: Any) -> None:
+def _show_mutants(caught: "list[Caught]", as_json: bool) -> None:
+    from ..certify import output
+
+    if not as_json:
+        console.print("[bold]Mutants[/], and the claims that fail because of them")
+    show_rows(output.mutant_rows(caught), as_json=as_json)
+    survivors = [one for one in caught if one.survived]
+    for one in survivors:
+        errors.print(f"obax: nobody noticed {one.mutant} in {one.setting}.", highlight=False)
+    if survivors:
+        raise typer.Exit(1)
+
+
+def _show_certificates(found: "Certificates") -> None:
     from ..certify import output
 
     console.print(f"[bold]Regret beside its bound[/], T = {found.horizon}, at every t")

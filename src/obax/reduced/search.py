@@ -103,11 +103,16 @@ def solve_static(flat: Flat, rounds: PyTree, starts: Points) -> Pair:
     def products(x: Vector, _: Vector) -> Callable[[Vector], Vector]:
         return lambda u: own(lambda total, x, y: leader_products(flat, total, x, y)(u))(x, _)
 
+    def in_round(total: Total, x: Vector, y: Vector) -> Model:
+        # In the mean the gradients of the rounds cancel, be they those of linear losses.
+        model = leader_model(flat, total, x, y)
+        return model._replace(scale=model.scale + jnp.linalg.norm(model.gradient))
+
     nothing = Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
     task = Task(
         lambda x: nothing,
         own(lambda total, x, y: total(lambda r: flat.outer(x, y, r))),
-        own(lambda total, x, y: leader_model(flat, total, x, y)),
+        own(in_round),
         products,
     )
     return _search(flat, task, starts)

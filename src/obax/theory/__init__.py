@@ -1,6 +1,6 @@
 """What the theory promises: constants, prescribed steps and explicit bounds.
 
-`Constants` holds what Assumptions A1-A3, assu:dom and assu:f:b ask for and derives L_y, M_f, L_f.
+`Constants` holds what Assumptions 1 to 3 ask for and derives L_y, M_f, L_f.
 Each of the five settings turns constants into steps that the algorithm takes directly and into a
 bound with every constant written out. Bounds are the *corrected* ones; `printed_bound` is what the
 paper prints. `docs/theory.md` lists where the two differ, and why.

@@ -1,4 +1,4 @@
-r"""The constants of the assumptions, and those that Lemma lem:lips derives from them.
+r"""The constants of the assumptions, and those that Lemma 3 derives from them.
 
 | symbol | name | bounds |
 |---|---|---|
@@ -6,8 +6,8 @@ r"""The constants of the assumptions, and those that Lemma lem:lips derives from
 | $\mu_g$ | `mu_g` | curvature of $g_t$ in $y$, from below (A2) |
 | $\ell_{f,1}, \ell_{g,1}, \ell_{g,2}$ | `ell_f1`, `ell_g1`, `ell_g2` | Lipschitz constants of $\nabla f_t, \nabla g_t, \nabla^2 g_t$ (A3) |
 | $\mu_f$ | `mu_f` | curvature of $\phi_t(x) = f_t(x, y^*_t(x))$, from below |
-| $D$, $D'$ | `D`, `D_prime` | diameter of X; $\|y_1 - y^*_1(x_1)\|$ (assu:dom) |
-| $M$ | `M` | $|f_t|$ (assu:f:b) |
+| $D$, $D'$ | `D`, `D_prime` | diameter of X; $\|y_1 - y^*_1(x_1)\|$ (Assumption 2) |
+| $M$ | `M` | $|f_t|$ (Assumption 3) |
 """  # noqa: E501
 
 import math
@@ -21,7 +21,7 @@ _NON_NEGATIVE = ("ell_g2", "D_prime")
 class Constants:
     r"""Constants of an online bilevel problem, all of them valid for every round.
 
-    With $\kappa_g = \ell_{g,1} / \mu_g$, the proof of Lemma lem:lips gives
+    With $\kappa_g = \ell_{g,1} / \mu_g$, the proof of Lemma 3 gives
 
     $$ L_y = \kappa_g, \qquad M_f = (1 + \kappa_g)(\ell_{f,1} + \ell_{f,0} \ell_{g,2} / \mu_g),
        \qquad L_f = (1 + \kappa_g) M_f. $$
@@ -80,17 +80,17 @@ class Constants:
 
     @property
     def L_y(self) -> float:
-        """Lipschitz constant of x -> y*_t(x), eq. (eqn:def:ly)."""
+        """Lipschitz constant of x -> y*_t(x), Equation (25)."""
         return self.kappa_g
 
     @property
     def M_f(self) -> float:
-        """Error of the hypergradient per unit of error in y, eq. (eqn:def:Mf)."""
+        """Error of the hypergradient per unit of error in y, Equation (30)."""
         return (1.0 + self.kappa_g) * (self.ell_f1 + self.ell_f0 * self.ell_g2 / self.mu_g)
 
     @property
     def L_f(self) -> float:
-        """Smoothness of x -> f_t(x, y*_t(x)), eq. (eqn:def:Lf)."""
+        """Smoothness of x -> f_t(x, y*_t(x)), Equation (32)."""
         return (1.0 + self.kappa_g) * self.M_f
 
     @property
@@ -102,7 +102,7 @@ class Constants:
         return self.ell_f0 * math.sqrt(1.0 + self.L_y**2)
 
     def gamma(self, outer_step_size: float) -> float:
-        r"""Contraction of the leader, eq. (eqn:gamma): $3 \mu_f / (2 / \alpha + \mu_f)$."""
+        r"""Contraction of the leader, Equation (39): $3 \mu_f / (2 / \alpha + \mu_f)$."""
         (mu_f,) = self.require("gamma", "mu_f")
         return 3.0 * mu_f / (2.0 / outer_step_size + mu_f)
 
@@ -118,7 +118,7 @@ class Constants:
 
 _MEANING = {
     "mu_f": "the strong convexity of x -> f_t(x, y*_t(x)) sets its steps and its bound",
-    "D": "the diameter of X enters its bound (assu:dom)",
-    "D_prime": "the bound starts from ||y_1 - y*_1(x_1)|| <= D_prime (assu:dom)",
-    "M": "the bound on |f_t| enters the local regret (assu:f:b)",
+    "D": "the diameter of X enters its bound (Assumption 2)",
+    "D_prime": "the bound starts from ||y_1 - y*_1(x_1)|| <= D_prime (Assumption 2)",
+    "M": "the bound on |f_t| enters the local regret (Assumption 3)",
 }

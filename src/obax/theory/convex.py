@@ -1,7 +1,7 @@
 r"""Convex $\phi_t(x) = f_t(x, y^*_t(x))$: dynamic and static regret, with w = 1.
 
-Theorems thm:dynamic:convex:B-OGD and itm:thm:s:convex. The follower contracts by
-$\rho_t = 1/(2t^2)$ in round t, so its errors are summable (Lemma eq:lower:dynamic):
+Theorems 7 (dynamic) and 8 (static). The follower contracts by
+$\rho_t = 1/(2t^2)$ in round t, so its errors are summable (Lemma 17):
 
 $$ \sum_t \|y_{t+1} - y^*_t(x_t)\| \leq D' + \tfrac{\pi^2}{3} L_y D + \tfrac14 Y_{1,T}, \qquad
    \sum_t \|y_{t+1} - y^*_t(x_t)\|^2
@@ -9,6 +9,7 @@ $$ \sum_t \|y_{t+1} - y^*_t(x_t)\| \leq D' + \tfrac{\pi^2}{3} L_y D + \tfrac14 Y
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -20,7 +21,6 @@ from .setting import (
     LogarithmicInnerSteps,
     Setting,
     admissible_step_size,
-    inner_step_size,
     measured,
     measured_rounds,
 )
@@ -35,36 +35,35 @@ class ConvexDynamic(Setting):
     inner_steps: LogarithmicInnerSteps
 
     name = "convex_dynamic"
-    theorem = "thm:dynamic:convex:B-OGD"
+    theorem = "Theorem 7"
     assumptions = (
         *ASSUMPTIONS,
         "Every x -> f_t(x, y*_t(x)) is convex and L_f-smooth on X and at the points "
-        "x - grad / L_f, which may lie outside X (thm:dynamic:convex:B-OGD; erratum 6).",
-        "Vanishing gradients: the gradient of x -> f_t(x, y*_t(x)) is zero at x*_t "
-        "(thm:dynamic:convex:B-OGD).",
+        "x - grad / L_f, which may lie outside X (Theorem 7; erratum 6).",
+        "Vanishing gradients: the gradient of x -> f_t(x, y*_t(x)) is zero at x*_t (Theorem 7).",
     )
 
     def bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike) -> Curve:
-        r"""Eq. (final:cons:dconv) with $\frac{D}{\alpha} P_{1,T}$ and the sums of `convex`:
+        r"""Equation (80) with $\frac{D}{\alpha} P_{1,T}$ and the sums of `convex`:
 
         $$ \frac{1}{1 - 2 \alpha L_f} \Big[ \tfrac{D^2}{2 \alpha} + \tfrac{D}{\alpha} P_{1,T}
            + D M_f \textstyle\sum_t \|e_t\| + \alpha M_f^2 \sum_t \|e_t\|^2 \Big],
            \qquad e_t = y_{t+1} - y^*_t(x_t). $$
         """
-        path, inner_path, inner_squared = measured(P_1=P_1, Y_1=Y_1, Y_2=Y_2)
-        (D,) = self.constants.require(self.name, "D")
-        alpha = self.outer_step_size
-        leader = D**2 / (2.0 * alpha) + D / alpha * path
-        follower = _follower(self.constants, self.name, alpha, inner_path, inner_squared)
-        return np.asarray((leader + follower) / (1.0 - 2.0 * alpha * self.constants.L_f))
+        return self._bound(P_1, Y_1, Y_2, 1.0, _errors(self.constants))
 
     def printed_bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike) -> Curve:
         r"""As printed: $\dot c_1 P_{1,T} + \dot c_2 Y_{1,T} + \dot c_3 Y_{2,T} + \dot c_4$."""
-        path, inner_path, inner_squared = measured(P_1=P_1, Y_1=Y_1, Y_2=Y_2)
+        return self._bound(P_1, Y_1, Y_2, 0.5, _printed_errors(self.constants))
+
+    def _bound(
+        self, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, moving: float, errors: "Errors"
+    ) -> Curve:
+        path, *inner_paths = measured(P_1=P_1, Y_1=Y_1, Y_2=Y_2)
         (D,) = self.constants.require(self.name, "D")
         alpha = self.outer_step_size
-        leader = D**2 / (2.0 * alpha) + D / (2.0 * alpha) * path
-        follower = _printed_follower(self.constants, self.name, alpha, inner_path, inner_squared)
+        leader = D**2 / (2.0 * alpha) + moving * D / alpha * path
+        follower = _cost(self.constants, alpha, errors, *inner_paths)
         return np.asarray((leader + follower) / (1.0 - 2.0 * alpha * self.constants.L_f))
 
 
@@ -76,42 +75,38 @@ class ConvexStatic(Setting):
     inner_steps: LogarithmicInnerSteps
 
     name = "convex_static"
-    theorem = "itm:thm:s:convex"
+    theorem = "Theorem 8"
     assumptions = (
         *ASSUMPTIONS,
-        "Every x -> f_t(x, y*_t(x)) is convex on X (itm:thm:s:convex).",
+        "Every x -> f_t(x, y*_t(x)) is convex on X (Theorem 8).",
     )
 
     def bound(self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""Eq. (eqn:static:convex:finreg) with G for the hypergradient:
+        r"""Equation (85) with G for the hypergradient:
 
         $$ \big(\tfrac12 + 2 (G / \ell_{f,0})^2\big) D \ell_{f,0} \sqrt{T}
            + D M_f \textstyle\sum_t \|e_t\| + \alpha_1 M_f^2 \sum_t \|e_t\|^2 . $$
         """
-        rounds = measured_rounds(T)
-        inner_path, inner_squared = measured(Y_bar_1=Y_bar_1, Y_bar_2=Y_bar_2)
-        c = self.constants
-        (D,) = c.require(self.name, "D")
         # (G / ell_f0)^2 = 1 + L_y^2: the price of steps tuned to ell_f0.
-        leader = (0.5 + 2.0 * (1.0 + c.L_y**2)) * D * c.ell_f0 * np.sqrt(rounds)
-        alpha_1 = self.outer_step_size.scale
-        follower = _follower(c, self.name, alpha_1, inner_path, inner_squared)
-        return np.asarray(leader + follower)
+        steepness = 0.5 + 2.0 * (1.0 + self.constants.L_y**2)
+        return self._bound(T, Y_bar_1, Y_bar_2, steepness, _errors(self.constants))
 
     def printed_bound(self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
         r"""As printed: $\dot e_1 \sqrt T + \dot E_1 + \dot e_2 \bar Y_1 + \dot e_3 \bar Y_2$."""
-        rounds = measured_rounds(T)
-        inner_path, inner_squared = measured(Y_bar_1=Y_bar_1, Y_bar_2=Y_bar_2)
-        c = self.constants
-        (D,) = c.require(self.name, "D")
-        leader = 1.5 * D * c.ell_f0 * np.sqrt(rounds)
+        return self._bound(T, Y_bar_1, Y_bar_2, 1.5, _printed_errors(self.constants))
+
+    def _bound(
+        self, T: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, steepness: float, errors: "Errors"
+    ) -> Curve:
+        rounds, inner_paths = measured_rounds(T), measured(Y_bar_1=Y_1, Y_bar_2=Y_2)
+        (D,) = self.constants.require(self.name, "D")
+        leader = steepness * D * self.constants.ell_f0 * np.sqrt(rounds)
         alpha_1 = self.outer_step_size.scale
-        follower = _printed_follower(c, self.name, alpha_1, inner_path, inner_squared)
-        return np.asarray(leader + follower)
+        return np.asarray(leader + _cost(self.constants, alpha_1, errors, *inner_paths))
 
 
 def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None) -> ConvexDynamic:
-    r"""Steps and bound of Theorem thm:dynamic:convex:B-OGD; by default the largest alpha allowed.
+    r"""Steps and bound of Theorem 7; by default the largest alpha allowed.
 
     $$ \alpha \leq \frac{1}{4 L_f}, \qquad
        K_t = \Big\lceil \tfrac{\kappa_g + 1}{4} \log 4 t^4 \Big\rceil + 1. $$
@@ -128,13 +123,12 @@ def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None
     return ConvexDynamic(
         constants=constants,
         outer_step_size=admissible_step_size(name, outer_step_size, 1.0 / (4.0 * constants.L_f)),
-        inner_step_size=inner_step_size(constants),
         inner_steps=LogarithmicInnerSteps(constants.kappa_g),
     )
 
 
 def convex_static(constants: Constants) -> ConvexStatic:
-    r"""Steps and bound of Theorem itm:thm:s:convex.
+    r"""Steps and bound of Theorem 8.
 
     $$ \alpha_t = \frac{D}{\ell_{f,0} \sqrt t}, \qquad
        K_t = \Big\lceil \tfrac{\kappa_g + 1}{4} \log 4 t^4 \Big\rceil + 1. $$
@@ -149,29 +143,50 @@ def convex_static(constants: Constants) -> ConvexStatic:
     return ConvexStatic(
         constants=constants,
         outer_step_size=InverseSqrtTime(D / constants.ell_f0),
-        inner_step_size=inner_step_size(constants),
         inner_steps=LogarithmicInnerSteps(constants.kappa_g),
     )
 
 
-def _follower(
-    constants: Constants, name: str, alpha: float, inner_path: Curve, inner_squared: Curve
+class Errors(NamedTuple):
+    """Bounds on sum ||e_t|| and on sum ||e_t||^2: a constant each, and a factor of a path."""
+
+    constant: float
+    per_path: float
+    squared_constant: float
+    per_squared_path: float
+
+
+def _errors(constants: Constants) -> Errors:
+    L_y, D, D_prime = _sizes(constants)
+    # The factors 1/4 and 3/16 are 2 rho_2 and 12 rho_2^2: path lengths start at t = 2.
+    return Errors(
+        D_prime + np.pi**2 / 3.0 * L_y * D,
+        0.25,
+        0.5 * D_prime**2 + np.pi**4 / 15.0 * (L_y * D) ** 2,
+        0.1875,
+    )
+
+
+def _printed_errors(constants: Constants) -> Errors:
+    """The same as printed in Equation (79) (erratum 5)."""
+    L_y, D, D_prime = _sizes(constants)
+    return Errors(
+        D_prime + np.pi**2 * L_y * D,
+        np.pi**2 / 2.0 * L_y,
+        0.5 * D_prime**2 + np.pi**4 / 30.0 * (L_y * D) ** 2,
+        np.pi**4 / 60.0 * L_y**2,
+    )
+
+
+def _sizes(constants: Constants) -> tuple[float, ...]:
+    return constants.L_y, *constants.require("a convex bound", "D", "D_prime")
+
+
+def _cost(
+    constants: Constants, alpha: float, errors: Errors, inner_path: Curve, inner_squared: Curve
 ) -> Curve:
     """What the follower's errors cost: D M_f sum ||e_t|| + alpha M_f^2 sum ||e_t||^2."""
-    D, D_prime = constants.require(name, "D", "D_prime")
-    L_y, M_f = constants.L_y, constants.M_f
-    # The factors 1/4 and 3/16 are 2 rho_2 and 12 rho_2^2: path lengths start at t = 2.
-    errors = D_prime + np.pi**2 / 3.0 * L_y * D + 0.25 * inner_path
-    squares = 0.5 * D_prime**2 + np.pi**4 / 15.0 * (L_y * D) ** 2 + 0.1875 * inner_squared
-    return D * M_f * errors + alpha * M_f**2 * squares
-
-
-def _printed_follower(
-    constants: Constants, name: str, alpha: float, inner_path: Curve, inner_squared: Curve
-) -> Curve:
-    """The same as printed in (nop) and (eqn:regbc:3) (erratum 5)."""
-    D, D_prime = constants.require(name, "D", "D_prime")
-    L_y, M_f = constants.L_y, constants.M_f
-    errors = D_prime + np.pi**2 * L_y * D + np.pi**2 / 2.0 * L_y * inner_path
-    squares = 0.5 * D_prime**2 + np.pi**4 * L_y**2 * (D**2 / 30.0 + inner_squared / 60.0)
-    return D * M_f * errors + alpha * M_f**2 * squares
+    (D,) = constants.require("a convex bound", "D")
+    lengths = errors.constant + errors.per_path * inner_path
+    squares = errors.squared_constant + errors.per_squared_path * inner_squared
+    return D * constants.M_f * lengths + alpha * constants.M_f**2 * squares

@@ -5,20 +5,23 @@ Every supremum is replaced by a maximum over samples, so each `ell` comes out to
 """
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Key
 
+from .. import reduced
+from .._support.trees import PyTree
 from .constants import Constants
 
 if TYPE_CHECKING:
-    from obax.problem import Problem
+    from ..problem import Problem
 
-Vector = Float[Array, " d"]
+# Of the search for |D^3 g|, which can only grow.
+SWEEPS = 8
 
 
 def estimate_constants(
@@ -66,28 +69,15 @@ def estimate_constants(
         raise ValueError(
             f"problem must have an inner loss without buffers, but got a problem with {came}"
         )
-    follower = problem.inner
     number_of_rounds = _common_length("rounds", rounds)
-    x_1, to_x = ravel_pytree(outer_var)
-    y_1, to_y = ravel_pytree(inner_var)
-
-    def outer(x: Vector, y: Vector, round: PyTree) -> Array:
-        return problem.outer(to_x(x), to_y(y), round)
-
-    def inner(x: Vector, y: Vector, round: PyTree) -> Array:
-        return follower(to_x(x), to_y(y), round)
-
-    def argmin(x: Vector, round: PyTree) -> Vector:
-        if problem.inner_argmin is not None:
-            return ravel_pytree(problem.inner_argmin(to_x(x), round))[0]
-        return _newton(lambda y: inner(x, y, round), y_1)
-
+    flat = reduced.Flat(problem, outer_var, inner_var)
+    x_1, y_1 = flat.start, flat.inner_start
     key_round, key_x, key_y, key_direction = jax.random.split(key, 4)
     indices = jax.random.randint(key_round, (samples,), 0, number_of_rounds)
     if outer_vars is None:
         shape = (samples,)
         xs = x_1 + outer_radius * jax.random.ball(key_x, x_1.size, shape=shape, dtype=x_1.dtype)
-        xs = jax.vmap(lambda x: ravel_pytree(problem.domain.project(to_x(x)))[0])(xs)
+        xs = jax.vmap(flat.project)(xs)
     else:
         chosen = jax.random.randint(key_x, (samples,), 0, _common_length("outer_vars", outer_vars))
         xs = jax.vmap(lambda i: ravel_pytree(_take(outer_vars, i))[0])(chosen)
@@ -96,20 +86,29 @@ def estimate_constants(
     indices = jnp.concatenate([jnp.zeros(1, indices.dtype), indices])
     xs = jnp.concatenate([x_1[None], xs])
     shifts = jnp.concatenate([jnp.zeros((1, y_1.size), y_1.dtype), shifts])
-    keys = jax.random.split(key_direction, samples + 1)
+    size = x_1.size + y_1.size
+    directions = jax.random.normal(key_direction, (samples + 1, size), x_1.dtype)
 
     def one(sample: tuple[Array, ...]) -> dict[str, Array]:
-        index, x, shift, key = sample
+        index, x, shift, direction = sample
         round = _take(rounds, index)
-        y_star = argmin(x, round)
-        points = jnp.stack([y_star, y_star + shift])
-        found = jax.vmap(lambda y: _local(outer, inner, x, y, round, key))(points)
-        found = {k: v.min() if k == "mu_g" else v.max() for k, v in found.items()}
-        found["mu_f"] = _leader_curvature(outer, inner, x, y_star, round)
-        return found | {"D_prime": jnp.linalg.norm(y_1 - y_star)}
+        y_star = reduced.answer(flat, x, round).y
+        found = jax.vmap(lambda y: reduced.sizes(flat, x, y, round, direction, SWEEPS))(
+            jnp.stack([y_star, y_star + shift])
+        )
+        return {
+            "ell_f0": found.slope.max(),
+            "ell_f1": found.outer_curvature.max(),
+            "ell_g1": found.inner_joint.max(),
+            "ell_g2": found.third.max(),
+            "M": found.value.max(),
+            "mu_g": found.inner_least.min(),
+            "mu_f": reduced.leader_curvature(flat, x, y_star, round).least,
+            "D_prime": jnp.linalg.norm(y_1 - y_star),
+        }
 
     # One sample at a time: dense third derivatives of all samples at once need not fit in memory.
-    found = jax.jit(lambda batch: jax.lax.map(one, batch))((indices, xs, shifts, keys))
+    found = jax.jit(lambda batch: jax.lax.map(one, batch))((indices, xs, shifts, directions))
     mu_g, mu_f = float(found.pop("mu_g").min()), float(found.pop("mu_f").min())
     if not mu_g > 0.0:
         raise ValueError(
@@ -124,89 +123,10 @@ def estimate_constants(
     # A loss without curvature or slope at any sample still needs a positive constant.
     floor = float(jnp.finfo(x_1.dtype).eps)
     positive = {name: max(largest[name], floor) for name in ("ell_f0", "ell_f1", "M")}
-    estimate: dict[str, Any] = {**largest, **positive, "mu_g": mu_g, "estimated": True}
-    estimate |= {"D": D or None, "D_prime": D_prime}
-    L_f = Constants(**estimate).L_f
-    return Constants(**estimate, mu_f=min(mu_f, L_f) if mu_f > 0.0 else None)
-
-
-Loss = Callable[[Vector, Vector, PyTree], Array]
-
-
-def _local(
-    outer: Loss, inner: Loss, x: Vector, y: Vector, round: PyTree, key: Key[Array, ""]
-) -> dict[str, Array]:
-    """Derivative norms of one round at one point z = (x, y)."""
-    z = jnp.concatenate([x, y])
-
-    def f(z: Vector) -> Array:
-        return outer(z[: x.size], z[x.size :], round)
-
-    def g(z: Vector) -> Array:
-        return inner(z[: x.size], z[x.size :], round)
-
-    curvature = jax.hessian(g)(z)
-    return {
-        "ell_f0": jnp.linalg.norm(jax.grad(f)(z)),
-        "ell_f1": _spectral_norm(jax.hessian(f)(z)),
-        "ell_g1": _spectral_norm(curvature),
-        "ell_g2": _third_derivative_norm(g, z, key),
-        "mu_g": jnp.linalg.eigvalsh(curvature[x.size :, x.size :]).min(),
-        "M": jnp.abs(f(z)),
-    }
-
-
-def _spectral_norm(matrix: Float[Array, "d d"]) -> Array:
-    return jnp.abs(jnp.linalg.eigvalsh(matrix)).max()
-
-
-def _third_derivative_norm(
-    g: Callable[[Vector], Array], z: Vector, key: Key[Array, ""], sweeps: int = 8
-) -> Array:
-    """Local maximum of D^3 g(z)[v, u, u] over unit u and v, by turns: each sweep can only grow."""
-    v = jax.random.normal(key, z.shape, z.dtype)
-
-    def sweep(v: Vector, _: None) -> tuple[Vector, Array]:
-        v = v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(z.dtype).tiny)
-        slope = jax.jvp(jax.hessian(g), (z,), (v,))[1]
-        values, vectors = jnp.linalg.eigh(slope)
-        u = vectors[:, jnp.argmax(jnp.abs(values))]
-        # The gradient of u' H(z) u in z is D^3 g(z)[., u, u].
-        bilinear = jax.grad(lambda z: u @ jax.jvp(jax.grad(g), (z,), (u,))[1])
-        return bilinear(z), jnp.abs(values).max()
-
-    return jax.lax.scan(sweep, v, None, length=sweeps)[1].max()
-
-
-def _leader_curvature(outer: Loss, inner: Loss, x: Vector, y_star: Vector, round: PyTree) -> Array:
-    """Least eigenvalue of the Hessian of x -> f(x, y*(x)).
-
-    Two Newton steps from the fixed y*(x_0) are off by O(|x - x_0|^4), so that differentiating
-    through them gives the exact second derivative.
-    """
-    start = jax.lax.stop_gradient(y_star)
-
-    def leader(x: Vector) -> Array:
-        def newton(y: Vector, _: None) -> tuple[Vector, None]:
-            gradient = jax.grad(inner, argnums=1)(x, y, round)
-            curvature = jax.hessian(inner, argnums=1)(x, y, round)
-            return y - jnp.linalg.solve(curvature, gradient), None
-
-        return outer(x, jax.lax.scan(newton, start, None, length=2)[0], round)
-
-    return jnp.linalg.eigvalsh(jax.hessian(leader)(x)).min()
-
-
-def _newton(g: Callable[[Vector], Array], y: Vector, steps: int = 30) -> Vector:
-    """Minimise a strongly convex g: Newton steps, each the best of ten halvings."""
-    lengths = jnp.concatenate([0.5 ** jnp.arange(10, dtype=y.dtype), jnp.zeros(1, y.dtype)])
-
-    def step(y: Vector, _: None) -> tuple[Vector, None]:
-        direction = jnp.linalg.solve(jax.hessian(g)(y), jax.grad(g)(y))
-        candidates = y - lengths[:, None] * direction
-        return candidates[jnp.argmin(jax.vmap(g)(candidates))], None
-
-    return jax.lax.scan(step, y, None, length=steps)[0]
+    constants = Constants(
+        **(largest | positive), mu_g=mu_g, D=D or None, D_prime=D_prime, estimated=True
+    )
+    return replace(constants, mu_f=min(mu_f, constants.L_f) if mu_f > 0.0 else None)
 
 
 def _take(tree: PyTree, index: Array | int) -> PyTree:

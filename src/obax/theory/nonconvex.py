@@ -1,4 +1,4 @@
-r"""Non-convex outer losses: the local regret, Theorem thm:dynamic:nonc, with any window.
+r"""Non-convex outer losses: the local regret, Theorem 9, with any window.
 
 The proof compares with $\nabla F_{t,u}(x, y^*_t(x))$, so all window terms must use the current
 round's inner curvature: `Window(..., curvature="current", normalise="full")` (erratum 7).
@@ -15,7 +15,6 @@ from .setting import (
     Curve,
     Setting,
     admissible_step_size,
-    inner_step_size,
     measured,
     measured_rounds,
 )
@@ -29,18 +28,18 @@ class NonconvexLocal(Setting):
     inner_steps: int
 
     name = "nonconvex_local"
-    theorem = "thm:dynamic:nonc"
+    theorem = "Theorem 9"
     assumptions = (
         "Every f_t is ell_f0-Lipschitz on R^d1 x R^d2; the proof needs it only at y = y*_s(x) for "
-        "all rounds s, and on the segments between these points (A1, assu:f:a1).",
-        "Every g_t(x, .) is mu_g-strongly convex (A2, assu:f:a3).",
+        "all rounds s, and on the segments between these points (A1).",
+        "Every g_t(x, .) is mu_g-strongly convex (A2).",
         "The gradients of f_t and g_t and the Hessian of g_t are ell_f1-, ell_g1- and "
-        "ell_g2-Lipschitz on R^d1 x R^d2 (A3, assu:f:a2).",
-        "|f_t| <= M everywhere (assu:f:b).",
-        "X = R^d1: no projection takes place (thm:dynamic:nonc).",
-        "||y_1 - y*_1(x_1)|| <= D_prime (assu:dom, its second half).",
+        "ell_g2-Lipschitz on R^d1 x R^d2 (A3).",
+        "|f_t| <= M everywhere (Assumption 3).",
+        "X = R^d1: no projection takes place (Theorem 9).",
+        "||y_1 - y*_1(x_1)|| <= D_prime (Assumption 2, its second half).",
         "The window divides by the full W, uses the current round's inner curvature for all of "
-        "its terms, and the follower trains on the current round (lem:non:lip).",
+        "its terms, and the follower trains on the current round (Lemma 21).",
     )
 
     def bound(self, *, T: ArrayLike, W: ArrayLike, H_1: ArrayLike, H_2: ArrayLike) -> Curve:
@@ -69,7 +68,7 @@ class NonconvexLocal(Setting):
 def nonconvex_local(
     constants: Constants, *, outer_step_size: float | None = None
 ) -> NonconvexLocal:
-    r"""Steps and bound of Theorem thm:dynamic:nonc; by default the largest alpha allowed.
+    r"""Steps and bound of Theorem 9; by default the largest alpha allowed.
 
     $$ \alpha \leq \min \Big\{ \frac{1}{8 L_f},
        \frac{1}{2 \sqrt 2 L_y M_f (\kappa_g^2 - 1)^{1/2}} \Big\}, \qquad K = 1. $$
@@ -92,6 +91,5 @@ def nonconvex_local(
     return NonconvexLocal(
         constants=constants,
         outer_step_size=admissible_step_size(name, outer_step_size, largest),
-        inner_step_size=inner_step_size(constants),
         inner_steps=1,
     )

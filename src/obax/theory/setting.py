@@ -5,16 +5,17 @@ Schedules are pytrees of plain numbers, not closures: two equal prescriptions co
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
+from numpy.typing import NDArray
 
 from .constants import Constants
 
-Curve = np.ndarray[Any, np.dtype[np.float64]]
+Curve = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,6 @@ class Setting:
 
     constants: Constants
     outer_step_size: "float | InverseTime | InverseSqrtTime"
-    inner_step_size: float
     inner_steps: "int | LogarithmicInnerSteps"
 
     name: ClassVar[str]
@@ -37,6 +37,11 @@ class Setting:
     # Each setting measures something else, hence its own keywords.
     bound: ClassVar[Callable[..., Curve]]
     printed_bound: ClassVar[Callable[..., Curve]]
+
+    @property
+    def inner_step_size(self) -> float:
+        """beta = 2 / (ell_g1 + mu_g), the same in all five settings (Lemma 11)."""
+        return 2.0 / (self.constants.ell_g1 + self.constants.mu_g)
 
 
 class InverseTime(eqx.Module):
@@ -84,11 +89,6 @@ class LogarithmicInnerSteps(eqx.Module):
 def inner_steps_for(constants: Constants, inverse_square: float) -> int:
     """ceil(0.25 (kappa_g + 1) log(rho^-2)) + 1 steps contract the inner error by rho."""
     return int(np.ceil(0.25 * (constants.kappa_g + 1.0) * np.log(inverse_square))) + 1
-
-
-def inner_step_size(constants: Constants) -> float:
-    """beta = 2 / (ell_g1 + mu_g), the same in all five settings (Lemma lm:nes)."""
-    return 2.0 / (constants.ell_g1 + constants.mu_g)
 
 
 def admissible_step_size(setting: str, chosen: float | None, largest: float) -> float:

@@ -1,6 +1,6 @@
 r"""Strongly convex $\phi_t(x) = f_t(x, y^*_t(x))$: dynamic and static regret, with w = 1.
 
-Theorems thm:dynamic:strong:B-OGD and thm:static:strong:B-OGD. Below G is
+Theorems 4 (dynamic) and 6 (static). Below G is
 `Constants.hypergradient_bound` and $\gamma = 3\mu_f / (2/\alpha + \mu_f)$.
 """
 
@@ -15,21 +15,19 @@ from .setting import (
     InverseTime,
     Setting,
     admissible_step_size,
-    inner_step_size,
     inner_steps_for,
     measured,
     measured_rounds,
 )
 
 ASSUMPTIONS = (
-    "Every f_t is ell_f0-Lipschitz on X x R^d2; the proofs need it only at y = y*_t(x) "
-    "(A1, assu:f:a1).",
-    "Every g_t(x, .) is mu_g-strongly convex for x in X (A2, assu:f:a3).",
+    "Every f_t is ell_f0-Lipschitz on X x R^d2; the proofs need it only at y = y*_t(x) (A1).",
+    "Every g_t(x, .) is mu_g-strongly convex for x in X (A2).",
     "The gradients of f_t and g_t and the Hessian of g_t are ell_f1-, ell_g1- and ell_g2-Lipschitz "
-    "on X x R^d2 (A3, assu:f:a2).",
+    "on X x R^d2 (A3).",
     "X is closed and convex with diameter at most D, and ||y_1 - y*_1(x_1)|| <= D_prime "
-    "(assu:dom).",
-    "The window has length w = 1 and the follower trains on the current round (alg:obgd).",
+    "(Assumption 2).",
+    "The window has length w = 1 and the follower trains on the current round (Algorithm 1).",
 )
 
 
@@ -41,10 +39,10 @@ class StronglyConvexDynamic(Setting):
     inner_steps: int
 
     name = "strongly_convex_dynamic"
-    theorem = "thm:dynamic:strong:B-OGD"
+    theorem = "Theorem 4"
     assumptions = (
         *ASSUMPTIONS,
-        "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X (thm:dynamic:strong:B-OGD).",
+        "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X (Theorem 4).",
     )
 
     def bound(
@@ -71,20 +69,20 @@ class StronglyConvexDynamic(Setting):
         Y_2: ArrayLike,
         squared_gradients: ArrayLike,
     ) -> Curve:
-        r"""As printed in (bnp) and (cdf): with $\ell_{f,0}$ in place of G (erratum 1)."""
+        r"""As printed in Equations (56) and (60): with $\ell_{f,0}$ in place of G (erratum 1)."""
         return np.minimum(
             self.constants.ell_f0 * self._tracking_error(P_1, Y_1),
             self.bound_by_squared_path(P_2=P_2, Y_2=Y_2, squared_gradients=squared_gradients),
         )
 
     def bound_by_path(self, *, P_1: ArrayLike, Y_1: ArrayLike) -> Curve:
-        r"""Eq. (bnp): $G \, [\frac{4}{\gamma}(D + P_{1,T}) + \frac{1}{2 L_y}(D' + Y_{1,T})]$."""
+        r"""Equation (56): $G [\frac{4}{\gamma}(D + P_{1,T}) + \frac{1}{2 L_y}(D' + Y_{1,T})]$."""
         return self.constants.hypergradient_bound * self._tracking_error(P_1, Y_1)
 
     def bound_by_squared_path(
         self, *, P_2: ArrayLike, Y_2: ArrayLike, squared_gradients: ArrayLike
     ) -> Curve:
-        r"""Eq. (cdf), with `squared_gradients` $= \sum_t \|\nabla \phi_t(x^*_t)\|^2$:
+        r"""Equation (60), with `squared_gradients` $= \sum_t \|\nabla \phi_t(x^*_t)\|^2$:
 
         $$ \tfrac12 \sum_t \|\nabla \phi_t(x^*_t)\|^2 + (1 + L_f) \Big[
            \tfrac{32}{23 \gamma} \big(D^2 + (1 + \tfrac{2}{\gamma}) P_{2,T}\big)
@@ -101,11 +99,11 @@ class StronglyConvexDynamic(Setting):
 
     @property
     def gamma(self) -> float:
-        """Eq. (eqn:gamma) at this alpha."""
+        """Equation (39) at this alpha."""
         return self.constants.gamma(self.outer_step_size)
 
     def _tracking_error(self, P_1: ArrayLike, Y_1: ArrayLike) -> Curve:
-        """Lemma lm:xxxb-H1: the sum over t of ||x_t - x*_t||."""
+        """Lemma 19 (H1): the sum over t of ||x_t - x*_t||."""
         path, inner_path = measured(P_1=P_1, Y_1=Y_1)
         c = self.constants
         D, D_prime = c.require(self.name, "D", "D_prime")
@@ -120,14 +118,14 @@ class StronglyConvexStatic(Setting):
     inner_steps: int
 
     name = "strongly_convex_static"
-    theorem = "thm:static:strong:B-OGD"
+    theorem = "Theorem 6"
     assumptions = (
         *ASSUMPTIONS,
-        "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X (thm:static:strong:B-OGD).",
+        "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X (Theorem 6).",
     )
 
     def bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""Half of (eqn:pl), with G and with the 1 of $\sum_t 1/t \leq \log T + 1$ kept:
+        r"""Half of Equation (69), with G and with the 1 of $\sum_t 1/t \leq \log T + 1$ kept:
 
         $$ \tfrac{2 G^2}{\mu_f} (\log T + 1) + \tfrac{\mu_f}{96 L_y^2} D'^2
            + \tfrac{\mu_f}{16 L_y^2} \bar Y_{2,T}. $$
@@ -140,7 +138,7 @@ class StronglyConvexStatic(Setting):
         return np.asarray(leader + follower)
 
     def printed_bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""As printed: $e_3 \log T + e_2 \bar Y_{2,T} + e_1$ with (vvz) (errata 1 and 2)."""
+        r"""As printed: $e_3 \log T + e_2 \bar Y_{2,T} + e_1$ of Equation (70) (errata 1 and 2)."""
         rounds, (inner_path,) = measured_rounds(T), measured(Y_bar_2=Y_bar_2)
         c = self.constants
         mu_f, D_prime = c.require(self.name, "mu_f", "D_prime")
@@ -153,7 +151,7 @@ class StronglyConvexStatic(Setting):
 def strongly_convex_dynamic(
     constants: Constants, *, outer_step_size: float | None = None
 ) -> StronglyConvexDynamic:
-    r"""Steps and bound of Theorem thm:dynamic:strong:B-OGD; by default the largest alpha allowed.
+    r"""Steps and bound of Theorem 4; by default the largest alpha allowed.
 
     $$ \alpha \leq \frac{\mu_f}{128 M_f^2 L_y^2}, \qquad
        K = \Big\lceil \tfrac{\kappa_g + 1}{4} \log 4 (\tfrac{1}{\alpha \mu_f} + 2)^2 \Big\rceil + 1. $$
@@ -175,13 +173,12 @@ def strongly_convex_dynamic(
     return StronglyConvexDynamic(
         constants=constants,
         outer_step_size=alpha,
-        inner_step_size=inner_step_size(constants),
         inner_steps=inner_steps_for(constants, 4.0 * (1.0 / (alpha * mu_f) + 2.0) ** 2),
     )
 
 
 def strongly_convex_static(constants: Constants) -> StronglyConvexStatic:
-    r"""Steps and bound of Theorem thm:static:strong:B-OGD.
+    r"""Steps and bound of Theorem 6.
 
     $$ \alpha_t = \frac{2}{\mu_f t}, \qquad
        K = \Big\lceil \tfrac{\kappa_g + 1}{4} \log \big((24 L_y M_f / \mu_f)^2 + 2\big)
@@ -195,12 +192,11 @@ def strongly_convex_static(constants: Constants) -> StronglyConvexStatic:
     (0.25, 9)
     """
     name = StronglyConvexStatic.name
-    # D does not enter: with these steps its terms cancel, see (eqn:reg:bound:in:stat2).
+    # D does not enter: with these steps its terms cancel in Equation (68).
     mu_f, _ = constants.require(name, "mu_f", "D_prime")
     inverse_square = (24.0 * constants.L_y * constants.M_f / mu_f) ** 2 + 2.0
     return StronglyConvexStatic(
         constants=constants,
         outer_step_size=InverseTime(2.0 / mu_f),
-        inner_step_size=inner_step_size(constants),
         inner_steps=inner_steps_for(constants, inverse_square),
     )

@@ -18,8 +18,6 @@ and every constant has a closed form. With $\rho = \max_{x \in X} |x|$:
 One program and one shape serve all families, so that they are compiled once.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -29,8 +27,9 @@ from ...domain import Ball, Box, Domain
 from ...problem import Problem
 from ...problems import Instance
 from ...theory import Constants
-from .draws import Numbers, ball_minimiser, spectral
+from .ingredients import Numbers, ball_minimiser, spectral
 
+Coefficient = Numbers | float
 OUTER_DIM, INNER_DIM = 2, 3
 # Linear losses have ell_f1 = 0, and Constants wants a positive bound.
 LEAST_SMOOTHNESS = 1e-6
@@ -39,18 +38,18 @@ LEAST_SMOOTHNESS = 1e-6
 def affine(
     domain: Domain,
     horizon: int,
-    outer_start: Any,
+    outer_start: Numbers,
     *,
-    A: Any,
-    H: Any = None,
-    b: Any = 0.0,
-    Q: Any = 0.0,
-    p: Any = 0.0,
-    R: Any = 0.0,
-    q: Any = 0.0,
-    s: Any = 0.0,
-    c: Any = 0.0,
-    d: Any = 0.0,
+    A: Numbers,
+    H: Numbers | None = None,
+    b: Coefficient = 0.0,
+    Q: Coefficient = 0.0,
+    p: Coefficient = 0.0,
+    R: Coefficient = 0.0,
+    q: Coefficient = 0.0,
+    s: Coefficient = 0.0,
+    c: Coefficient = 0.0,
+    d: Coefficient = 0.0,
     optima: Numbers | None = None,
     strongly_convex: bool = False,
     start_gap: float = 0.0,

@@ -14,7 +14,7 @@ import numpy as np
 from ...problems import Instance
 from ...window import Window
 from . import convex, waves
-from .draws import Generator
+from .ingredients import Generator
 
 Family = Callable[[Generator, int], Instance]
 
@@ -22,7 +22,7 @@ Family = Callable[[Generator, int], Instance]
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "strongly_convex_dynamic": (
         convex.settling, convex.walking, convex.jumping, convex.turning_active,
-        convex.flipping,
+        convex.flipping, convex.crossing,
     ),
     "strongly_convex_static": (
         convex.flipping, convex.flipping_steep, convex.scattered, convex.turning_active,
@@ -30,6 +30,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
     "convex_dynamic": (
         convex.arriving, convex.planted_walk, convex.planted_jumps, convex.planted_quadratic,
+        convex.crossing_box,
     ),
     "convex_static": (
         convex.flipping_linear, convex.flipping_linear_steep, convex.bent_scatter,
@@ -37,9 +38,12 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
     "nonconvex_local": (
         waves.curved_settling, waves.flipping_wave, waves.curved_walk, waves.affine_walk,
+        waves.chased_wave,
     ),
 }  # fmt: skip
 SETTINGS = tuple(FAMILIES)
+# Families that take a smaller alpha than the largest, because the bound is nearer there.
+SHARES = {"crossing_box": 1.0 / 8.0}
 # (w, decay) of the non-convex problems, by turns; the other theorems have w = 1.
 WINDOWS = ((1, 1.0), (4, 0.9), (16, 1.0))
 
@@ -52,6 +56,8 @@ class Drawn(NamedTuple):
     number: int
     instance: Instance
     window: Window
+    share: float = 1.0
+    """Of the largest alpha that the theorem allows."""
 
     @property
     def where(self) -> str:
@@ -75,4 +81,5 @@ def draw(setting: str, index: int, horizon: int, seed: int) -> Drawn:
     with jax.enable_x64(True):
         window = Window(size, decay, curvature="current", normalise="full")
         instance = family(generator, horizon)
-    return Drawn(setting, family.__name__, index, instance, window)
+    share = SHARES.get(family.__name__, 1.0)
+    return Drawn(setting, family.__name__, index, instance, window, share)

@@ -1,17 +1,15 @@
-r"""Families for the four convex settings, all of the form of `_affine`.
+r"""Families for the four convex settings, all of the form of `affine`.
 
 Each takes a generator and a horizon. The first family of a setting is the one whose growth in T is
 fitted: its path lengths are sublinear and the promised order is visible at a few hundred rounds.
 """
-
-from typing import Any
 
 import numpy as np
 
 from ...domain import Ball, Box
 from ...problems import Instance
 from .affine import INNER_DIM, OUTER_DIM, affine
-from .draws import (
+from .ingredients import (
     Generator,
     Numbers,
     curvature,
@@ -57,6 +55,18 @@ def settling(generator: Generator, horizon: int) -> Instance:
     )  # fmt: skip
 
 
+def crossing(generator: Generator, horizon: int) -> Instance:
+    """From one end of a diameter to a fixed optimum at the other. With a steep answer, |dy*/dx| =
+    kappa_g = 10, the curvature (1 + kappa_g^2) ell_f1 of phi is nearly L_f, which is
+    (1 + kappa_g)^2 ell_f1, and large losses hide the 1 in the squared bound's 1 + L_f: a fifth of
+    it is used up."""
+    end, A = unit(generator, OUTER_DIM), 10.0 * _orthonormal(generator)
+    return affine(
+        Ball(UNIT_BALL), horizon, -end, A=A, Q=100.0, p=end, R=100.0, q=A @ end,
+        strongly_convex=True,
+    )  # fmt: skip
+
+
 def walking(generator: Generator, horizon: int) -> Instance:
     """Targets walk, and now and then leave the ball."""
     A, b = _slope(generator), walk(generator, horizon, INNER_DIM, 0.05)
@@ -99,23 +109,21 @@ def scattered(generator: Generator, horizon: int) -> Instance:
     )  # fmt: skip
 
 
-def _flipping(generator: Generator, horizon: int, mu: float, most: float) -> dict[str, Any]:
+def _flipping(generator: Generator, horizon: int, most: float) -> tuple[Numbers, Numbers, Numbers]:
     """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x and k <= most: the gradient of phi_t is
-    +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is."""
+    +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is. A, c and d."""
     k = generator.uniform(1.0, most)
     u, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
     size = np.sqrt(1.0 + k**2)
-    return {
-        "A": k * np.outer(v, u), "Q": mu, "c": signs(horizon) * u / size,
-        "d": signs(horizon) * k * v / size,
-    }  # fmt: skip
+    alternating = signs(horizon) / size
+    return k * np.outer(v, u), alternating * u, alternating * k * v
 
 
 def flipping(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
     """Signs alternate, and x_1 is on the wrong side: the static bound is nearly tight."""
     start, mu = np.eye(OUTER_DIM)[0], generator.uniform(0.5, 2.0)
-    coefficients = _flipping(generator, horizon, mu, most)
-    return affine(Ball(UNIT_BALL), horizon, start, strongly_convex=True, **coefficients)
+    A, c, d = _flipping(generator, horizon, most)
+    return affine(Ball(UNIT_BALL), horizon, start, A=A, Q=mu, c=c, d=d, strongly_convex=True)
 
 
 def flipping_steep(generator: Generator, horizon: int) -> Instance:
@@ -140,6 +148,17 @@ def arriving(generator: Generator, horizon: int) -> Instance:
     )  # fmt: skip
 
 
+def crossing_box(generator: Generator, horizon: int) -> Instance:
+    """All the way along the interval to a fixed optimum, kappa_g = 1. With a small alpha the
+    leader's part D^2 / (2 alpha) is nearly the whole bound, and half of it is the regret."""
+    end, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    A = np.outer(v, end)
+    return affine(
+        _interval(), horizon, -end, A=A, Q=end, p=end, R=1.0, q=A @ end,
+        optima=np.broadcast_to(end, (horizon, OUTER_DIM)),
+    )  # fmt: skip
+
+
 def _interval() -> Box:
     """[-1, 1] x {0}, whose diameter is 2."""
     return Box(np.array([-1.0, 0.0]), np.array([1.0, 0.0]))
@@ -149,13 +168,15 @@ def _square() -> Box:
     return Box(-np.ones(OUTER_DIM), np.ones(OUTER_DIM))
 
 
-def _planted(generator: Generator, horizon: int, optima: Numbers, **bend: Any) -> Instance:
+def _planted(
+    generator: Generator, horizon: int, optima: Numbers, *, R: float = 0.0, s: float = 0.0
+) -> Instance:
     """q_t = A o_t + b_t makes o_t a global minimiser: gradients vanish at the optima."""
     A, b = _rank_one(generator), walk(generator, horizon, INNER_DIM, 0.05)
     optima = 0.9 * optima / np.maximum(1.0, np.abs(optima).max(axis=1, keepdims=True))
     return affine(
         _square(), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.5), b=b,
-        q=b + optima @ A.T, optima=optima, start_gap=0.5, **bend,
+        q=b + optima @ A.T, optima=optima, start_gap=0.5, R=R, s=s,
     )  # fmt: skip
 
 
@@ -176,8 +197,8 @@ def planted_quadratic(generator: Generator, horizon: int) -> Instance:
 
 def flipping_linear(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
     """Linear losses of alternating sign: regret of order sqrt(T), nearly at the static bound."""
-    coefficients = _flipping(generator, horizon, 0.0, most)
-    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], **coefficients)
+    A, c, d = _flipping(generator, horizon, most)
+    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], A=A, c=c, d=d)
 
 
 def flipping_linear_steep(generator: Generator, horizon: int) -> Instance:

@@ -14,7 +14,6 @@ the factor being the largest third derivative of log cosh. $D' = |\nabla_y g_1(x
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ from ..._support.trees import PyTree
 from ...problem import Problem
 from ...problems import Instance
 from ...theory import Constants
-from .draws import Generator, Numbers, settle, signs, spectral, walk
+from .ingredients import Generator, Numbers, settle, signs, spectral, walk
 
 DIM, WAVES, BENDS = 2, 3, 2
 NEWTON_STEPS = 10
@@ -33,7 +32,15 @@ LOG_COSH_THIRD = 4.0 / (3.0 * math.sqrt(3.0))
 
 
 def _instance(
-    horizon: int, start: Numbers, V: Any, phase: Any, B: Any, H: Any, b: Any, R: Any, tau: float
+    horizon: int,
+    start: Numbers,
+    V: Numbers,
+    phase: Numbers,
+    B: Numbers,
+    H: Numbers,
+    b: Numbers | float,
+    R: Numbers,
+    tau: float,
 ) -> Instance:
     shapes = {
         "V": (WAVES, 2 * DIM), "phase": (WAVES,), "B": (DIM, DIM), "H": (DIM, DIM), "b": (DIM,),
@@ -102,6 +109,20 @@ def flipping_wave(generator: Generator, horizon: int) -> Instance:
     row = generator.uniform(0.5, 2.0) * np.concatenate([direction, direction]) / math.sqrt(2.0)
     V = np.broadcast_to(row, (WAVES, 2 * DIM))
     phase = 0.5 * math.pi * signs(horizon)
+    R = np.zeros((BENDS, 2 * DIM))
+    return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
+
+
+def chased_wave(generator: Generator, horizon: int) -> Instance:
+    """A wave that runs away from a leader sliding down its steep side for ever; kappa_g = 1.
+    F_t changes little within a window, so that a long one comes nearest to the bound."""
+    direction, size = np.linalg.qr(generator.normal(size=(DIM, DIM)))[0][:, 0], 2.0
+    V = np.broadcast_to(
+        size * np.concatenate([direction, direction]) / math.sqrt(2.0), (WAVES, 2 * DIM)
+    )
+    # alpha = 1 / (8 L_f) = 1 / (32 size^2) moves a leader at the steepest point, where
+    # phi = cos(sqrt(2) size u + phase), by 1/16 of a radian; the wave runs a little slower.
+    phase = 0.5 * math.pi - 0.85 / 16.0 * np.arange(float(horizon))[:, None]
     R = np.zeros((BENDS, 2 * DIM))
     return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
 

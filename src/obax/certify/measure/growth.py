@@ -7,7 +7,6 @@ reported, with the share of variance that the line explains (R squared).
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +14,7 @@ from jaxtyping import ArrayLike
 
 from ... import regret
 from ...problems import comparability
-from ..families.draws import Numbers
+from ..families.ingredients import Numbers
 from .evidence import SOLVER
 
 EXAMPLE_HORIZON = 2**14
@@ -36,7 +35,7 @@ def exponent(T: ArrayLike, values: ArrayLike) -> float | None:
     return float(np.polyfit(np.log(points), np.log(heights), 1)[0])
 
 
-def logarithmic(T: Any, values: Numbers) -> tuple[float, float]:
+def logarithmic(T: ArrayLike, values: Numbers) -> tuple[float, float]:
     """The coefficient of log T in a linear fit, and its R squared.
 
     >>> coefficient, r_squared = logarithmic(np.array([1, 2, 4]), 3 * np.log([1, 2, 4]) + 1)
@@ -71,7 +70,7 @@ class ExampleRow:
         return self.r_squared is None or not self.r_squared >= LEAST_R_SQUARED
 
 
-# Example exm:not:comparable. |b_t - b_{t-1}| is about 2 / sqrt(t), hence 4 sqrt(T) and 4 log T.
+# Example 1. |b_t - b_{t-1}| is about 2 / sqrt(t), hence 4 sqrt(T) and 4 log T.
 CLAIMS = {
     "inner": {"P": ("0", "0"), "Y": ("sqrt(T)", "log T"), "Y_bar": ("sqrt(T)", "log T")},
     "outer": {"P": ("sqrt(T)", "log T"), "Y": ("0", "0"), "Y_bar": ("sqrt(T)", "log T")},
@@ -88,10 +87,11 @@ def example(horizon: int = EXAMPLE_HORIZON) -> list[ExampleRow]:
             instance = comparability(horizon, sequence)
             stated = instance.problem, instance.rounds
             first = regret.path_lengths(*stated, order=1, with_H=False, solver=SOLVER)
-            known: dict[str, Any] = {"comparators": first.comparators, "static": first.static}
-            found = [first, regret.path_lengths(*stated, order=2, with_H=False, **known)]
+            second = regret.path_lengths(
+                *stated, order=2, with_H=False, comparators=first.comparators, static=first.static
+            )
         for name, orders in claims.items():
-            for order, claimed, lengths in zip((1, 2), orders, found, strict=True):
+            for order, claimed, lengths in zip((1, 2), orders, (first, second), strict=True):
                 # y*_t(x) = x - b_t: Y_bar does not depend on which x is best for a horizon.
                 curve = np.asarray(getattr(lengths, name))
                 values = curve[at - 1]

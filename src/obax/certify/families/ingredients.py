@@ -1,10 +1,9 @@
 """What the families draw from: drifts, random matrices, the minimiser of a quadratic on a ball."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 
-Numbers = np.ndarray[Any, np.dtype[np.float64]]
+Numbers = NDArray[np.float64]
 Generator = np.random.Generator
 
 
