@@ -2,32 +2,38 @@
 
 import dataclasses
 import json
+import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from obax import lab
 from obax.lab import Experiment, Part, RunFolder, UserError, report, run, with_overrides
-from obax.lab.kit.statistics import interval
+from obax.lab.kit.config import Settings, choice, count, fraction, positive
+from obax.lab.kit.table import Rows, select, settings
 
 
 @dataclasses.dataclass(frozen=True)
-class ToyConfig:
-    horizon: int = 3
-    rate: float = 0.5
+class ToyConfig(Settings):
+    horizon: int = count(3)
+    rate: float = fraction(0.5)
     fast: bool = True
-    name: str = "toy"
-    sizes: tuple[int, ...] = (1, 2)
-
-    def __post_init__(self):
-        if self.horizon < 1:
-            raise ValueError(f"horizon must be at least 1, but got {self.horizon}.")
+    name: str = choice("toy", ("toy", "plaything"))
+    sizes: tuple[int, ...] = count((1, 2))
+    steps: tuple[float, ...] = positive((0.5,))
 
 
 def toy_part(index, calls):
     calls.append(index)
-    rows = [("m", "s", seed, t, "loss", index + seed / 10 + t) for seed in (0, 1) for t in (1, 2)]
-    return pd.DataFrame(rows, columns=["method", "setting", "seed", "t", "metric", "value"])
+    rows = Rows()
+    for seed in (0, 1):
+        # The first part has no window: a column of whole numbers with a hole in it.
+        at = {"method": "m", "w": index or None, "seed": seed}
+        rows.add(at, [1, 2], {"loss": index + seed / 10 + np.array([1, 2])})
+    return rows.table()
 
 
 def toy(calls, parts=3):
@@ -42,24 +48,16 @@ def toy(calls, parts=3):
         data="none",
         presets={"quick": ToyConfig(), "paper": ToyConfig(horizon=9)},
         durations={"quick": "0", "paper": "0"},
+        columns={"w": int},
         parts=lambda config: [Part(f"p{i}", lambda i=i: toy_part(i, calls)) for i in range(parts)],
         findings=findings,
         headline=lambda table: f"{table.value.mean():.1f}",
     )
 
 
-def test_interval_of_a_mean():
-    # t(0.975, 2) = 4.302653; the standard error of 1, 2, 3 is 1 / sqrt(3).
-    assert interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, 4.302653 / np.sqrt(3)))
-    assert interval(np.array([7.0])) == (7.0, np.inf)
-    for values in ([], [1.0, np.nan]):
-        mean, half = interval(np.array(values))
-        assert np.isnan(mean) and half == np.inf
-
-
 def test_overrides_are_typed():
     config = with_overrides(ToyConfig(), ["horizon=7", "rate=0.25", "fast=no", "sizes=3, 4,5"])
-    assert config == ToyConfig(7, 0.25, False, "toy", (3, 4, 5))
+    assert config == ToyConfig(7, 0.25, False, "toy", (3, 4, 5), (0.5,))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +69,13 @@ def test_overrides_are_typed():
         ("fast=perhaps", "fast must be true or false"),
         ("sizes=1,b", "sizes must be an integer"),
         ("horizon", "--set takes key=value"),
-        ("horizon=0", "horizon must be at least 1"),
+        ("horizon=0", "horizon must be at least 1, but got 0"),
+        ("sizes=3,0", "sizes must be at least 1, but got 0"),
+        ("sizes=", "sizes must not be empty"),
+        ("rate=0", r"rate must be in \(0, 1\], but got 0.0"),
+        ("rate=nan", r"rate must be in \(0, 1\], but got nan"),
+        ("name=tow", "name must be one of toy, plaything, but got 'tow'"),
+        ("steps=0.1,inf", "steps must be numbers > 0, but got inf"),
     ],
 )
 def test_bad_overrides_say_what_is_wrong(assignment, message):
@@ -86,14 +90,20 @@ def test_a_run_holds_everything(tmp_path):
     )
     table = folder.table()
     assert list(table.columns) == [
-        "experiment", "method", "setting", "seed", "t", "metric", "value",
+        "experiment", "method", "w", "seed", "t", "metric", "value",
     ]  # fmt: skip
+    # Values came back as what they were.
+    assert table.w.dtype == "Int64"
+    assert table.seed.dtype == table.t.dtype == "int64"
+    assert settings(table) == ["method", "w"]
+    assert len(select(table, w=2, seed=1)) == 2
+    assert list(select(table, w=None, seed=1).value) == [1.1, 2.1]
     assert len(table) == 12
     assert seen[0][:2] == (0, 3)
     assert seen[-1] == (3, 3, "3.5")
     info = json.loads((tmp_path / "r" / "run.json").read_text())
     assert info["config"] == {
-        "horizon": 3, "rate": 0.5, "fast": True, "name": "toy", "sizes": [1, 2],
+        "horizon": 3, "rate": 0.5, "fast": True, "name": "toy", "sizes": [1, 2], "steps": [0.5],
     }  # fmt: skip
     assert {"jax", "obax", "python"} <= info["versions"].keys()
     assert info["finished"]
@@ -118,6 +128,62 @@ def test_resume_skips_what_is_done_and_gives_the_same_table(tmp_path):
     assert calls == [0, 1, 2]
     pd.testing.assert_frame_equal(resumed.table(), whole)
     assert not list((tmp_path / "r").rglob("*.part"))
+
+
+def test_a_part_gives_the_declared_columns(tmp_path):
+    def other(config):
+        return [Part("p", lambda: toy_part(1, []).assign(alpha=0.1).drop(columns="w"))]
+
+    with pytest.raises(ValueError, match="missing: w, unknown: alpha"):
+        run(dataclasses.replace(toy([]), parts=other), ToyConfig(), "quick", tmp_path)
+
+
+def test_a_folder_of_an_older_version_is_named_as_such(tmp_path):
+    run(toy([]), ToyConfig(), "quick", tmp_path)
+    info = json.loads((tmp_path / "run.json").read_text())
+    del info["format"]
+    (tmp_path / "run.json").write_text(json.dumps(info))
+    with pytest.raises(UserError, match=r"made by an older version of obax .*obax run toy"):
+        RunFolder.open(tmp_path)
+
+
+def test_an_experiment_is_run_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setitem(lab.EXPERIMENTS, "toy", toy([]))
+    monkeypatch.chdir(tmp_path)
+    first, second = lab.run("toy"), lab.run("toy", preset="paper", rate=0.1, out="there")
+    assert first.path.as_posix() == "runs/toy-quick"
+    assert lab.new_folder("toy-quick").as_posix() == "runs/toy-quick-2"
+    assert second.info["config"]["horizon"] == 9
+    assert second.info["config"]["rate"] == 0.1
+    assert [figure.name for figure in lab.findings(second).figures] == ["f"]
+    for changes, message in (
+        ({"rate": 2.0}, "rate must be in"),
+        ({"ratte": 1.0}, "ratte"),
+        ({"preset": "papr"}, "Did you mean 'paper'?"),
+    ):
+        with pytest.raises(UserError, match=message.replace("?", r"\?")):
+            lab.run("toy", **changes)
+
+
+LISTING = """
+import sys, types
+package = types.ModuleType("obax")
+package.__path__, package.__version__ = [sys.argv[1]], "0"
+sys.modules["obax"] = package
+import obax.lab
+for one in obax.lab.EXPERIMENTS.values():
+    assert one.name and one.summary and one.data and one.presets and one.durations
+print(*sorted({"jax", "pandas", "scipy", "matplotlib", "equinox"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.xfail(reason="loss_tuning and meta_learning still import their work", strict=True)
+def test_looking_at_the_experiments_loads_nothing_heavy():
+    """`obax/__init__.py` itself is not judged here: a bare package stands in for it."""
+    package = pathlib.Path(lab.__file__).parents[1]
+    command = [sys.executable, "-c", LISTING, str(package)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
 
 
 def test_a_folder_with_something_in_it_is_rejected(tmp_path):

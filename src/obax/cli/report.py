@@ -19,12 +19,8 @@ def rebuild_report(
     from .. import lab
     from ..lab import RunFolder, report
 
-    runs = []
-    for path in folders:
-        folder = RunFolder.open(path)
-        experiment = lab.find(folder.info["experiment"])
-        findings = experiment.findings(experiment.config(folder), folder.table())
-        runs.append((folder, findings))
+    opened = [RunFolder.open(path) for path in folders]
+    runs = [(folder, lab.findings(folder)) for folder in opened]
     if len(runs) == 1:
         folder, findings = runs[0]
         page = report.write(folder.path, folder.info, findings)

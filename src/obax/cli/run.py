@@ -43,16 +43,12 @@ def run(
             raise UserError(f"{out} holds a run of {stored.info['experiment']}, not of {name}.")
         preset = preset or stored.info["preset"]
     preset = preset or "quick"
-    if preset not in experiment.presets:
-        known = ", ".join(experiment.presets)
-        hint = lab.nearest(preset, experiment.presets)
-        raise UserError(f"unknown preset {preset!r}.{hint} Known: {known}.")
+    start = lab.preset_of(experiment, preset)
     changes = list(settings or ()) + ([] if seeds is None else [f"seeds={seeds}"])
-    start = experiment.presets[preset]
     if resume and preset == stored.info["preset"]:
         start = experiment.config(stored)
     config = lab.with_overrides(start, changes)
-    path = out or _new_folder(f"{name}-{preset}")
+    path = out or lab.new_folder(f"{name}-{preset}")
 
     try:
         with progress_bar(as_json) as bar:
@@ -62,7 +58,7 @@ def run(
                 bar.update(task, completed=done, total=total, now=headline)
 
             folder = lab.run(experiment, config, preset, path, resume=resume, on_part=on_part)
-            findings = experiment.findings(config, folder.table())
+            findings = lab.findings(folder)
             page = report.write(folder.path, folder.info, findings)
     except KeyboardInterrupt:
         errors.print(
@@ -81,11 +77,3 @@ def run(
         console.print(f"   {claim.measured}", highlight=False, style="dim")
     console.print(f"\nTable, figures and checkpoints are in {path}")
     console.print(f"Open {page}")
-
-
-def _new_folder(stem: str) -> Path:
-    """The first of runs/stem, runs/stem-2, ... that is not there."""
-    path, number = Path("runs") / stem, 2
-    while path.exists():
-        path, number = Path("runs") / f"{stem}-{number}", number + 1
-    return path

@@ -11,6 +11,7 @@ COMPARE = Experiment(
     data="generated; Adult for one of the problems, which is left out without it",
     presets={"quick": QUICK, "paper": PAPER},
     durations={"quick": "about 2 minutes", "paper": "under 15 minutes"},
+    columns={"setting": str},
     parts=parts,
     findings=findings,
     headline=headline,

@@ -11,6 +11,7 @@ DYNAMIC_REGRESSION = Experiment(
     data="none, generated",
     presets={"quick": QUICK, "paper": PAPER},
     durations={"quick": "under a minute", "paper": "under 15 minutes"},
+    columns={"setting": str},
     parts=parts,
     findings=findings,
     headline=headline,

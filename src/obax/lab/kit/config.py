@@ -1,13 +1,96 @@
-"""Typed settings of an experiment: frozen, complete, and strict about what they are given."""
+"""Typed settings of an experiment: frozen, complete, and strict about what they are given.
+
+A field declares its range where it stands, and `Settings` checks all of them:
+
+    @dataclasses.dataclass(frozen=True)
+    class Config(Settings):
+        rounds: int = count(400)
+        step_sizes: tuple[float, ...] = positive((0.1, 0.3))
+        source: str = choice("real", ("real", "synthetic"))
+
+The range of a tuple is that of each item; a tuple may be empty only where its field says so.
+"""
 
 import dataclasses
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..._support.errors import UserError, nearest
+from .table import Value
 
 C = TypeVar("C")
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Which values a field takes; `words` say so of one value, `plural` of several."""
+
+    holds: Callable[[Any], bool]
+    words: str
+    plural: str = ""
+    empty: bool = False
+
+
+ANYTHING = Range(lambda value: True, "")
+
+
+def ranged(
+    default: T, holds: Callable[[Any], bool], words: str, plural: str = "", empty: bool = False
+) -> T:
+    """A field whose value, or each of whose values, `holds`; the error says "must be `words`"."""
+    limits = Range(holds, words, plural, empty)
+    return dataclasses.field(default=default, metadata={"range": limits})
+
+
+def count(default: T) -> T:
+    """A field of whole numbers from 1 on."""
+    return ranged(default, lambda value: value >= 1, "at least 1")
+
+
+def positive(default: T) -> T:
+    """A field of finite numbers above 0."""
+    within = lambda value: 0 < value < float("inf")  # noqa: E731
+    return ranged(default, within, "a number > 0", "numbers > 0")
+
+
+def not_negative(default: T) -> T:
+    """A field of numbers from 0 on."""
+    return ranged(default, lambda value: value >= 0, "a number >= 0", "numbers >= 0")
+
+
+def fraction(default: T, empty: bool = False) -> T:
+    """A field of numbers in (0, 1]: decays, shares; a tuple of them may be `empty`."""
+    return ranged(default, lambda value: 0 < value <= 1, "in (0, 1]", empty=empty)
+
+
+def below_one(default: T) -> T:
+    """A field of numbers in [0, 1): momentum, dropout."""
+    return ranged(default, lambda value: 0 <= value < 1, "in [0, 1)")
+
+
+def choice(default: T, allowed: Iterable[Value]) -> T:
+    """A field that takes one of these words, or several of them."""
+    known = tuple(allowed)
+    listed = ", ".join(map(str, known))
+    return ranged(default, lambda value: value in known, f"one of {listed}", f"among {listed}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the config of an experiment derives from: it checks the ranges of its fields."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value, limits = getattr(self, field.name), field.metadata.get("range", ANYTHING)
+            several = isinstance(value, tuple)
+            if several and not value and not limits.empty:
+                raise ValueError(f"{field.name} must not be empty.")
+            words = limits.plural if several and limits.plural else limits.words
+            for one in value if several else (value,):
+                if not limits.holds(one):
+                    raise ValueError(f"{field.name} must be {words}, but got {one!r}.")
 
 
 def with_overrides(config: C, assignments: Iterable[str]) -> C:
@@ -17,7 +100,7 @@ def with_overrides(config: C, assignments: Iterable[str]) -> C:
     """
     fields = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     types = typing.get_type_hints(type(config))
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         key = key.strip().replace("-", "_")
@@ -27,29 +110,18 @@ def with_overrides(config: C, assignments: Iterable[str]) -> C:
             known = ", ".join(sorted(fields))
             raise UserError(f"unknown key {key!r}.{nearest(key, fields)} Known keys: {known}.")
         changes[key] = _parse(text.strip(), types[key], key)
+    return with_changes(config, changes)
+
+
+def with_changes(config: C, changes: dict[str, object]) -> C:
+    """The config with other values; a `UserError` says which of them it does not take."""
     try:
         return dataclasses.replace(config, **changes)  # type: ignore[type-var]
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise UserError(str(error)) from error
 
 
-def check_counts(config: Any, names: Iterable[str]) -> None:
-    """Raise a `ValueError` unless each of these fields is at least 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, but got {getattr(config, name)}.")
-
-
-def check_choices(config: Any, choices: Mapping[str, Sequence[str]]) -> None:
-    """Raise a `ValueError` unless each of these fields is one of its words."""
-    for name, allowed in choices.items():
-        if getattr(config, name) not in allowed:
-            raise ValueError(
-                f"{name} must be one of {', '.join(allowed)}, but got {getattr(config, name)!r}."
-            )
-
-
-def _parse(text: str, kind: Any, key: str) -> Any:
+def _parse(text: str, kind: type, key: str) -> object:
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]
         return tuple(_parse(part.strip(), item, key) for part in text.split(",") if part.strip())
@@ -66,16 +138,35 @@ def _parse(text: str, kind: Any, key: str) -> Any:
     raise TypeError(f"config field {key} has a type that cannot be parsed: {kind}")
 
 
-def as_dict(config: Any) -> dict[str, Any]:
+def as_dict(config: object) -> dict[str, object]:
     """The config as plain values, tuples as lists, for JSON."""
     return {
         key: list(value) if isinstance(value, tuple) else value
-        for key, value in dataclasses.asdict(config).items()
+        for key, value in dataclasses.asdict(config).items()  # type: ignore[call-overload]
     }
 
 
-def from_dict(kind: type[C], values: dict[str, Any]) -> C:
+def from_dict(kind: type[C], values: dict[str, object]) -> C:
     """The config again, from what `as_dict` wrote."""
     return kind(
         **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     )
+
+
+# For the experiments that do not declare their ranges yet.
+
+
+def check_counts(config: object, names: Iterable[str]) -> None:
+    """Raise a `ValueError` unless each of these fields is at least 1."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 1, but got {getattr(config, name)}.")
+
+
+def check_choices(config: object, choices: Mapping[str, Sequence[str]]) -> None:
+    """Raise a `ValueError` unless each of these fields is one of its words."""
+    for name, allowed in choices.items():
+        if getattr(config, name) not in allowed:
+            raise ValueError(
+                f"{name} must be one of {', '.join(allowed)}, but got {getattr(config, name)!r}."
+            )

@@ -1,18 +1,26 @@
-"""What an experiment is, and how one is run: part by part, each saved as soon as it is done."""
+"""What an experiment is, and how one is run: part by part, each saved as soon as it is done.
+
+Its settings are read without loading what it works with: `obax list` must not wait for JAX.
+"""
+
+from __future__ import annotations
 
 import dataclasses
+import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ..._support import atomic
 from ..._support.errors import UserError
 from ..report import Findings
 from .config import as_dict, from_dict
-from .folder import COLUMNS, RunFolder
+from .folder import RunFolder
+from .table import typed
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,15 +39,16 @@ class Part:
 class Experiment:
     """One experiment: its settings, its parts, and what its table says.
 
-    `findings` reads nothing but the config and the table, so that a report can be made again at any
-    time.
+    `columns` are those that its table has besides the core ones, with their types. `findings` reads
+    nothing but the config and the table, so that a report can be made again at any time.
     """
 
     name: str
     summary: str
     data: str
-    presets: dict[str, Any]
-    durations: dict[str, str]
+    presets: Mapping[str, Any]
+    durations: Mapping[str, str]
+    columns: Mapping[str, type]
     parts: Callable[[Any], Sequence[Part]]
     findings: Callable[[Any, pd.DataFrame], Findings]
     headline: Callable[[pd.DataFrame], str]
@@ -53,10 +62,23 @@ class Experiment:
                 f"{folder.path / 'run.json'} does not fit this version of {self.name}: {error}."
             ) from error
 
+    def work(self, part: Part) -> pd.DataFrame:
+        """Do a part; its rows as they are stored."""
+        return typed(part.work(), self.name, self.columns)
+
+
+def later(module: str, name: str) -> Callable:
+    """The function of that name, whose module is loaded when it is called."""
+
+    def call(*arguments: object) -> object:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return call
+
 
 def run(
     experiment: Experiment,
-    config: Any,
+    config: object,
     preset: str,
     out: Path,
     *,
@@ -67,6 +89,8 @@ def run(
 
     `on_part(done, total, headline)` is called before the first part and after each.
     """
+    import pandas as pd
+
     folder = _folder_for(experiment, config, preset, out, resume)
     parts = experiment.parts(config)
     tables = []
@@ -76,9 +100,8 @@ def run(
         table = folder.part(part.name)
         if table is None:
             begun = time.perf_counter()
-            table = part.work()
-            table.insert(0, "experiment", experiment.name)
-            folder.keep_part(part.name, table[list(COLUMNS)], time.perf_counter() - begun)
+            table = experiment.work(part)
+            folder.keep_part(part.name, table, time.perf_counter() - begun)
             # Through the disk, as after a resume, so that both give the same bytes.
             table = folder.part(part.name)
             assert table is not None
@@ -90,7 +113,7 @@ def run(
 
 
 def _folder_for(
-    experiment: Experiment, config: Any, preset: str, out: Path, resume: bool
+    experiment: Experiment, config: object, preset: str, out: Path, resume: bool
 ) -> RunFolder:
     if not resume:
         return RunFolder.create(out, experiment.name, preset, as_dict(config))

@@ -2,12 +2,14 @@
 
     run.json              experiment, preset, full config, versions, commit, command, progress
     checkpoints/*.parquet one table for each finished part, with its checksum in run.json
-    metrics.parquet       the results, long form
+    metrics.parquet       the results, long form, see `table`
     figures/, report.html
 
 Every file is replaced atomically, and run.json names a part only after the part is on disk:
 whatever happens, what reads as whole is whole.
 """
+
+from __future__ import annotations
 
 import io
 import json
@@ -18,18 +20,20 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ... import __version__
 from ..._support import atomic
 from ..._support.errors import UserError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 2
+"""Of the table: 2 has the settings in columns of their own, 1 had them in words."""
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "lineax", "optimistix", "numpy", "pandas")
 KEYS = {"experiment", "preset", "config", "command", "versions", "commit", "machine", "started"}
 KEYS |= {"finished", "parts"}
-COLUMNS = ("experiment", "method", "setting", "seed", "t", "metric", "value")
 
 
 class RunFolder:
@@ -40,9 +44,7 @@ class RunFolder:
         self.info = info
 
     @classmethod
-    def create(
-        cls, path: Path, experiment: str, preset: str, config: dict[str, Any]
-    ) -> "RunFolder":
+    def create(cls, path: Path, experiment: str, preset: str, config: dict[str, Any]) -> RunFolder:
         """A new folder; rejects one that holds anything."""
         if path.exists() and not path.is_dir():
             raise UserError(f"{path} is a file, not a folder. Choose another --out.")
@@ -54,6 +56,7 @@ class RunFolder:
         folder = cls(
             path,
             {
+                "format": FORMAT,
                 "experiment": experiment,
                 "preset": preset,
                 "config": config,
@@ -70,7 +73,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> "RunFolder":
+    def open(cls, path: Path) -> RunFolder:
         """The folder of an earlier run."""
         if not (path / "run.json").is_file():
             raise UserError(f"{path} is not a run folder: it has no run.json.")
@@ -84,6 +87,13 @@ class RunFolder:
                 f"{path / 'run.json'} is damaged ({error}). It is left as it is; move the folder "
                 f"away and run again."
             ) from error
+        if info.get("format") != FORMAT:
+            age = "a newer" if info.get("format", 1) > FORMAT else "an older"
+            raise UserError(
+                f"{path} was made by {age} version of obax ({info['versions'].get('obax', '?')}), "
+                f"whose table this version cannot read. Run it again: obax run "
+                f"{info['experiment']} --preset {info['preset']}"
+            )
         return cls(path, info)
 
     def save(self) -> None:
@@ -115,7 +125,7 @@ class RunFolder:
                 f"{path} is {state}. It is left as it is; to compute this part again, remove its "
                 f"entry {name!r} from {self.path / 'run.json'} and run with --resume."
             )
-        return pd.read_parquet(io.BytesIO(data))
+        return _read(data)
 
     def finish(self, table: pd.DataFrame) -> None:
         """Save the whole table."""
@@ -145,7 +155,13 @@ class RunFolder:
                 f"{self.info['experiment']} --out {self.path} --resume writes it again from the "
                 f"checkpoints and keeps this one as metrics.damaged."
             )
-        return pd.read_parquet(io.BytesIO(data))
+        return _read(data)
+
+
+def _read(data: bytes) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.read_parquet(io.BytesIO(data))
 
 
 def _parquet(table: pd.DataFrame) -> bytes:

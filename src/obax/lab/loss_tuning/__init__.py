@@ -90,6 +90,7 @@ def _experiment(
         summary=summary,
         data=data,
         presets=presets,
+        columns={"setting": str},
         durations=dict(zip(presets, durations, strict=True)),
         parts=parts,
         findings=functools.partial(findings, claims),

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from ..._support import atomic
-from . import figures, page
 from .findings import (
     Claim as Claim,
     Figure as Figure,
@@ -16,6 +15,9 @@ from .findings import (
 
 def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
     """Figures and `report.html` of one run, into its folder."""
+    # matplotlib is slow to import and only needed here.
+    from . import figures, page
+
     for figure in findings.figures:
         figures.save(figure, path / "figures")
     title = f"obax: {info['experiment']}"
@@ -25,6 +27,8 @@ def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
 
 def write_comparison(file: Path, runs: list[tuple[dict[str, Any], Findings]]) -> Path:
     """One page with several runs side by side."""
+    from . import page
+
     names = dict.fromkeys(info["experiment"] for info, _ in runs)
     atomic.write_text(file, page.page(f"obax: {', '.join(names)}", runs))
     return file

@@ -31,8 +31,9 @@ def draw(figure: Figure) -> Canvas:
             axes.step(series.x, series.mean, where="post", **style)
         else:
             axes.plot(series.x, series.mean, marker="o" if len(series.x) < 15 else None, **style)
-        if series.low is not None and series.high is not None:
-            axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.18, lw=0)
+        low = series.lower(figure.log_y)
+        if low is not None and series.high is not None:
+            axes.fill_between(series.x, low, series.high, color=colour, alpha=0.18, lw=0)
     if figure.log_x:
         axes.set_xscale("log")
     if figure.log_y:

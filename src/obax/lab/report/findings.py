@@ -1,11 +1,15 @@
 """What an experiment found, in a form that any renderer can show."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import pandas as pd
+from ..kit.verdict import VERDICTS
 
-VERDICTS = ("reproduced", "partly", "not reproduced")
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +29,10 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """A curve: a mean, and where there are several seeds a band around it."""
+    """A curve: a mean, and where there are several seeds a band around it.
+
+    `label` is short, for the legend; `hover` may say more.
+    """
 
     label: str
     x: Sequence[float]
@@ -33,6 +40,13 @@ class Series:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     steps: bool = False
+    hover: str = ""
+
+    def lower(self, log: bool) -> Sequence[float] | None:
+        """Where the band begins; on a logarithmic axis there is no place below zero."""
+        if self.low is None or not log:
+            return self.low
+        return [max(low, mean / 10) for low, mean in zip(self.low, self.mean, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)

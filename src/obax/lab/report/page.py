@@ -9,11 +9,18 @@ from typing import Any
 
 import pandas as pd
 
+from ..kit.verdict import RULE
 from .figures import COLOURS
 from .findings import Claim, Figure, Findings, Table
 
 PLOTLY_DASHES = ("solid", "dash", "dashdot", "dot", "longdashdot", "longdash", "solid", "dash")
-MARKS = {"reproduced": "yes", "partly": "partly", "not reproduced": "no"}
+MARKS = {
+    "reproduced": "yes",
+    "partly": "partly",
+    "within noise": "noise",
+    "not reproduced": "no",
+    "not tested": "open",
+}
 
 
 def page(title: str, runs: Sequence[tuple[dict[str, Any], Findings]]) -> str:
@@ -49,7 +56,8 @@ def _run(info: dict[str, Any], findings: Findings, index: int, charts: dict[str,
         f"<h2>{html.escape(info['experiment'])} <small>{html.escape(info['preset'])}</small></h2>"
     ]
     blocks.append(_what_was_run(info))
-    blocks.append("<h3>Claims</h3>" + _claims(findings.claims))
+    if findings.claims:
+        blocks.append("<h3>Claims</h3>" + _claims(findings.claims))
     blocks += [f"<p>{html.escape(paragraph)}</p>" for paragraph in findings.paragraphs]
     for figure in findings.figures:
         name = f"chart-{index}-{figure.name}"
@@ -104,7 +112,7 @@ def _claims(claims: Sequence[Claim]) -> str:
     return (
         '<div class="scroll"><table class="claims"><thead><tr><th>claim</th><th>claimed</th>'
         "<th>measured</th><th>verdict</th><th>setting</th></tr></thead><tbody>"
-        f"{rows}</tbody></table></div>"
+        f'{rows}</tbody></table></div><p class="rule">{html.escape(RULE)}</p>'
     )
 
 
@@ -162,14 +170,15 @@ def _chart(figure: Figure) -> dict[str, Any]:
     for index, series in enumerate(figure.series):
         colour = COLOURS[index % len(COLOURS)]
         x = [_number(v) for v in series.x]
-        if series.low is not None and series.high is not None:
+        low = series.lower(figure.log_y)
+        if low is not None and series.high is not None:
             band = {
                 "x": x + x[::-1],
                 "fill": "toself",
                 "fillcolor": colour + "2e",
                 "hoverinfo": "skip",
             }
-            band["y"] = [_number(v) for v in [*series.high, *list(series.low)[::-1]]]
+            band["y"] = [_number(v) for v in [*series.high, *list(low)[::-1]]]
             traces.append(
                 band | {"line": {"width": 0}, "showlegend": False, "legendgroup": series.label}
             )
@@ -186,13 +195,15 @@ def _chart(figure: Figure) -> dict[str, Any]:
                     "width": 2,
                     "shape": "hv" if series.steps else "linear",
                 },
-                "hovertemplate": "%{y:.4g}<extra>%{fullData.name}</extra>",
+                "hovertemplate": f"%{{y:.4g}}<extra>{series.hover or '%{fullData.name}'}</extra>",
             }
         )
     axis = lambda label, log: {"title": {"text": label}, "type": "log" if log else "linear"}  # noqa: E731
     layout = {
         "xaxis": axis(figure.x_label, figure.log_x),
         "yaxis": axis(figure.y_label, figure.log_y),
+        # Whole settings, not their first letters.
+        "hoverlabel": {"namelength": -1},
     }
     return {"data": traces, "layout": layout}
 

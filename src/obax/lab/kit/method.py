@@ -1,0 +1,67 @@
+"""What a method is in an experiment: a kind and its settings, as values."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from .table import Value
+
+
+def option(words: str | Mapping[Value, str], usual: Value = None) -> Any:
+    """A setting of a method, `None` for methods that do not have it.
+
+    `words` are what the label says of a value: a form such as `"w = {}"`, or the words for each
+    value. Nothing is said of the `usual` one.
+    """
+    return dataclasses.field(default=None, metadata={"words": words, "usual": usual})
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A kind, such as OAGD; an experiment derives a class with its settings as fields.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Ours(Method):
+    ...     w: int | None = option("w = {}")
+    ...     decay: float | None = option("δ = {:g}", usual=0.9)
+    ...     curvature: str | None = option({"current": "one solve"}, usual="own")
+    >>> Ours("OAGD", 10, 0.9, "own").label()
+    'OAGD, w = 10'
+    >>> Ours("OAGD", 10, 0.5, "current").label()
+    'OAGD, w = 10, δ = 0.5, one solve'
+    >>> Ours("OAGD", 10, 0.9, "own").full()
+    'OAGD, w = 10, decay = 0.9, curvature = own'
+    >>> Ours("OGD").columns()
+    {'method': 'OGD', 'kind': 'OGD', 'w': None, 'decay': None, 'curvature': None}
+    """
+
+    kind: str
+
+    def label(self) -> str:
+        """Its short name for people: the kind, and what is not as usual."""
+        said = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            words = field.metadata.get("words")
+            if words is None or value is None or value == field.metadata["usual"]:
+                continue
+            said.append(words.format(value) if isinstance(words, str) else words[value])
+        return ", ".join([self.kind, *said])
+
+    def full(self) -> str:
+        """All of its settings, for those who point at the short name."""
+        values = self.settings().items()
+        said = [f"{name} = {value}" for name, value in values if value is not None]
+        return ", ".join([self.kind, *said])
+
+    def settings(self) -> dict[str, Value]:
+        """What it is besides its kind."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "kind"
+        }
+
+    def columns(self) -> dict[str, Value]:
+        """Its columns of the table."""
+        return {"method": self.label(), "kind": self.kind} | self.settings()

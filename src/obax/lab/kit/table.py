@@ -1,0 +1,82 @@
+"""The table of a run: a number in each row, and in the columns what it belongs to, as values.
+
+Every table has the core columns; an experiment declares its own (w, alpha, problem ...) with their
+types. `method` is the label of a method for people, and never read back: its settings are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Value: TypeAlias = str | int | float | bool | None
+CORE = ("experiment", "method", "seed", "t", "metric", "value")
+# Types that have a place for "none": OGD has no window, and a window is no float.
+DTYPES = {int: "Int64", float: "float64", str: "str", bool: "boolean"}
+
+
+class Rows:
+    """Gathers the rows of a part."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Mapping[str, Value], np.ndarray, str, np.ndarray]] = []
+
+    def add(
+        self,
+        at: Mapping[str, Value],
+        t: int | Sequence[int] | np.ndarray,
+        metrics: Mapping[str, float | Sequence[float] | np.ndarray],
+    ) -> None:
+        """Metrics in round t, or in each of several; `at` is what they belong to."""
+        times = np.atleast_1d(t)
+        for metric, value in metrics.items():
+            values = np.broadcast_to(np.asarray(value, np.float64), times.shape)
+            self._blocks.append((at, times, metric, values))
+
+    def table(self) -> pd.DataFrame:
+        """All of them; a column that a row does not have is `None` there."""
+        import pandas as pd
+
+        names = dict.fromkeys(name for at, *_ in self._blocks for name in at)
+        columns: dict[str, list] = {
+            name: [at.get(name) for at, times, *_ in self._blocks for _ in times] for name in names
+        }
+        columns["t"] = [int(t) for _, times, *_ in self._blocks for t in times]
+        columns["metric"] = [metric for _, times, metric, _ in self._blocks for _ in times]
+        columns["value"] = [float(v) for *_, values in self._blocks for v in values]
+        return pd.DataFrame(columns)
+
+
+def typed(table: pd.DataFrame, experiment: str, columns: Mapping[str, type]) -> pd.DataFrame:
+    """The table of one part as it is stored: columns in order, each of its type."""
+    core = dict.fromkeys(CORE, str) | {"seed": int, "t": int, "value": float}
+    kinds = {"experiment": str, "method": str} | dict(columns) | core
+    table = table.assign(experiment=experiment)
+    if set(table.columns) != set(kinds):
+        missing, unknown = set(kinds) - set(table.columns), set(table.columns) - set(kinds)
+        raise ValueError(
+            f"the columns of {experiment} must be those it declares; missing: "
+            f"{', '.join(sorted(missing)) or 'none'}, unknown: "
+            f"{', '.join(sorted(unknown)) or 'none'}."
+        )
+    kept = ("seed", "t")
+    dtypes = {name: "int64" if name in kept else DTYPES[kind] for name, kind in kinds.items()}
+    return table[list(kinds)].astype(dtypes)
+
+
+def settings(table: pd.DataFrame) -> list[str]:
+    """The columns that tell one curve from another: the method, and the experiment's own."""
+    return [name for name in table.columns if name == "method" or name not in CORE]
+
+
+def select(table: pd.DataFrame, **wanted: Value) -> pd.DataFrame:
+    """The rows whose columns have these values, `None` for none."""
+    for name, value in wanted.items():
+        same = table[name].isna() if value is None else table[name].eq(value).fillna(False)
+        table = table[same.to_numpy(bool)]
+    return table

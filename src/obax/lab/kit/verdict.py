@@ -1,0 +1,115 @@
+"""One rule for every claim: what counts is what noise cannot have done.
+
+A claim is a number of gains: paired differences over seeds, positive where the claim is right.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
+RULE = (
+    "A difference counts if the 95% t-interval of its paired differences over the seeds (two at "
+    "least) leaves zero out: reproduced on the side of the claim, not reproduced on the other, "
+    "else within noise. An order holds as its weakest step does; a claim of several parts is partly "
+    "reproduced if some parts are; a claim about a method that was not run is not tested."
+)
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of its 95% t-interval; the latter is infinite for a single value and for
+    a mean that is not finite. Without values the mean is NaN."""
+    from scipy import stats
+
+    if len(values) == 0:
+        return float("nan"), float("inf")
+    with np.errstate(invalid="ignore"):
+        mean = float(np.mean(values))
+        if len(values) < 2 or not np.isfinite(mean):
+            return mean, float("inf")
+        error = float(np.std(values, ddof=1)) / np.sqrt(len(values))
+    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * error
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """The mean of paired differences over seeds, and the half-width of its 95% t-interval.
+
+    >>> Gain.of([1.0, 1.2, 0.8]).verdict, Gain.of([1.0, -1.2, 0.8]).verdict
+    ('reproduced', 'within noise')
+    >>> Gain.of([-1.0, -1.2, -0.8]).verdict, Gain.of([1.0]).verdict, Gain.of([]).verdict
+    ('not reproduced', 'within noise', 'not tested')
+    """
+
+    mean: float
+    half: float
+    seeds: int
+
+    @classmethod
+    def of(cls, values: Sequence[float] | np.ndarray) -> "Gain":
+        """From one difference for each seed. Where one side diverged on every seed, and only
+        there, an infinite difference is clear."""
+        found = np.asarray(values, np.float64)
+        mean, half = interval(found)
+        if len(found) > 1 and np.isinf(found).all() and np.isinf(mean):
+            half = 0.0
+        return cls(mean, half, len(found))
+
+    @property
+    def verdict(self) -> str:
+        """By the rule."""
+        if self.seeds == 0:
+            return "not tested"
+        if self.mean > self.half:
+            return "reproduced"
+        return "not reproduced" if self.mean < -self.half else "within noise"
+
+    def near(self, margin: float) -> str:
+        """The verdict on a claim that there is no difference beyond the margin."""
+        if self.seeds == 0:
+            return "not tested"
+        if abs(self.mean) + self.half <= margin:
+            return "reproduced"
+        return "not reproduced" if abs(self.mean) - self.half > margin else "within noise"
+
+    def words(self, unit: str = "", form: str = ".3g") -> str:
+        """`+1.2 ± 0.3 points`, and whether that is noise."""
+        if self.seeds == 0:
+            return "not run"
+        unit = f" {unit}" if unit else ""
+        if self.seeds == 1:
+            return f"{self.mean:+{form}}{unit} (1 seed)"
+        noise = ", within noise" if self.verdict == "within noise" else ""
+        return f"{self.mean:+{form}} ± {self.half:{form}}{unit}{noise}"
+
+
+def paired(better: Mapping[int, float], worse: Mapping[int, float]) -> Gain:
+    """How far `better` is above `worse` on the seeds that both have; each by seed.
+
+    Without a seed in common, as where a method was not run, a claim on it is not tested.
+    """
+    seeds = [seed for seed in better.keys() if seed in worse]  # noqa: SIM118 (a series has values)
+    with np.errstate(invalid="ignore"):
+        return Gain.of(np.asarray([better[seed] - worse[seed] for seed in seeds], np.float64))
+
+
+def chain(steps: Sequence[str]) -> str:
+    """The verdict on an order: that of its weakest step."""
+    if not steps:
+        return "not tested"
+    order = ("not tested", "not reproduced", "within noise", "partly", "reproduced")
+    return min(steps, key=order.index)
+
+
+def combined(parts: Sequence[str]) -> str:
+    """The verdict on a claim of several parts; the only source of "partly".
+
+    >>> combined(["reproduced", "within noise"]), combined(["within noise", "not reproduced"])
+    ('partly', 'not reproduced')
+    """
+    if not parts or "not tested" in parts:
+        return "not tested"
+    if len(set(parts)) == 1:
+        return parts[0]
+    return "partly" if {"reproduced", "partly"} & set(parts) else "not reproduced"
