@@ -2,6 +2,7 @@
 how accuracies and times are read, compared and drawn."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
@@ -11,7 +12,7 @@ from ..report import Claim, Figure
 from .curves import BAND, band
 from .method import Method
 from .table import select
-from .verdict import Gain, combined, paired
+from .verdict import Gain, chain, combined, paired
 
 M = TypeVar("M", bound=Method)
 STEPS = "Steps only: compilation, data and evaluation are not counted."
@@ -39,7 +40,7 @@ class Runs(Generic[M]):
     def __init__(self, methods: Iterable[M], table: pd.DataFrame, share: float):
         found = {m: select(table, kind=m.kind, **m.settings()) for m in methods}
         self.rows = {
-            method: dict(list(rows.groupby("metric", sort=False)))
+            method: {str(metric): some for metric, some in rows.groupby("metric", sort=False)}
             for method, rows in found.items()
             if len(rows)
         }
@@ -84,6 +85,31 @@ class Runs(Generic[M]):
         ours, theirs = self.curve(one, metric).align(self.curve(other, metric), join="inner")
         return paired(theirs.iloc[-1], ours.iloc[-1]) if len(ours) else Gain.of([])
 
+    def ladder(
+        self,
+        id: str,
+        name: str,
+        symbol: str,
+        rungs: Sequence[tuple[int, M]],
+        setting: str,
+        clock: str = "seconds",
+    ) -> list[Claim]:
+        """Two claims on methods by a number of theirs: the larger, the better; and the slower."""
+        better, slower = [], []
+        for (small, lesser), (large, greater) in itertools.pairwise(rungs):
+            step = f"{symbol} = {large} over {small}"
+            better.append(piece(step, self.points(greater, lesser)))
+            slower.append(piece(step, self.sooner(lesser, greater, clock), unit="s"))
+        accuracies = [f"{symbol} = {n}: {100 * self.final(m).mean():.1f}" for n, m in rungs]
+        seconds = [f"{symbol} = {n}: {self.last(m, clock).mean():.3g} s" for n, m in rungs]
+        return [
+            judged(f"{id} ({name}{what}", claimed, pieces, setting, rule=chain, intro=intro)
+            for what, claimed, pieces, intro in (
+                (")", f"the larger {symbol}, the better the accuracy", better, accuracies),
+                (", time)", f"the larger {symbol}, the longer the runtime", slower, seconds),
+            )
+        ]
+
     def panels(self, panels: Sequence[Panel]) -> list[Figure]:
         """Figures over the rounds."""
         return [
@@ -123,6 +149,11 @@ def piece(name: str, gain: Gain, verdict: str | None = None, unit: str = "points
     """A gain as a piece of a claim; the verdict is the gain's own unless the claim is another."""
     form = ".1f" if unit == "points" else ".3g"
     return f"{name}: {gain.words(unit, form)}", gain.verdict if verdict is None else verdict
+
+
+def above(gain: Gain, margin: float) -> str:
+    """The verdict on a claim that a gain is above the margin."""
+    return dataclasses.replace(gain, mean=gain.mean - margin).verdict
 
 
 def judged(

@@ -61,13 +61,16 @@ def measured(
     if at(0):
         yield 0, evaluate(state)
     for now in timed(algorithm, state, rounds):
-        yield now.t, {
-            "seconds": now.seconds,
-            "processor_seconds": now.processor_seconds,
-            "rejected": float(now.rejected),
-            **record(now.state),
-            **(evaluate(now.state) if at(now.t) else {}),
-        }
+        yield (
+            now.t,
+            {
+                "seconds": now.seconds,
+                "processor_seconds": now.processor_seconds,
+                "rejected": float(now.rejected),
+                **record(now.state),
+                **(evaluate(now.state) if at(now.t) else {}),
+            },
+        )
 
 
 @eqx.filter_jit(donate="all-except-first")

@@ -3,10 +3,16 @@
 A claim is a number of gains: paired differences over seeds, positive where the claim is right.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
 RULE = (
@@ -47,7 +53,7 @@ class Gain:
     seeds: int
 
     @classmethod
-    def of(cls, values: Sequence[float] | np.ndarray) -> "Gain":
+    def of(cls, values: Sequence[float] | np.ndarray | pd.Series) -> Gain:
         """From one difference for each seed. Where one side diverged on every seed, and only
         there, an infinite difference is clear."""
         found = np.asarray(values, np.float64)
@@ -84,7 +90,10 @@ class Gain:
         return f"{self.mean:+{form}} ± {self.half:{form}}{unit}{noise}"
 
 
-def paired(better: Mapping[int, float], worse: Mapping[int, float]) -> Gain:
+BySeed: TypeAlias = "Mapping[int, float] | pd.Series"
+
+
+def paired(better: BySeed, worse: BySeed) -> Gain:
     """How far `better` is above `worse` on the seeds that both have; each by seed.
 
     Without a seed in common, as where a method was not run, a claim on it is not tested.

@@ -4,23 +4,8 @@ import dataclasses
 import functools
 from typing import Any
 
-import pandas as pd
-
-from ..kit.experiment import Experiment
-from ..kit.statistics import accuracy_headline
-from ..report import Claim
-from .config import IMAGES, TABLES, Config as Config
-from .findings import (
-    Claims,
-    against_autobalance,
-    findings,
-    leader_claims,
-    shift_claims,
-    step_claims,
-    time_claim,
-    window_claim,
-)
-from .parts import parts
+from ..kit.experiment import Experiment, later
+from .config import COLUMNS, IMAGES, TABLES, Config as Config
 
 # Two cores cannot play the paper's network for 400 rounds and five seeds in a day; these sizes they
 # can: 14 x 14 pixels, three blocks of 8 filters, batches of 64, two seeds for AutoBalance, whose
@@ -51,50 +36,23 @@ QUICK_TABLES: dict[str, Any] = {
 }
 
 
-def _imbalance_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
-    return [
-        *time_claim("C3", config, rows),
-        *against_autobalance(config, rows, overtake=True),
-        *window_claim("C3", config, rows),
-        *leader_claims(config, rows),
-    ]
-
-
-def _table_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
-    return [
-        *against_autobalance(config, rows, overtake=False),
-        *time_claim("C5", config, rows),
-        *leader_claims(config, rows),
-    ]
-
-
-def _window_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
-    return window_claim("C7", config, rows)
-
-
 def _experiment(
-    name: str,
-    summary: str,
-    data: str,
-    claims: Claims,
-    paper: Config,
-    durations: tuple[str, ...],
+    name: str, summary: str, data: str, claims: str, paper: Config, durations: tuple[str, ...]
 ) -> Experiment:
-    images = paper.data.startswith("mnist")
-    quick = dataclasses.replace(paper, **(QUICK_IMAGES if images else QUICK_TABLES))
+    quick = dataclasses.replace(paper, **(QUICK_IMAGES if paper.images else QUICK_TABLES))
     presets = {"quick": quick, "paper": paper}
-    if images:
+    if paper.images:
         presets["reduced"] = dataclasses.replace(paper, **REDUCED)
     return Experiment(
         name=name,
         summary=summary,
         data=data,
         presets=presets,
-        columns={"setting": str},
+        columns=COLUMNS,
         durations=dict(zip(presets, durations, strict=True)),
-        parts=parts,
-        findings=functools.partial(findings, claims),
-        headline=accuracy_headline,
+        parts=later(f"{__name__}.work", "parts"),
+        findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
+        headline=later("obax.lab.kit.curves", "accuracy_headline"),
     )
 
 
@@ -118,7 +76,7 @@ LOSS_TUNING = (
         "mnist-imbalance",
         "Section 4.2: loss tuning on imbalanced MNIST against OGD and AutoBalance (C3)",
         MNIST,
-        _imbalance_claims,
+        "imbalance",
         IMAGES,
         ("a few minutes", "days on 2 cores", "about an hour"),
     ),
@@ -126,7 +84,7 @@ LOSS_TUNING = (
         "mnist-shift",
         "Section 4.2: the same while the class proportions shift (C4)",
         MNIST,
-        shift_claims,
+        "shift",
         dataclasses.replace(
             IMAGES,
             data="mnist-shift",
@@ -139,7 +97,7 @@ LOSS_TUNING = (
         "adult",
         "Appendix: loss tuning on Adult against OGD and AutoBalance (C5)",
         ADULT,
-        _table_claims,
+        "table",
         ADULT_PAPER,
         ("about a minute", "about 20 minutes"),
     ),
@@ -147,7 +105,7 @@ LOSS_TUNING = (
         "tadpole",
         "Appendix: loss tuning on Tadpole against OGD and AutoBalance (C5)",
         TADPOLE,
-        _table_claims,
+        "table",
         TADPOLE_PAPER,
         ("about a minute", "about 20 minutes"),
     ),
@@ -155,7 +113,7 @@ LOSS_TUNING = (
         "mnist-window",
         "Appendix: sensitivity to the window on MNIST (C7)",
         MNIST,
-        _window_claims,
+        "window",
         dataclasses.replace(IMAGES, methods=("oagd-w1", "oagd-w5", "oagd-w10")),
         ("a few minutes", "days on 2 cores", "about an hour"),
     ),
@@ -163,7 +121,7 @@ LOSS_TUNING = (
         "adult-inner-step",
         "Appendix: sensitivity to beta on Adult (C7)",
         ADULT,
-        step_claims,
+        "steps",
         dataclasses.replace(ADULT_PAPER, **INNER_STEPS),
         ("about a minute", "about 10 minutes"),
     ),
@@ -171,7 +129,7 @@ LOSS_TUNING = (
         "adult-outer-step",
         "Appendix: sensitivity to alpha on Adult (C7)",
         ADULT,
-        step_claims,
+        "steps",
         dataclasses.replace(ADULT_PAPER, **OUTER_STEPS),
         ("about a minute", "about 10 minutes"),
     ),
@@ -179,7 +137,7 @@ LOSS_TUNING = (
         "tadpole-inner-step",
         "Appendix: sensitivity to beta on Tadpole (C7)",
         TADPOLE,
-        step_claims,
+        "steps",
         dataclasses.replace(TADPOLE_PAPER, **INNER_STEPS),
         ("about a minute", "about 10 minutes"),
     ),
@@ -187,7 +145,7 @@ LOSS_TUNING = (
         "tadpole-outer-step",
         "Appendix: sensitivity to alpha on Tadpole (C7)",
         TADPOLE,
-        step_claims,
+        "steps",
         dataclasses.replace(TADPOLE_PAPER, **OUTER_STEPS),
         ("about a minute", "about 10 minutes"),
     ),

@@ -1,28 +1,15 @@
-"""What the tables of the loss-tuning experiments say: claims C3, C4, C5, C7. Reads tables only."""
-
-import dataclasses
-import functools
-import itertools
-from collections.abc import Sequence
+"""What the tables of the loss-tuning experiments say. Reads tables only."""
 
 import pandas as pd
 
 from ..kit.curves import BAND, band
-from ..kit.learning import Panel, Runs, judged, piece
-from ..kit.verdict import Gain, chain, paired
-from ..report import Claim, Figure, Findings, Table
+from ..kit.learning import Panel, Runs
+from ..report import Figure, Findings, Table
+from .claims import claims, first_steps
 from .config import Config, Method
 
 FINAL = 0.95
 """Final accuracies are means over the measurements after this share of the rounds."""
-CLOSE = 2.0
-"""By how many points a balanced accuracy may be lower and still count as the same."""
-FALL = 2.0
-"""How many points of accuracy must be lost within the span for a fall."""
-DIP, BEYOND = 1.0, 0.5
-"""How many points a dip has at least, and by how many it must exceed that of OGD."""
-FLAT = 5.0
-"""How many points apart the accuracies over a range of step sizes may be to count as flat."""
 PANELS = (
     Panel("time", "seconds", "Cumulative runtime", "seconds", time=True),
     Panel("training", "train_accuracy", "Balanced training accuracy", "per cent", 100.0),
@@ -127,10 +114,7 @@ def _paths(runs: Runs[Method]) -> list[Figure]:
             f"The {title} of {method.label()}",
             "round t",
             part,
-            [
-                band(runs.rows[method][metric], name)
-                for name, metric in _names(runs, part).items()
-            ],
+            [band(runs.rows[method][metric], name) for name, metric in _names(runs, part).items()],
             f"{runs.data}; {BAND}.",
         )
         for method in [*windows, *(m for m in moving if m.kind == "AutoBalance")]
@@ -160,22 +144,3 @@ def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
         f"Neumann series of {config.neumann_terms} terms with step {config.neumann_step:g} unless "
         f"a method says CG.",
     ]
-
-
-# Claims. Each compares methods on the seeds that both have.
-
-
-def claims(kind: str, config: Config, runs: Runs[Method]) -> list[Claim]:
-    """Those that an experiment is about."""
-    seen = Evidence(config, runs)
-    if kind == "imbalance":
-        found = [*seen.time("C3"), *seen.overtaking(), *seen.windows("C3"), *seen.leaders()]
-    elif kind == "table":
-        found = [*seen.closeness(), *seen.time("C5"), *seen.leaders()]
-    elif kind == "shift":
-        found = [*seen.shift(), *seen.decays(), *seen.dip()]
-    elif kind == "window":
-        found = seen.windows("C7")
-    else:
-        found = seen.flatness()
-    return found

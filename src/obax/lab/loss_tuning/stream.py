@@ -81,11 +81,13 @@ def _data(config: Config, seed: int) -> datasets.Split:
         valid=config.valid_images,
         seed=seed,
     )
-    inputs = {
-        name: _averaged(getattr(split, name), config.downsample)
-        for name in ("train_inputs", "valid_inputs", "test_inputs")
-    }
-    return dataclasses.replace(split, synthetic=synthetic, **inputs)
+    return dataclasses.replace(
+        split,
+        synthetic=synthetic,
+        train_inputs=_averaged(split.train_inputs, config.downsample),
+        valid_inputs=_averaged(split.valid_inputs, config.downsample),
+        test_inputs=_averaged(split.test_inputs, config.downsample),
+    )
 
 
 def _averaged(images: np.ndarray, size: int) -> np.ndarray:

@@ -14,9 +14,9 @@ import optax
 import pandas as pd
 
 from ... import OAGD, OGD, Algorithm, AutoBalance, Window, models
+from ..._support.trees import PyTree
 from ...hypergradient import CG, Hypergradient, Neumann
 from ...problems import loss_tuning, loss_tuning_start
-from ..._support.trees import PyTree
 from ..kit.experiment import Part
 from ..kit.table import Rows
 from ..kit.timing import Metrics, measured
@@ -117,6 +117,7 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
             outer_rounds=config.autobalance_rounds,
             outer_when=Every(config.outer_start, 1),
         )
+    assert method.w and method.curvature
     window = Window(
         method.w,
         method.decay,

@@ -12,9 +12,9 @@ import optax
 import pandas as pd
 
 from ... import ITD, OAGD, Window, adapt, models, prox_linear
+from ..._support.trees import PyTree
 from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
 from ...problems import embed_task, meta_learning, task_logits
-from ..._support.trees import PyTree
 from ..kit.experiment import Part
 from ..kit.table import Rows
 from ..kit.timing import Metrics, measured
@@ -58,6 +58,7 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     }
     steps = config.steps_of(method)
     if method.kind == "OAGD":
+        assert method.w
         window = Window(
             method.w,
             config.decay,
