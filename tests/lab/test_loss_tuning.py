@@ -1,16 +1,20 @@
 """The loss-tuning experiments: methods, parts, what the tables are read to say."""
 
+import collections
 import dataclasses
 import os
+import re
 
 import numpy as np
 import pytest
 
 from obax import lab
 from obax.lab import report
+from obax.lab.kit.learning import Runs
 from obax.lab.kit.table import Rows, typed
-from obax.lab.loss_tuning import config as settings, stream, work
+from obax.lab.loss_tuning import LOSS_TUNING, claims, config as settings, stream, work
 from obax.lab.loss_tuning.config import Config, Method
+from obax.lab.loss_tuning.findings import FINAL
 
 TINY = dataclasses.replace(
     settings.TABLES,
@@ -200,8 +204,8 @@ WOBBLE = (-0.2, 0.25, 0.05)
 """Of three seeds: with this on one side, a difference of 0.1 is within noise."""
 
 
-def judged(name, config, accuracy, seconds, wobbling=(), slow=()):
-    """The verdicts on a made-up table of three seeds: `accuracy(method, seed, t)` and the seconds
+def made_up(config, accuracy, seconds, wobbling=(), slow=()):
+    """A table of three seeds: `accuracy(method, seed, t)` and the seconds
     of all rounds, each by the text of a method; methods that wobble differ from seed to seed."""
     rows = Rows()
     for text, method in config.runs().items():
@@ -215,8 +219,24 @@ def judged(name, config, accuracy, seconds, wobbling=(), slow=()):
                 spent = seconds.get(text, 1.0) * (1 + 9 * WOBBLE[seed] * (text in slow))
                 rows.add(at, t, {"test_accuracy": value, "train_accuracy": value})
                 rows.add(at, t, {"seconds": spent * t / config.rounds, "rejected": 0.0})
-    table = typed(rows.table(), name, settings.COLUMNS)
-    return {c.id: c.verdict for c in lab.find(name).findings(config, table).claims}
+    return typed(rows.table(), "made up", settings.COLUMNS)
+
+
+def judged(kind, config, *story, **more):
+    """The verdicts on the claims of a kind, by a made-up table."""
+    runs = Runs(config.runs().values(), made_up(config, *story, **more), FINAL)
+    return {claim.id: claim.verdict for claim in claims.claims(kind, config, runs)}
+
+
+@pytest.mark.parametrize("experiment", LOSS_TUNING, ids=lambda experiment: experiment.name)
+def test_every_experiment_reads_its_table(experiment):
+    config = dataclasses.replace(experiment.presets["quick"], rounds=100, seeds=3)
+    table = made_up(config, collections.defaultdict(lambda: 0.5), {})
+    found = experiment.findings(config, table)
+    # The claim that the summary names, and a curve for each method.
+    named = re.search(r"\((C\d)", experiment.summary)[1]
+    assert any(claim.id.startswith(named) for claim in found.claims)
+    assert all(len(figure.series) == len(config.runs()) for figure in found.figures[:3])
 
 
 C3 = Config(
@@ -263,7 +283,7 @@ def test_the_verdict_of_c3_follows_the_table(changes, expected):
     changes = dict(changes)
     accuracy = C3_ACCURACY | changes.pop("accuracy", {})
     seconds = C3_SECONDS | changes.pop("seconds", {})
-    found = judged("mnist-imbalance", C3, accuracy, seconds, **changes)
+    found = judged("imbalance", C3, accuracy, seconds, **changes)
     assert found == found | expected and list(found) == C3_IDS
 
 
@@ -281,8 +301,8 @@ def test_the_verdict_of_c3_follows_the_table(changes, expected):
     ],
 )
 def test_a_claim_about_methods_that_were_not_run_is_not_tested(methods, untested):
-    name, base = ("mnist-shift", C4) if "C4" in untested[0] else ("mnist-imbalance", C3)
-    found = judged(name, dataclasses.replace(base, methods=methods), C3_ACCURACY, C3_SECONDS)
+    kind, base = ("shift", C4) if "C4" in untested[0] else ("imbalance", C3)
+    found = judged(kind, dataclasses.replace(base, methods=methods), C3_ACCURACY, C3_SECONDS)
     assert {name for name, verdict in found.items() if verdict == "not tested"} == set(untested)
 
 
@@ -299,10 +319,10 @@ def test_the_verdict_of_c5_follows_the_table(accuracy, wobbling, verdict):
     """The same to two points: a point less is, five are not."""
     config = dataclasses.replace(C3, data="adult", methods=("ogd", "oagd-w5", "autobalance"))
     values = {"ogd": 0.5, "oagd-w5": accuracy, "autobalance": 0.8}
-    found = judged("adult", config, values, C3_SECONDS, wobbling)
+    found = judged("table", config, values, C3_SECONDS, wobbling)
     assert found == {"C5 (accuracy)": verdict, "C5 (time)": "reproduced"}
     config = dataclasses.replace(config, methods=("ogd", "oagd-w5"))
-    assert set(judged("adult", config, values, C3_SECONDS).values()) == {"not tested"}
+    assert set(judged("table", config, values, C3_SECONDS).values()) == {"not tested"}
 
 
 def _falls(method, seed, t):
@@ -352,7 +372,7 @@ def _dips_by_seed(method, seed, t):
 def test_the_verdict_of_c4_follows_the_table(accuracy, wobbling, expected):
     values = {"ogd": 0.6, "oagd-w5-u1": _dips, "autobalance": _falls}
     values |= {"oagd-w5-u0.5": lambda m, s, t: _dips(m, s, t) + 0.01}
-    found = judged("mnist-shift", C4, values | accuracy, {}, wobbling)
+    found = judged("shift", C4, values | accuracy, {}, wobbling)
     truth = dict.fromkeys(("C4 (shift)", "C4 (decay)", "C4 (dip)"), "reproduced")
     assert found == truth | expected
 
@@ -370,12 +390,12 @@ def test_the_verdict_of_c7_follows_the_table(gaps, verdict):
     """Flat means five points at most, and that noise cannot have done it."""
     config = dataclasses.replace(C3, methods=("oagd-w5",), outer_step_sizes=(0.001, 0.01))
     values = {"oagd-w5": lambda m, seed, t: 0.8 - gaps[seed] * (m.alpha == 0.01)}
-    assert judged("adult-outer-step", config, values, {}) == {"C7 (alpha)": verdict}
+    assert judged("steps", config, values, {}) == {"C7 (alpha)": verdict}
     config = dataclasses.replace(config, outer_step_sizes=(0.001,))
-    assert judged("adult-outer-step", config, values, {}) == {"C7 (steps)": "not tested"}
+    assert judged("steps", config, values, {}) == {"C7 (steps)": "not tested"}
 
 
 def test_other_step_sizes_are_named_and_do_not_enter_the_claims():
     config = dataclasses.replace(C3, outer_step_sizes=(0.001, 0.01))
     values = C3_ACCURACY | {"oagd-w10": lambda m, seed, t: 0.9 if m.alpha == 0.001 else 0.1}
-    assert set(judged("mnist-imbalance", config, values, C3_SECONDS).values()) == {"reproduced"}
+    assert set(judged("imbalance", config, values, C3_SECONDS).values()) == {"reproduced"}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,11 @@ import pytest
 import obax
 from obax import lab
 from obax.lab import report
+from obax.lab.kit.learning import Runs
 from obax.lab.kit.table import Rows, typed
-from obax.lab.meta_learning import stream, work
+from obax.lab.meta_learning import META_LEARNING, claims, stream, work
 from obax.lab.meta_learning.config import COLUMNS, Config, Method
+from obax.lab.meta_learning.findings import FINAL
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -159,8 +162,19 @@ def made_up(config, cost, accuracy, shaken=lambda method: False):
     return typed(rows.table(), "fc100", COLUMNS)
 
 
-def verdicts(name, config, table):
-    return {claim.id: claim.verdict for claim in lab.find(name).findings(config, table).claims}
+def verdicts(kind, config, table):
+    runs = Runs(config.runs().values(), table, FINAL)
+    return {claim.id: claim.verdict for claim in claims.claims(kind, config, runs)}
+
+
+@pytest.mark.parametrize("experiment", META_LEARNING, ids=lambda experiment: experiment.name)
+def test_every_experiment_reads_its_table(experiment):
+    config = dataclasses.replace(experiment.presets["quick"], rounds=30, maml_rounds=30, seeds=2)
+    found = experiment.findings(config, made_up(config, lambda m, t: 1.0, lambda m: 0.5))
+    # The claim that the summary names, and a curve for each method.
+    named = re.search(r"\((C\d)", experiment.summary)[1]
+    assert any(claim.id.startswith(named) for claim in found.claims)
+    assert all(len(figure.series) == len(config.methods) for figure in found.figures)
 
 
 COMPARED = dataclasses.replace(
@@ -233,7 +247,7 @@ def is_ours(method):
 )
 def test_verdicts_follow_the_table(cost, accuracy, shaken, expected):
     table = made_up(COMPARED, cost, accuracy, shaken or (lambda method: False))
-    assert verdicts("fc100", COMPARED, table) == dict.fromkeys(IDS, "reproduced") | expected
+    assert verdicts("comparison", COMPARED, table) == dict.fromkeys(IDS, "reproduced") | expected
 
 
 def test_rounds_that_grow_on_some_seeds_only_are_noise():
@@ -242,11 +256,11 @@ def test_rounds_that_grow_on_some_seeds_only_are_noise():
     for seed, share in enumerate((0.0, 0.08, 0.0)):
         these = clock & (table.kind == "OAGD") & (table.seed == seed)
         table.loc[these, "value"] *= 1 + share * table.t[these] / 4
-    assert verdicts("fc100", COMPARED, table)["C6 (time)"] == "partly"
+    assert verdicts("comparison", COMPARED, table)["C6 (time)"] == "partly"
     flat = made_up(COMPARED, lambda m, t: 1.0, better_ours)
     these = (flat.metric == "processor_seconds") & (flat.seed == 1)
     flat.loc[these, "value"] *= 1 + 0.08 * flat.t[these] / 4
-    assert verdicts("fc100", COMPARED, flat)["C6 (time)"] == "within noise"
+    assert verdicts("comparison", COMPARED, flat)["C6 (time)"] == "within noise"
 
 
 @pytest.mark.parametrize(
@@ -259,7 +273,7 @@ def test_rounds_that_grow_on_some_seeds_only_are_noise():
 )
 def test_a_claim_about_methods_that_were_not_run_is_not_tested(methods, untested):
     config = dataclasses.replace(COMPARED, methods=methods)
-    found = verdicts("fc100", config, made_up(config, as_claimed, better_ours))
+    found = verdicts("comparison", config, made_up(config, as_claimed, better_ours))
     assert [name for name in found if found[name] == "not tested"] == untested
 
 
@@ -288,11 +302,11 @@ def test_verdicts_of_the_windows(slope, shaken, better, slower):
         lambda m: 0.5 + slope * m.w,
         shaken or (lambda method: False),
     )
-    found = verdicts("fc100-window", config, table)
+    found = verdicts("window", config, table)
     assert (found["C7 (window, prox)"], found["C7 (window, prox, time)"]) == (better, slower)
     assert found["C7 (window, head)"] == found["C7 (window, head, time)"] == "not tested"
     backwards = made_up(config, lambda m, t: 1 / m.w, lambda m: 0.5)
-    found = verdicts("fc100-window", config, backwards)
+    found = verdicts("window", config, backwards)
     assert found["C7 (window, prox, time)"] == "not reproduced"
 
 
@@ -312,7 +326,7 @@ def test_verdicts_of_the_inner_steps(shaken, better, steadier):
         lambda m: 0.3 + 0.001 * m.inner_steps,
         shaken or (lambda method: False),
     )
-    found = verdicts("miniimagenet-inner-steps", config, table)
+    found = verdicts("steps", config, table)
     assert found["C7 (inner steps, implicit)"] == better
     assert found["C7 (steadier, implicit)"] == steadier
     assert found["C7 (steadier, head)"] == "not tested"
@@ -332,10 +346,10 @@ def test_a_steadier_method_is_nearer_to_its_median(spreads, verdict):
         one = dataclasses.replace(config, seeds=1)
         values = lambda m, side=side: 0.5 + side * spreads[m.inner_steps]  # noqa: E731
         tables.append(made_up(one, lambda m, t: 1.0, values).assign(seed=seed))
-    found = verdicts("miniimagenet-inner-steps", config, pd.concat(tables))
+    found = verdicts("steps", config, pd.concat(tables))
     assert found["C7 (steadier, implicit)"] == verdict
     # Two seeds are equally far from their median: that says nothing.
-    found = verdicts("miniimagenet-inner-steps", config, pd.concat(tables[:2]))
+    found = verdicts("steps", config, pd.concat(tables[:2]))
     assert found["C7 (steadier, implicit)"] == "not tested"
 
 
