@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import os
+import pathlib
 import re
 
 import numpy as np
@@ -399,3 +400,9 @@ def test_other_step_sizes_are_named_and_do_not_enter_the_claims():
     config = dataclasses.replace(C3, outer_step_sizes=(0.001, 0.01))
     values = C3_ACCURACY | {"oagd-w10": lambda m, seed, t: 0.9 if m.alpha == 0.001 else 0.1}
     assert set(judged("imbalance", config, values, C3_SECONDS).values()) == {"reproduced"}
+
+
+def test_the_page_builds_one_model():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "loss-tuning.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert code.count("obax.models.") == 1
