@@ -12,19 +12,11 @@ import pytest
 import obax
 from obax import regret
 from obax.lab import find
-from obax.lab.compare import Config, findings, parts
-from obax.lab.compare.findings import _ranked, columns, results
-from obax.lab.compare.methods import (
-    REFERENCE,
-    Contender,
-    Repeated,
-    cost,
-    grid,
-    make,
-    reference_cost,
-)
-from obax.lab.compare.parts import compare
+from obax.lab.compare.config import REFERENCE, Config
+from obax.lab.compare.findings import _ranked, findings, results
+from obax.lab.compare.methods import Contender, Repeated, cost, grid, make, reference_cost
 from obax.lab.compare.tasks import available, excess, has_adult, task
+from obax.lab.compare.work import compare, parts
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -170,12 +162,12 @@ def test_regression_is_compared_with_the_best_pair_of_each_stage():
 
 @pytest.fixture(scope="module")
 def tiny_table():
-    tables = [part.work().assign(experiment="compare") for part in parts(TINY)]
+    tables = [find("compare").work(part) for part in parts(TINY)]
     return pd.concat(tables, ignore_index=True)
 
 
 def test_calls_are_spent_equally(tiny_table):
-    result = results(TINY, columns(tiny_table))
+    result = results(TINY, tiny_table)
     calls = result[result.budget == "calls"]
     # A step of OGD costs 5, of OAGD 18, of FSOBO 6: the nearest whole numbers to 54 / c.
     for method, repeats, spent in (("OGD x fixed", 11, 55), (REFERENCE, 3, 54), ("FSOBO", 9, 54)):
@@ -204,7 +196,7 @@ def test_findings_come_from_the_table_alone(tiny_table):
 
 
 def test_ranks_say_who_is_best(tiny_table):
-    result = results(TINY, columns(tiny_table))
+    result = results(TINY, tiny_table)
     for _, here in result.groupby(["problem", "budget"]):
         inside = here[here.within]
         best = inside.loc[inside.score.idxmin()]
@@ -239,7 +231,7 @@ def test_ties_are_those_of_the_paired_differences():
 
 
 def test_a_method_over_the_budget_is_not_ranked(tiny_table):
-    dear = columns(tiny_table)
+    dear = tiny_table.copy()
     dear.loc[(dear.metric == "calls_curve") & (dear.method == "FSOBO"), "value"] *= 2
     result = results(TINY, dear)
     mine = result[(result.method == "FSOBO") & (result.budget == "calls")]
@@ -254,7 +246,7 @@ def test_adult_plays():
         TINY, problems=("adult",), outer_step_sizes=(0.1,), inner_step_sizes=(0.1,), seeds=1,
         budgets=("rounds",),
     )  # fmt: skip
-    table = columns(compare(config, "adult", "FSOBO"))
+    table = compare(config, "adult", "FSOBO")
     curve = table[table.metric == "score_curve"].value
     assert np.isfinite(curve).all()
     assert (curve > 0).all()

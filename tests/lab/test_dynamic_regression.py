@@ -17,8 +17,16 @@ import pytest
 import obax
 from obax import problems
 from obax.lab import find
-from obax.lab.dynamic_regression import Config, findings, parts, stream
-from obax.lab.dynamic_regression.methods import Method, methods, offline, play, shared
+from obax.lab.dynamic_regression import stream
+from obax.lab.dynamic_regression.config import BASELINES, Config, Group, Method, methods, shared
+from obax.lab.dynamic_regression.findings import (
+    best_settings,
+    findings,
+    order_claims,
+    window_order,
+)
+from obax.lab.dynamic_regression.methods import offline, play
+from obax.lab.dynamic_regression.work import parts
 from obax.problems.moments import windowed
 
 TINY = Config(
@@ -79,7 +87,7 @@ def test_moments_answer_is_the_minimiser():
 
 
 def test_stage_comparators_are_the_best_fixed_pairs():
-    group = stream.Group("noisy", 2, 1)
+    group = Group("noisy", 2, 1)
     found = stream.comparators(TINY, group)
     one = stream.instances(TINY, group)[0]
     a, b = (np.asarray(leaf) for leaf in one.rounds["training"])
@@ -98,13 +106,13 @@ def test_stage_comparators_are_the_best_fixed_pairs():
 
 def test_each_penalty_alone_is_at_least_as_good_as_one_for_all():
     shared_penalty, own_penalties = (
-        stream.comparators(TINY, stream.Group("noisy", 2, d1)).losses.sum(axis=1) for d1 in (1, 5)
+        stream.comparators(TINY, Group("noisy", 2, d1)).losses.sum(axis=1) for d1 in (1, 5)
     )
     assert np.all(own_penalties <= shared_penalty + 1e-9)
 
 
 def test_path_length_moves_only_between_stages():
-    found = stream.comparators(TINY, stream.Group("noisy", 2, 1))
+    found = stream.comparators(TINY, Group("noisy", 2, 1))
     path = found.path(2)
     jump = np.sum((found.outer[:, 1] - found.outer[:, 0]) ** 2, axis=1)
     jump += np.sum((found.inner[:, 1] - found.inner[:, 0]) ** 2, axis=1)
@@ -113,7 +121,7 @@ def test_path_length_moves_only_between_stages():
 
 
 def test_bilevel_regret_is_that_of_the_definition():
-    group = stream.Group("noisy", 1, 1)
+    group = Group("noisy", 1, 1)
     played = np.full((2, TINY.horizon, 1), -2.0)
     curves = stream.bilevel_regret(TINY, group, played)
     one = stream.instances(TINY, group)[0]
@@ -126,19 +134,19 @@ def test_bilevel_regret_is_that_of_the_definition():
     mine = jax.vmap(loss, (None, 0))(jnp.array([-2.0]), one.rounds)
     expected = np.cumsum(mine - np.minimum(losses.min(axis=1), mine))
     np.testing.assert_allclose(curves[0], expected, rtol=1e-6)
-    assert stream.bilevel_regret(TINY, stream.Group("noisy", 1, 5), played) is None
+    assert stream.bilevel_regret(TINY, Group("noisy", 1, 5), played) is None
 
 
 def test_decisions_are_those_before_the_round():
-    group = stream.Group("noisy", 1, 1)
-    found = play(TINY, group, Method("1"))
+    group = Group("noisy", 1, 1)
+    found = play(TINY, group, Method("OAGD", w=1))
     assert np.all(found.outer_vars[:, :, 0] == TINY.start)
     assert np.all(found.inner_vars[:, :, 0] == 0)
     assert np.all(np.any(found.inner_vars[:, :, 1] != 0, axis=-1))
 
 
 def test_offline_solution_minimises_the_validation_loss_so_far():
-    group = stream.Group("noisy", 1, 1)
+    group = Group("noisy", 1, 1)
     times, solved = offline(TINY, group)
     assert times[-1] == TINY.horizon
     best = stream.comparators(TINY, group).outer[:, 0, 0]
@@ -147,8 +155,8 @@ def test_offline_solution_minimises_the_validation_loss_so_far():
 
 
 def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
-    group = stream.Group("noisy", 2, 1)
-    found = play(TINY, group, Method("oracle"))
+    group = Group("noisy", 2, 1)
+    found = play(TINY, group, BASELINES[1])
     one, best = stream.instances(TINY, group)[0], stream.comparators(TINY, group)
     y = np.zeros(5)
     k, _, beta = found.settings[0]
@@ -163,7 +171,9 @@ def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
 def test_every_combination_of_options_is_there():
     labels = [method.label() for method in methods(TINY)]
     assert len(labels) == len(set(labels)) == 3 + 2 * 8
-    assert shared("T", 1.0, "seen", "average").curvature == "window"
+    assert shared(40, 1.0, "seen", "average").curvature == "window"
+    assert shared(40, 1.0, "seen", "average").label() == "OAGD, w = 40, averaged follower"
+    assert shared(5, 0.9, "full", "current").label() == "OAGD, w = 5, u = 0.9, full weight"
 
 
 def test_config_says_what_is_wrong():
@@ -173,7 +183,7 @@ def test_config_says_what_is_wrong():
         "outer_dims": ((2,), "must be 1 or 5"),
         "start": (9.0, r"in \[lower, upper\]"),
         "followers": (("each",), "followers must be among"),
-        "stages": ((0,), "between 1 and the horizon"),
+        "stages": ((5001,), "between 1 and the horizon"),
         "seeds": (0, "at least 1"),
         "outer_step_sizes": ((-1.0,), "numbers > 0"),
         "inner_steps": ((0,), "at least 1"),
@@ -188,7 +198,7 @@ def test_config_says_what_is_wrong():
 
 @pytest.fixture(scope="module")
 def tiny_table():
-    tables = [part.work().assign(experiment="dynamic-regression") for part in parts(TINY)]
+    tables = [find("dynamic-regression").work(part) for part in parts(TINY)]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -211,13 +221,69 @@ def test_findings_come_from_the_table_alone(tiny_table):
 
 
 def test_the_best_setting_is_the_one_with_least_mean_regret(tiny_table):
-    rows = tiny_table[tiny_table.metric == "stage_regret"]
-    curves = tiny_table[tiny_table.metric == "stage_regret_curve"]
-    means = rows.groupby(["method", "setting"]).value.mean()
-    for (method, setting), _ in curves.groupby(["method", "setting"]):
-        group = setting.split("; K=")[0]
-        rivals = means[method]
-        assert means[method, setting] == rivals[rivals.index.str.startswith(group)].min()
+    run, grid = ["scenario", "stages", "d1", "method"], ["K", "alpha", "beta"]
+    means, curves = (
+        tiny_table[tiny_table.metric == metric].groupby([*run, *grid], dropna=False).value.mean()
+        for metric in ("stage_regret", "stage_regret_curve")
+    )
+    least = means.groupby(level=run).min()
+    # One setting of each run has curves: the best.
+    assert len(curves) == len(least)
+    chosen = means[means.index.isin(curves.index)].droplevel(grid)
+    pd.testing.assert_series_equal(chosen.sort_index(), least.sort_index())
+
+
+def made_up(table, regrets, noise=0.0):
+    """The table with other regrets of OAGD: by window, and a disturbance that differs by seed."""
+    table = table.copy()
+    mine = (table.metric == "stage_regret") & (table.kind == "OAGD")
+    disturbed = noise * np.where(table.seed[mine] == 0, -1.0, 1.0) * (table.w[mine] == TINY.horizon)
+    level = 10.0 * table.seed[mine] + 0.01 * table.seed[mine] * table.w[mine].astype(float)
+    table.loc[mine, "value"] = table.w[mine].map(regrets).astype(float) + level + disturbed
+    return table
+
+
+def order_verdicts(table):
+    claims = order_claims(TINY, window_order(TINY, best_settings(table)))
+    return {claim.verdict for claim in claims}
+
+
+def test_the_order_is_reproduced_only_beyond_noise(tiny_table):
+    falling = {1: 90.0, 5: 60.0, 40: 30.0}
+    assert order_verdicts(made_up(tiny_table, falling)) == {"reproduced"}
+    assert order_verdicts(made_up(tiny_table, falling, noise=20.0)) == {"within noise"}
+    rising = {1: 30.0, 5: 60.0, 40: 90.0}
+    assert order_verdicts(made_up(tiny_table, rising)) == {"not reproduced"}
+    # One step turned round, one window left out, one seed; a gain that is nothing to the regret.
+    assert order_verdicts(made_up(tiny_table, falling | {40: 70.0})) == {"not reproduced"}
+    without = made_up(tiny_table, falling)
+    assert order_verdicts(without[without.w != 5]) == {"not tested"}
+    assert order_verdicts(without[without.w != 1]) == {"not tested"}
+    assert order_verdicts(without[without.seed == 0]) == {"within noise"}
+    assert order_verdicts(made_up(tiny_table, {1: 9e6, 5: 8e6, 40: 8e6 - 10})) == {"within noise"}
+
+
+def test_an_order_that_some_options_have_is_partly_reproduced(tiny_table):
+    table = made_up(tiny_table, {1: 90.0, 5: 60.0, 40: 30.0})
+    worse = (table.w == 40) & (table.u == 0.9) & (table.metric == "stage_regret")
+    table.loc[worse.fillna(False), "value"] += 1000
+    assert order_verdicts(table) == {"partly"}
+
+
+def test_x_is_close_to_the_offline_one_only_beyond_noise(tiny_table):
+    def verdict(distance, noise=0.0):
+        table = tiny_table.copy()
+        is_x, offline = table.metric.str.startswith("x_"), table.kind == "offline"
+        table.loc[is_x, "value"] = 0.0
+        moved = distance + noise * np.where(table.seed[is_x & offline] == 0, -1.0, 1.0)
+        table.loc[is_x & offline, "value"] = moved + 0.001 * table.seed[is_x & offline]
+        return next(claim.verdict for claim in findings(TINY, table).claims if claim.id == "C2")
+
+    assert verdict(0.5) == "reproduced"
+    assert verdict(0.5, noise=0.4) == "within noise"
+    assert verdict(3.0) == "not reproduced"
+    without = tiny_table[tiny_table.kind != "offline"]
+    assert findings(TINY, without).claims[-1].verdict == "not tested"
 
 
 SMALL_RUN = [

@@ -1,9 +1,7 @@
 """All online bilevel methods on the same streams: equal oracle calls, and equal seconds."""
 
-from ..kit.experiment import Experiment
+from ..kit.experiment import Experiment, later
 from .config import PAPER, QUICK, Config as Config
-from .findings import findings, headline
-from .parts import parts
 
 COMPARE = Experiment(
     name="compare",
@@ -11,8 +9,8 @@ COMPARE = Experiment(
     data="generated; Adult for one of the problems, which is left out without it",
     presets={"quick": QUICK, "paper": PAPER},
     durations={"quick": "about 2 minutes", "paper": "under 15 minutes"},
-    columns={"setting": str},
-    parts=parts,
-    findings=findings,
-    headline=headline,
+    columns={"problem": str, "budget": str, "alpha": float, "beta": float},
+    parts=later(f"{__name__}.work", "parts"),
+    findings=later(f"{__name__}.findings", "findings"),
+    headline=later(f"{__name__}.findings", "headline"),
 )

@@ -3,16 +3,17 @@
 import numpy as np
 import pandas as pd
 
-from ..kit.statistics import interval
+from ..kit.table import best_of_grid
+from ..kit.verdict import Gain, interval
 from ..report import Findings, Table
 from . import figures
-from .config import BUDGETS, Config
-from .methods import REFERENCE
+from .config import BUDGETS, REFERENCE, Config
 
 OVER = 1.5
 """A method that cannot help spending more than this many budgets is shown but not ranked."""
+RUN, GRID = ["problem", "budget", "method"], ["alpha", "beta"]
 TITLES = {
-    "rounds": "One step a round, whatever it costs",
+    "rounds": "One step per round, whatever it costs",
     "calls": "Equal oracle calls",
     "seconds": "Equal wall-clock",
 }
@@ -32,18 +33,17 @@ STATIONARITY = {
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Everything that the report shows."""
-    rows = columns(table)
-    result = results(config, rows)
+    result = results(config, table)
     return Findings(
         claims=[],
-        figures=figures.all_figures(config, rows, result),
+        figures=figures.all_figures(config, table, result),
         tables=[
             *(_budget_table(budget, result) for budget in BUDGETS if budget in config.budgets),
             Table(
                 "grid",
                 "The whole grid",
                 "Score at the end for every setting: mean and standard deviation over seeds.",
-                _grid(rows),
+                _grid(table),
             ),
         ],
         paragraphs=_words(config, result),
@@ -59,58 +59,36 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
 
 def headline(table: pd.DataFrame) -> str:
     """The figure to show while running: what the method just done has reached."""
-    rows = columns(table)
-    last = rows[rows.budget == rows.budget.iloc[-1]]
-    least = last[last.metric == "score"].groupby("setting").value.mean().min()
-    return f"{rows.problem.iloc[0]}, {rows.method.iloc[0]}: {least:.4g}"
+    last = table[table.budget == table.budget.iloc[-1]]
+    least = last[last.metric == "score"].groupby(GRID, dropna=False).value.mean().min()
+    return f"{table.problem.iloc[0]}, {table.method.iloc[0]}: {least:.4g}"
 
 
-def columns(table: pd.DataFrame) -> pd.DataFrame:
-    """The `key=value; ...` settings as columns."""
-    unique = table.setting.drop_duplicates()
-    parsed = [
-        {"setting": setting} | dict(item.split("=", 1) for item in setting.split("; "))
-        for setting in unique
-    ]
-    return table.merge(pd.DataFrame(parsed), on="setting")
-
-
-def results(config: Config, rows: pd.DataFrame) -> pd.DataFrame:
+def results(config: Config, table: pd.DataFrame) -> pd.DataFrame:
     """One row for each problem, budget and method: its best setting, what it reached and spent."""
     found = []
-    for (problem, budget, method), mine in rows.groupby(
-        ["problem", "budget", "method"], sort=False
-    ):
-        score = mine[mine.metric == "score"]
-        best = score.groupby("setting", sort=False).value.mean().idxmin()
-        mine = mine[mine.setting == best]
+    best = best_of_grid(table[table.metric == "score"], RUN, GRID)
+    for run, mine in table.merge(best).groupby(RUN, sort=False):
+        end = mine[mine.t == mine.t.max()].groupby("metric").value
+        last = end.mean()
         values = mine[mine.metric == "score"].sort_values("seed").value.to_numpy()
-        end = mine[mine.t == mine.t.max()]
         mean, half = interval(values)
-        last = lambda metric, end=end: end[end.metric == metric].value  # noqa: E731
-        stationarity = last("stationarity_curve")
+        calls = last["calls_curve"] / mine.t.max()
+        # Of the budget, whichever it is.
+        share = {"calls": calls / config.calls, "seconds": last["seconds_share"]}
         found.append(
-            {
-                "problem": problem,
-                "budget": budget,
-                "method": method,
-                "setting": best,
+            dict(zip(RUN, run, strict=True))
+            | {key: mine[key].iloc[0] for key in GRID}
+            | {
                 "values": values,
                 "score": mean,
                 "half": half,
-                "stationarity": stationarity.mean() if len(stationarity) else np.nan,
-                "repeats": int(last("repeats").iloc[0]),
-                "calls": last("calls_curve").mean() / mine.t.max(),
-                "seconds": last("seconds_per_round").iloc[0],
-                # Of the budget, whichever it is.
-                "share": {
-                    "rounds": np.nan,
-                    "calls": last("calls_curve").mean() / mine.t.max() / config.calls,
-                    "seconds": last("seconds_share").iloc[0],
-                }[str(budget)],
-                "rejected": int(last("rejected").sum()),
-                "alpha": float(mine.alpha.iloc[0]),
-                "beta": float(mine.beta.iloc[0]),
+                "stationarity": last.get("stationarity_curve", np.nan),
+                "repeats": int(last["repeats"]),
+                "calls": calls,
+                "seconds": last["seconds_per_round"],
+                "share": share.get(str(run[1]), np.nan),
+                "rejected": int(end.sum()["rejected"]),
             }
         )
     return _ranked(pd.DataFrame(found))
@@ -125,10 +103,8 @@ def _ranked(result: pd.DataFrame) -> pd.DataFrame:
         inside = here[here.within]
         here["rank"] = inside.score.rank(method="min")
         best = inside["values"].iloc[int(inside.score.argmin())]
-        ties = []
-        for mine in here["values"]:
-            mean, half = interval(mine - best)
-            ties.append(bool(abs(mean) <= half) if np.isfinite(mean) else False)
+        gains = [Gain.of(mine - best) for mine in here["values"]]
+        ties = [np.isfinite(gain.mean) and gain.verdict == "within noise" for gain in gains]
         here["ties"] = here.within & np.asarray(ties)
         parts.append(here)
     return pd.concat(parts, ignore_index=True)
@@ -217,11 +193,8 @@ def _words(config: Config, result: pd.DataFrame) -> list[str]:
     return words
 
 
-def _grid(rows: pd.DataFrame) -> pd.DataFrame:
-    final = rows[rows.metric == "score"]
-    keys = ["problem", "budget", "method", "alpha", "beta"]
-    summary = final.groupby(keys, sort=False).value.agg(["mean", "std"]).reset_index()
-    for column in ("alpha", "beta"):
-        summary[column] = summary[column].astype(float)
+def _grid(table: pd.DataFrame) -> pd.DataFrame:
+    final = table[table.metric == "score"].groupby([*RUN, *GRID], sort=False, dropna=False)
+    summary = final.value.agg(["mean", "std"]).reset_index()
     summary["mean"] = summary["mean"].replace(np.inf, np.nan)
     return summary.rename(columns={"mean": "score", "std": "deviation"})

@@ -19,7 +19,6 @@ from ...window import Window
 from .config import Config
 from .tasks import Task
 
-REFERENCE = "OAGD w=1"
 COUNTS = ("gradients", "hvps", "cross_products", "evaluations")
 Setting = tuple[float, float]
 
@@ -159,7 +158,7 @@ class Contender:
 
 
 def seconds_of(runners: list[Callable[[], Any]], timings: int, rounds: int) -> list[float]:
-    """Seconds a round of each, the least of several; in turn, so that noise is shared."""
+    """Seconds per round of each, the least of several; in turn, so that noise is shared."""
     for runner in runners:
         jax.block_until_ready(runner())
     best = [float("inf")] * len(runners)

@@ -1,9 +1,7 @@
 """Section 4.1: online hyperparameter learning for dynamic regression."""
 
-from ..kit.experiment import Experiment
-from .config import PAPER, QUICK, Config as Config
-from .findings import findings, headline
-from .parts import parts
+from ..kit.experiment import Experiment, later
+from .config import COLUMNS, PAPER, QUICK, Config as Config
 
 DYNAMIC_REGRESSION = Experiment(
     name="dynamic-regression",
@@ -11,8 +9,8 @@ DYNAMIC_REGRESSION = Experiment(
     data="none, generated",
     presets={"quick": QUICK, "paper": PAPER},
     durations={"quick": "under a minute", "paper": "under 15 minutes"},
-    columns={"setting": str},
-    parts=parts,
-    findings=findings,
-    headline=headline,
+    columns=COLUMNS,
+    parts=later(f"{__name__}.work", "parts"),
+    findings=later(f"{__name__}.findings", "findings"),
+    headline=later(f"{__name__}.findings", "headline"),
 )

@@ -1,8 +1,15 @@
-"""The settings of the dynamic-regression experiment."""
+"""The settings of the dynamic-regression experiment, and the methods and streams that they name."""
 
 import dataclasses
+import itertools
 
-from ..kit.config import check_counts
+from ..kit.config import Settings, choice, count, fraction, positive, ranged
+from ..kit.method import Method as AnyMethod, option
+from ..kit.table import Value
+
+COLUMNS = {"kind": str, "x": str, "w": int, "u": float, "normalise": str, "follower": str}
+COLUMNS |= {"curvature": str, "scenario": str, "stages": int, "d1": int}
+COLUMNS |= {"K": int, "alpha": float, "beta": float}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,59 +29,44 @@ SCENARIOS = {
 }
 
 
+def _windows(*default: str) -> tuple[str, ...]:
+    holds = lambda window: window == "T" or (window.isdigit() and int(window) >= 1)  # noqa: E731
+    return ranged(default, holds, "an integer >= 1 or T", "integers >= 1 or T")
+
+
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """Everything that a run depends on. Windows are numbers, or `T` for the whole horizon."""
 
-    horizon: int = 5000
-    seeds: int = 5
-    scenarios: tuple[str, ...] = ("paper", "noisy")
-    stages: tuple[int, ...] = (3, 1)
-    outer_dims: tuple[int, ...] = (1, 5)
-    inner_dim: int = 5
-    windows: tuple[str, ...] = ("1", "100", "T")
-    decays: tuple[float, ...] = (1.0, 0.9)
-    normalisations: tuple[str, ...] = ("full", "seen")
-    followers: tuple[str, ...] = ("current", "average")
-    inner_steps: tuple[int, ...] = (5, 10)
-    outer_step_sizes: tuple[float, ...] = (0.001, 0.01, 0.1, 0.5)
-    inner_step_sizes: tuple[float, ...] = (0.001, 0.01, 0.1, 0.5)
-    window_sizes: tuple[str, ...] = ("1", "3", "10", "30", "100", "300", "1000", "T")
+    horizon: int = count(5000)
+    seeds: int = count(5)
+    scenarios: tuple[str, ...] = choice(("paper", "noisy"), SCENARIOS)
+    stages: tuple[int, ...] = count((3, 1))
+    outer_dims: tuple[int, ...] = count((1, 5))
+    inner_dim: int = count(5)
+    windows: tuple[str, ...] = _windows("1", "100", "T")
+    decays: tuple[float, ...] = fraction((1.0, 0.9))
+    normalisations: tuple[str, ...] = choice(("full", "seen"), ("full", "seen"))
+    followers: tuple[str, ...] = choice(("current", "average"), ("current", "average"))
+    inner_steps: tuple[int, ...] = count((5, 10))
+    outer_step_sizes: tuple[float, ...] = positive((0.001, 0.01, 0.1, 0.5))
+    inner_step_sizes: tuple[float, ...] = positive((0.001, 0.01, 0.1, 0.5))
+    window_sizes: tuple[str, ...] = _windows("1", "3", "10", "30", "100", "300", "1000", "T")
     own_curvature: bool = True
     lower: float = -8.0
     upper: float = 2.0
     start: float = -3.0
-    offline_points: int = 50
-    curve_points: int = 200
+    offline_points: int = count(50)
+    curve_points: int = count(200)
 
     def __post_init__(self) -> None:
-        counts = ("horizon", "seeds", "inner_dim", "offline_points", "curve_points")
-        check_counts(self, counts)
-        for window in (*self.windows, *self.window_sizes):
-            if window != "T" and not (window.isdigit() and int(window) >= 1):
-                raise ValueError(f"windows must be integers >= 1 or T, but got {window!r}.")
-        for field in dataclasses.fields(self):
-            if getattr(self, field.name) == ():
-                raise ValueError(f"{field.name} must not be empty.")
-        for name in ("outer_step_sizes", "inner_step_sizes"):
-            for size in getattr(self, name):
-                if not 0 < size < float("inf"):
-                    raise ValueError(f"{name} must be numbers > 0, but got {size}.")
-        for steps in self.inner_steps:
-            if steps < 1:
-                raise ValueError(f"inner_steps must be at least 1, but got {steps}.")
-        for decay in self.decays:
-            if not 0 < decay <= 1:
-                raise ValueError(f"decays must be in (0, 1], but got {decay}.")
-        if len({self.size(w) for w in self.windows}) < 2:
+        super().__post_init__()
+        if len(self.sizes()) < 2:
             raise ValueError(f"windows must be at least two sizes, but got {self.windows}.")
-        for name in self.scenarios:
-            if name not in SCENARIOS:
-                known = ", ".join(SCENARIOS)
-                raise ValueError(f"scenarios must be among {known}, but got {name!r}.")
-        for stages in self.stages:
-            if not 1 <= stages <= self.horizon:
-                raise ValueError(f"stages must be between 1 and the horizon, but got {stages}.")
+        if max(self.stages) > self.horizon:
+            raise ValueError(
+                f"stages must be between 1 and the horizon, but got {max(self.stages)}."
+            )
         for dim in self.outer_dims:
             if dim not in (1, self.inner_dim):
                 raise ValueError(f"outer_dims must be 1 or {self.inner_dim}, but got {dim}.")
@@ -83,15 +75,18 @@ class Config:
                 f"start must be in [lower, upper] = [{self.lower}, {self.upper}], but is "
                 f"{self.start}."
             )
-        choices = {"normalisations": ("full", "seen"), "followers": ("current", "average")}
-        for name, allowed in choices.items():
-            for value in getattr(self, name):
-                if value not in allowed:
-                    raise ValueError(f"{name} must be among {', '.join(allowed)}; got {value!r}.")
 
     def size(self, window: str) -> int:
         """A window as a number of rounds."""
         return self.horizon if window == "T" else min(int(window), self.horizon)
+
+    def sizes(self) -> list[int]:
+        """The windows that are compared, as numbers of rounds, from small to large."""
+        return sorted({self.size(window) for window in self.windows})
+
+    def named(self, size: int) -> str:
+        """A window for people: T where it is the whole horizon."""
+        return "T" if size == self.horizon else str(size)
 
 
 PAPER = Config()
@@ -103,3 +98,84 @@ QUICK = Config(
     window_sizes=("1", "10", "100", "1000", "T"),
     offline_points=25,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """What all methods of a comparison share."""
+
+    scenario: str
+    stages: int
+    outer_dim: int
+
+    def name(self) -> str:
+        """As it stands in the name of a part."""
+        return f"{self.scenario}-S{self.stages}-d{self.outer_dim}"
+
+    def columns(self) -> dict[str, Value]:
+        """Its columns of the table."""
+        return {"scenario": self.scenario, "stages": self.stages, "d1": self.outer_dim}
+
+
+def groups(config: Config) -> list[Group]:
+    """All groups of a run."""
+    every = itertools.product(config.outer_dims, config.scenarios, config.stages)
+    return [Group(scenario, stages, outer_dim) for outer_dim, scenario, stages in every]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method(AnyMethod):
+    """OAGD with one kind of window; or OGD, with x held at its start or given the best x of each
+    stage (the oracle); or the comparators themselves, or the offline solution.
+
+    w = 1 has no weights, and nothing to average.
+    """
+
+    x: str | None = option({"fixed": "x fixed", "oracle": "oracle x"})
+    w: int | None = option("w = {}")
+    u: float | None = option("u = {:g}", usual=1.0)
+    normalise: str | None = option({"full": "full weight"})
+    follower: str | None = option({"average": "averaged follower"})
+    curvature: str | None = option({"own": "own curvature"})
+
+
+BASELINES = (Method("OGD", "fixed"), Method("OGD", "oracle"))
+COMPARATORS, OFFLINE = Method("comparators"), Method("offline")
+
+
+def shared(size: int, decay: float, normalise: str, follower: str) -> Method:
+    """The method that solves once a round, with the curvature of what the follower trains on."""
+    if size == 1:
+        return Method("OAGD", w=1)
+    curvature = "current" if follower == "current" else "window"
+    return Method("OAGD", None, size, decay, normalise, follower, curvature)
+
+
+def methods(config: Config) -> list[Method]:
+    """OGD, then every combination of options; those that w = 1 does not see, once."""
+    options = itertools.product(
+        config.sizes(), config.decays, config.normalisations, config.followers
+    )
+    return list(dict.fromkeys([*BASELINES, *(shared(*chosen) for chosen in options)]))
+
+
+def window_methods(config: Config, group: Group) -> list[Method]:
+    """Two kinds of OAGD over many window sizes, for the figure of regret against w."""
+    if group.outer_dim != 1:
+        return []
+    sizes = itertools.product(("current", "average"), map(config.size, config.window_sizes))
+    return [shared(size, 1.0, "seen", follower) for follower, size in sizes]
+
+
+def own_methods(config: Config, group: Group) -> list[Method]:
+    """Algorithm 1 to the letter: own curvature, w linear systems a round, follower on g_t alone.
+
+    On the paper's own scenario with one penalty: it costs w times as much as the others.
+    """
+    if not config.own_curvature or group.outer_dim != 1 or group.scenario != "paper":
+        return []
+    return [
+        dataclasses.replace(method, curvature="own")
+        for method in methods(config)
+        if method.follower == "current"
+    ]

@@ -22,74 +22,18 @@ from ...problems.regression import (
     outer as dynamic_regression_outer,
 )
 from ...window import Window
-from .config import Config
-from .stream import Group, comparators, instances, stacked, start
+from .config import Config, Group, Method
+from .stream import comparators, instances, stacked, start
 
-BASELINES: dict[str | None, str] = {None: "OGD; x fixed", "oracle": "OGD; oracle x"}
 # Exact for five features, whatever the penalty.
 ESTIMATOR = hypergradient.CG(max_steps=5)
-
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-    """OAGD with one kind of window; or OGD, with x held at its start (no window) or given the
-    best x of each stage (the window `oracle`)."""
-
-    window: str | None
-    decay: float = 1.0
-    normalise: str = "full"
-    follower: str = "current"
-    curvature: str = "current"
-
-    def label(self) -> str:
-        """As it stands in the table's method column."""
-        if self.window in BASELINES:
-            return BASELINES[self.window]
-        return (
-            f"OAGD; w={self.window}; u={self.decay:g}; normalise={self.normalise}; "
-            f"follower={self.follower}; curvature={self.curvature}"
-        )
-
-
 Setting = tuple[int, float, float]
 
 
 def grid(config: Config, method: Method) -> list[Setting]:
     """(K, alpha, beta); OGD has no alpha."""
-    alphas = (float("nan"),) if method.window in BASELINES else config.outer_step_sizes
+    alphas = (float("nan"),) if method.kind == "OGD" else config.outer_step_sizes
     return list(itertools.product(config.inner_steps, alphas, config.inner_step_sizes))
-
-
-def methods(config: Config) -> list[Method]:
-    """OGD, then every combination of options; those that w = 1 does not see, once."""
-    found = [Method(window) for window in BASELINES]
-    for size in config.windows:
-        options = itertools.product(config.decays, config.normalisations, config.followers)
-        if size == "1":
-            found.append(Method("1"))
-            continue
-        found += [shared(size, decay, norm, follower) for decay, norm, follower in options]
-    return found
-
-
-def shared(size: str, decay: float, normalise: str, follower: str) -> Method:
-    """The method that solves once a round, with the curvature of what the follower trains on."""
-    curvature = "current" if follower == "current" else "window"
-    return Method(size, decay, normalise, follower, curvature)
-
-
-def own_methods(config: Config, group: Group) -> list[Method]:
-    """Algorithm 1 to the letter: own curvature, w linear systems a round, follower on g_t alone.
-
-    On the paper's own scenario with one penalty: it costs w times as much as the others.
-    """
-    if not config.own_curvature or group.outer_dim != 1 or group.scenario != "paper":
-        return []
-    return [
-        dataclasses.replace(method, curvature="own")
-        for method in methods(config)
-        if method.window not in (*BASELINES, "1") and method.follower == "current"
-    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,17 +64,17 @@ def play(
     settings = grid(config, method) if settings is None else settings
     streams = instances(config, group)
     x = start(config, group)
-    if method.window == "oracle":
+    if method.x == "oracle":
         return _play_oracle(config, group, settings)
-    if method.window is None:
+    if method.kind == "OGD":
         algorithms: list = [OGD(streams[0].problem, None, beta, k) for k, _, beta in settings]
         rounds, model = stacked(streams), streams[0]
     elif method.curvature == "own":
-        algorithms = _oagd(streams[0], settings, _window(config, method))
+        algorithms = _oagd(streams[0], settings, _window(method))
         rounds, model = stacked(streams), streams[0]
     else:
         # The window is in the rounds: the same decisions at the cost of w = 1.
-        views = tuple(windowed(stream, _window(config, method)) for stream in streams)
+        views = tuple(windowed(stream, _window(method)) for stream in streams)
         algorithms = _oagd(views[0], settings, Window(1))
         rounds, model = stacked(views), views[0]
     state = algorithms[0].init(x, model.inner_var, model.example_round)
@@ -169,18 +113,21 @@ def _oagd(stream: Instance, settings: list[Setting], window: Window) -> list[OAG
     ]
 
 
-def _window(config: Config, method: Method) -> Window:
-    assert method.window is not None
-    size = config.size(method.window)
-    if method.decay < 1:
+def _window(method: Method) -> Window:
+    if method.w == 1:
+        return Window(1)
+    assert method.w is not None
+    assert method.u is not None
+    size = method.w
+    if method.u < 1:
         # Beyond this age u_i is less than 1e-9 of the total: nothing in float32.
-        size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.decay)) / np.log(method.decay))))
+        size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.u)) / np.log(method.u))))
     return Window(
         size,
-        method.decay,
-        normalise=method.normalise,
-        follower=method.follower,
-        curvature=method.curvature,
+        method.u,
+        normalise=str(method.normalise),
+        follower=str(method.follower),
+        curvature=str(method.curvature),
     )
 
 

@@ -10,34 +10,7 @@ import numpy as np
 from ..._support.trees import PyTree
 from ...problems import Instance, dynamic_regression
 from ...problems.regression import stage_of
-from .config import SCENARIOS, Config
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """What all methods of a comparison share."""
-
-    scenario: str
-    stages: int
-    outer_dim: int
-
-    def label(self) -> str:
-        """As it stands in the table's setting column."""
-        return f"scenario={self.scenario}; stages={self.stages}; d1={self.outer_dim}"
-
-    def name(self) -> str:
-        """As it stands in the name of a part."""
-        return f"{self.scenario}-S{self.stages}-d{self.outer_dim}"
-
-
-def groups(config: Config) -> list[Group]:
-    """All groups of a run."""
-    return [
-        Group(scenario, stages, outer_dim)
-        for outer_dim in config.outer_dims
-        for scenario in config.scenarios
-        for stages in config.stages
-    ]
+from .config import SCENARIOS, Config, Group
 
 
 @functools.lru_cache(maxsize=4)

@@ -10,8 +10,8 @@ from .table import Value
 def option(words: str | Mapping[Value, str], usual: Value = None) -> Any:
     """A setting of a method, `None` for methods that do not have it.
 
-    `words` are what the label says of a value: a form such as `"w = {}"`, or the words for each
-    value. Nothing is said of the `usual` one.
+    `words` are what the label says of a value: a form such as `"w = {}"`, unless the value is the
+    `usual` one; or the words for each value that is worth some.
     """
     return dataclasses.field(default=None, metadata={"words": words, "usual": usual})
 
@@ -24,7 +24,7 @@ class Method:
     ... class Ours(Method):
     ...     w: int | None = option("w = {}")
     ...     decay: float | None = option("δ = {:g}", usual=0.9)
-    ...     curvature: str | None = option({"current": "one solve"}, usual="own")
+    ...     curvature: str | None = option({"current": "one solve"})
     >>> Ours("OAGD", 10, 0.9, "own").label()
     'OAGD, w = 10'
     >>> Ours("OAGD", 10, 0.5, "current").label()
@@ -39,14 +39,14 @@ class Method:
 
     def label(self) -> str:
         """Its short name for people: the kind, and what is not as usual."""
-        said = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            words = field.metadata.get("words")
-            if words is None or value is None or value == field.metadata["usual"]:
-                continue
-            said.append(words.format(value) if isinstance(words, str) else words[value])
-        return ", ".join([self.kind, *said])
+        said = [self.kind]
+        for field in dataclasses.fields(self)[1:]:
+            value, words = getattr(self, field.name), field.metadata["words"]
+            if not isinstance(words, str):
+                said += [words[value]] if value in words else []
+            elif value is not None and value != field.metadata["usual"]:
+                said.append(words.format(value))
+        return ", ".join(said)
 
     def full(self) -> str:
         """All of its settings, for those who point at the short name."""
@@ -56,11 +56,7 @@ class Method:
 
     def settings(self) -> dict[str, Value]:
         """What it is besides its kind."""
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "kind"
-        }
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)[1:]}
 
     def columns(self) -> dict[str, Value]:
         """Its columns of the table."""

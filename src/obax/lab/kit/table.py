@@ -74,9 +74,17 @@ def settings(table: pd.DataFrame) -> list[str]:
     return [name for name in table.columns if name == "method" or name not in CORE]
 
 
-def select(table: pd.DataFrame, **wanted: Value) -> pd.DataFrame:
+def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
     """The rows whose columns have these values, `None` for none."""
     for name, value in wanted.items():
         same = table[name].isna() if value is None else table[name].eq(value).fillna(False)
         table = table[same.to_numpy(bool)]
     return table
+
+
+def best_of_grid(rows: pd.DataFrame, run: Sequence[str], grid: Sequence[str]) -> pd.DataFrame:
+    """Of each run, told apart by the columns `run`, the setting (`grid`) of least mean value over
+    seeds: one row for each run, with these columns, to merge tables with."""
+    mean = rows.groupby([*run, *grid], sort=False, dropna=False).value.mean().reset_index()
+    least = mean.groupby(list(run), sort=False, dropna=False).value.idxmin()
+    return mean.loc[least].drop(columns="value")

@@ -14,12 +14,14 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+    BySeed: TypeAlias = Mapping[int, float] | pd.Series
+
 VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
 RULE = (
     "A difference counts if the 95% t-interval of its paired differences over the seeds (two at "
     "least) leaves zero out: reproduced on the side of the claim, not reproduced on the other, "
-    "else within noise. An order holds as its weakest step does; a claim of several parts is partly "
-    "reproduced if some parts are; a claim about a method that was not run is not tested."
+    "else within noise. An order holds as its weakest step does; a claim of several parts is "
+    "partly reproduced if some parts are; a claim about a method that was not run is not tested."
 )
 
 
@@ -88,9 +90,6 @@ class Gain:
             return f"{self.mean:+{form}}{unit} (1 seed)"
         noise = ", within noise" if self.verdict == "within noise" else ""
         return f"{self.mean:+{form}} ± {self.half:{form}}{unit}{noise}"
-
-
-BySeed: TypeAlias = "Mapping[int, float] | pd.Series"
 
 
 def paired(better: BySeed, worse: BySeed) -> Gain:

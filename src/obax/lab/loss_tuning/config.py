@@ -27,11 +27,11 @@ class Method(AnyMethod):
 
     w: int | None = option("w = {}")
     decay: float | None = option("δ = {:g}", usual=0.9)
-    curvature: str | None = option({"current": "one solve"}, usual="own")
-    solver: str | None = option({"cg": "CG"}, usual="neumann")
-    held: bool | None = option({True: "leader held"}, usual=False)
-    alpha: float | None = None
-    beta: float | None = None
+    curvature: str | None = option({"current": "one solve"})
+    solver: str | None = option({"cg": "CG"})
+    held: bool | None = option({True: "leader held"})
+    alpha: float | None = option({})
+    beta: float | None = option({})
 
     @classmethod
     def parse(cls, text: str) -> "Method":

@@ -23,7 +23,7 @@ class Method(AnyMethod):
     w: int | None = option("w = {}")
     adaptation: str | None = option("{}")
     sampled: bool | None = option({True: "sampled", False: "all"})
-    first_order: bool | None = option({True: "first order"}, usual=False)
+    first_order: bool | None = option({True: "first order"})
     inner_steps: int | None = option("K = {}")
 
     @classmethod

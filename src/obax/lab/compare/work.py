@@ -9,12 +9,12 @@ import pandas as pd
 
 from ..._support.trees import PyTree
 from ...algorithms import Info
+from ..kit.curves import points
 from ..kit.experiment import Part
-from .config import BUDGETS, Config
-from .methods import REFERENCE, Contender, cost, reference_cost, seconds_of
+from ..kit.table import Rows
+from .config import BUDGETS, REFERENCE, Config
+from .methods import Contender, cost, reference_cost, seconds_of
 from .tasks import available, task
-
-Row = tuple[str, str, int, int, str, float]
 
 
 def parts(config: Config) -> list[Part]:
@@ -45,14 +45,16 @@ def compare(config: Config, problem: str, method: str) -> pd.DataFrame:
         "calls": contender.repeats(config.calls / costs),
         "seconds": contender.repeats(budgeted / seconds),
     }
-    rows: list[Row] = []
+    rows = Rows()
     for budget in (name for name in BUDGETS if name in config.budgets):
         times = repeats[budget]
         if tuple(times) not in played:
             played[tuple(times)] = contender.play(times)
-        clock = (seconds * times, seconds * times / budgeted)
-        rows += _rows(config, problem, contender, budget, times, played[tuple(times)], *clock)
-    return pd.DataFrame(rows, columns=["method", "setting", "seed", "t", "metric", "value"])
+        spent = {"seconds_per_round": seconds * times, "repeats": times}
+        spent["seconds_share"] = seconds * times / budgeted
+        at = {"method": method, "problem": problem, "budget": budget}
+        _add(rows, config, at, contender, played[tuple(times)], spent)
+    return rows.table()
 
 
 def best_of(scores: np.ndarray) -> int:
@@ -61,7 +63,7 @@ def best_of(scores: np.ndarray) -> int:
 
 
 def _seconds(config: Config, problem: str, contender: Contender, index: int) -> tuple[float, float]:
-    """Seconds a round of a method at its best setting, and of OAGD with w = 1 beside it."""
+    """Seconds per round of a method at its best setting, and of OAGD with w = 1 beside it."""
     rounds = config.rounds(problem)
     if contender.method == REFERENCE:
         own = seconds_of([contender.runner(index)], config.timings, rounds)[0]
@@ -73,56 +75,38 @@ def _seconds(config: Config, problem: str, contender: Contender, index: int) -> 
     return own, other
 
 
-def _rows(
+def _add(
+    rows: Rows,
     config: Config,
-    problem: str,
+    at: dict[str, str],
     contender: Contender,
-    budget: str,
-    repeats: np.ndarray,
     history: Info,
-    seconds: np.ndarray,
-    share: np.ndarray,
-) -> list[Row]:
-    here, horizon = contender.task, config.rounds(problem)
+    spent: dict[str, np.ndarray],
+) -> None:
+    """The score of every setting; of the best one also its curves and what it `spent`."""
+    here, horizon = contender.task, config.rounds(at["problem"])
     scores = here.score(history)
     best = best_of(scores)
-    rows: list[Row] = []
-
-    def at(index: int, seed: int, t: int) -> tuple[str, str, int, int]:
-        alpha, beta = contender.settings[index]
-        setting = f"problem={problem}; budget={budget}; alpha={alpha:g}; beta={beta:g}"
-        return contender.method, setting, seed, t
-
-    for index in range(len(contender.settings)):
-        for seed in range(config.seeds):
-            rows.append((*at(index, seed, horizon), "score", float(scores[index, seed, -1])))
-    spent = np.cumsum(cost(config, history)[best], axis=-1)
-    times = points(config, horizon)
+    calls = np.cumsum(cost(config, history)[best], axis=-1)
+    times = points(horizon, config.curve_points)
     for seed in range(config.seeds):
-        for t in times:
-            here_now = at(best, seed, int(t))
-            rows.append((*here_now, "score_curve", float(scores[best, seed, t - 1])))
-            rows.append((*here_now, "calls_curve", float(spent[seed, t - 1])))
-        last = at(best, seed, horizon)
-        rejected = float(np.sum(~np.asarray(history.accepted[best, seed])))
-        rows += [(*last, "rejected", rejected), (*last, "repeats", float(repeats[best]))]
-        rows.append((*last, "seconds_per_round", float(seconds[best])))
-        rows.append((*last, "seconds_share", float(share[best])))
-        if here.stationarity is not None:
-            curve = here.stationarity(_decisions(history, best, seed), seed)
-            for t in times:
-                rows.append((*at(best, seed, int(t)), "stationarity_curve", float(curve[t - 1])))
-    return rows
+        for index, (alpha, beta) in enumerate(contender.settings):
+            of = at | {"alpha": alpha, "beta": beta, "seed": seed}
+            rows.add(of, horizon, {"score": scores[index, seed, -1]})
+            if index != best:
+                continue
+            rejected = np.sum(~np.asarray(history.accepted[best, seed]))
+            rows.add(of, horizon, {name: values[best] for name, values in spent.items()})
+            rows.add(of, horizon, {"rejected": rejected})
+            rows.add(of, times, {"score_curve": scores[best, seed, times - 1]})
+            rows.add(of, times, {"calls_curve": calls[seed, times - 1]})
+            if here.stationarity is not None:
+                curve = here.stationarity(_decisions(history, best, seed), seed)
+                rows.add(of, times, {"stationarity_curve": curve[times - 1]})
 
 
 def _decisions(history: Info, index: int, seed: int) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[index, seed], history.outer_var)
-
-
-def points(config: Config, horizon: int) -> np.ndarray:
-    """The rounds at which curves are kept."""
-    wanted = np.linspace(1, horizon, min(config.curve_points, horizon))
-    return np.unique(wanted.astype(int))
 
 
 def _slug(method: str) -> str:
