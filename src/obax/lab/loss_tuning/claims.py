@@ -5,7 +5,9 @@ methods were not all run is not tested.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 
@@ -206,30 +208,26 @@ def dip(see: Evidence) -> list[Claim]:
 def flatness(see: Evidence) -> list[Claim]:
     """C7: flat in alpha or beta."""
     found = []
-    for of_method in see.methods:
-        for symbol in ("alpha", "beta"):
-            same = [
-                m
-                for m in see.runs.methods
-                if dataclasses.replace(m, **{symbol: getattr(of_method, symbol)}) == of_method
-            ]
-            if len(same) < 2:
-                continue
-            final = {getattr(m, symbol): 100 * see.runs.final(m) for m in same}
-            ends = sorted(final.values(), key=lambda values: values.mean())
-            gain = paired(ends[-1], ends[0])
-            found.append(
-                judged(
-                    f"C7 ({symbol})",
-                    f"OAGD is not sensitive to {symbol} (at most {FLAT:g} points)",
-                    [piece("best over worst", gain, gain.near(FLAT))],
-                    see.setting,
-                    intro=[
-                        f"{of_method.label()}, final balanced test accuracy",
-                        *(f"{symbol} = {step:g}: {v.mean():.1f}" for step, v in final.items()),
-                    ],
-                )
+    for method, symbol in itertools.product(see.ours, ("alpha", "beta")):
+        at = getattr(method, symbol)
+        same = [m for m in see.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
+        if len(same) < 2:
+            continue
+        final = {getattr(m, symbol): 100 * see.runs.final(m) for m in same}
+        worst, *_, best = sorted(final.values(), key=lambda values: values.mean())
+        gain = paired(best, worst)
+        found.append(
+            judged(
+                f"C7 ({symbol})",
+                f"OAGD is not sensitive to {symbol} (at most {FLAT:g} points)",
+                [piece("best over worst", gain, gain.near(FLAT))],
+                see.setting,
+                intro=[
+                    f"{method.label()}, final balanced test accuracy",
+                    *(f"{symbol} = {step:g}: {v.mean():.1f}" for step, v in final.items()),
+                ],
             )
+        )
     untested = judged("C7 (steps)", "OAGD is not sensitive to its step sizes", [], see.setting)
     return found or [untested]
 
@@ -250,9 +248,9 @@ def leaders(see: Evidence) -> list[Claim]:
 
 
 KINDS: dict[str, list[Callable[[Evidence], list[Claim]]]] = {
-    "imbalance": [lambda see: time(see, "C3"), overtaking, lambda see: windows(see, "C3"), leaders],
-    "table": [closeness, lambda see: time(see, "C5"), leaders],
+    "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders],
+    "table": [closeness, partial(time, id="C5"), leaders],
     "shift": [shift, decays, dip],
-    "window": [lambda see: windows(see, "C7")],
+    "window": [partial(windows, id="C7")],
     "steps": [flatness],
 }
