@@ -17,6 +17,8 @@ from obax.lab.loss_tuning import LOSS_TUNING, claims, config as settings, stream
 from obax.lab.loss_tuning.config import Config, Method
 from obax.lab.loss_tuning.findings import FINAL
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 TINY = dataclasses.replace(
     settings.TABLES,
     data="adult",
