@@ -13,7 +13,7 @@ import pytest
 from obax import lab
 from obax.lab import Experiment, Part, RunFolder, UserError, report, run, with_overrides
 from obax.lab.kit.config import Settings, choice, count, fraction, positive
-from obax.lab.kit.table import Rows, select, settings
+from obax.lab.kit.table import Rows, select
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,6 @@ def test_a_run_holds_everything(tmp_path):
     # Values came back as what they were.
     assert table.w.dtype == "Int64"
     assert table.seed.dtype == table.t.dtype == "int64"
-    assert settings(table) == ["method", "w"]
     assert len(select(table, w=2, seed=1)) == 2
     assert list(select(table, w=None, seed=1).value) == [1.1, 2.1]
     assert len(table) == 12

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._support import trees
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..rounds import RoundSpec
 from .follower import Follower
 
 
@@ -48,6 +49,8 @@ class Info(eqx.Module):
     """Function values asked for by a method that does not differentiate."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
+    follower: RoundSpec | None = eqx.field(static=True, default=None)
+    """Structure, shapes and dtypes of y: what a regret needs to know of the follower."""
 
     @property
     def rejected(self) -> Int[Array, ""]:
@@ -93,4 +96,5 @@ def record(
         hvps=jnp.asarray(hvps, jnp.int32),
         cross_products=jnp.asarray(cross_products, jnp.int32),
         evaluations=jnp.asarray(evaluations, jnp.int32),
+        follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )

@@ -6,10 +6,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
-from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from ..reduced import conjugate_gradients
 from .base import Implicit, LinearMap, rounding, solve_with
 
 
@@ -71,46 +71,11 @@ class CG(Implicit):
         product = hvp if self.damping == 0 else self._damped(hvp)
         v = jax.tree.map(jnp.zeros_like, gradient) if carry is None else carry
         left = gradient if carry is None else trees.difference(gradient, product(carry))
-        v, steps = _conjugate_gradients(product, v, left, enough, budget)
+        v, steps = conjugate_gradients(product, v, left, enough, budget)
         return v, v if self.warm_start else carry, steps + (1 if self.warm_start else 0)
 
     def _damped(self, hvp: LinearMap) -> LinearMap:
         return lambda v: trees.scaled_add(hvp(v), self.damping, v)
-
-
-def _conjugate_gradients(
-    hvp: LinearMap, v: PyTree, left: PyTree, enough: Array, budget: int
-) -> tuple[PyTree, Array]:
-    """v + the solution of H u = left, until |left|^2 <= enough, and the number of products.
-
-    Written out because lineax's CG takes p^T H p < 100 eps d |p|^2 for a breakdown and answers NaN:
-    in float32 that is every follower with more than about 10^5 parameters of unit curvature. Here
-    only a direction without positive curvature ends the loop, at the best v so far.
-    """
-
-    def unfinished(now: tuple) -> Array:
-        step, go, _, _, _, size = now
-        return go & (step < budget) & (size > enough)
-
-    def one(now: tuple) -> tuple:
-        step, _, v, left, direction, size = now
-        product = hvp(direction)
-        curvature = trees.vdot(direction, product)
-        # Not `> 0`: a NaN goes on into v, where the guard sees it.
-        go = ~(curvature <= 0)
-        length = jnp.where(go, size / jnp.where(go, curvature, 1), 0)
-        v = trees.scaled_add(v, length, direction)
-        left = trees.scaled_add(left, -length, product)
-        new_size = trees.squared_norm(left)
-        direction = trees.scaled_add(left, new_size / size, direction)
-        return step + 1, go, v, left, direction, new_size
-
-    size = trees.squared_norm(left)
-    # A gradient that is not finite must not look like a system that is solved already.
-    v = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(size), leaf, jnp.nan), v)
-    start = (jnp.asarray(0, jnp.int32), jnp.asarray(True), v, left, left, size)
-    steps, _, v, *_ = jax.lax.while_loop(unfinished, one, start)
-    return v, steps
 
 
 class GMRES(Implicit):

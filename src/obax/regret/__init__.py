@@ -11,10 +11,12 @@
 | how much did the problem move? | `path_lengths`, `variations` |
 | what does a bound of `obax.theory` ask for? | `bound_arguments` |
 
-Comparators (`inner_solution`, `outer_solutions`, `static_solution`, `stage_solutions`) carry the
-residual that they reached. This room sees problems and trajectories, never algorithms.
+Decisions are arrays or the whole history of a run. Comparators (`inner_solution`,
+`outer_solutions`, `static_solution`, `stage_solutions`) carry the residuals that they reached and
+the curvature where they came to rest. This room sees problems and trajectories, never algorithms.
 """
 
+from ..reduced import Solver as Solver
 from .comparators import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,
@@ -24,9 +26,7 @@ from .comparators import (
     static_solution as static_solution,
 )
 from .curve import RegretCurve as RegretCurve
-from .flat import Solver as Solver
-from .local import local as local
-from .past import local_past as local_past
+from .local import local as local, local_past as local_past
 from .paths import PathLengths as PathLengths, path_lengths as path_lengths
 from .projected import projected as projected
 from .regrets import (

@@ -7,10 +7,11 @@ r"""What a leader is compared with: the best in hindsight.
 | `static_solution` | $x^* = \arg\min_{x \in X} \sum_t f_t(x, y^*_t(x))$ | $y^*_t(x^*)$ |
 | `stage_solutions` | $x^*_s = \arg\min_{x \in X} \sum_{t \in s} f_t(x, y^*_s(x))$ | $y^*_s(x) = \arg\min_y \sum_{t \in s} g_t(x, y)$ |
 
-Closed forms of the problem are taken, and their residuals measured like all others. Otherwise the
-follower is found by damped Newton and the leader by projected Newton on its domain, or by first-order
-methods where x or y is long (`Solver.dense_limit`). All searches are local: for a loss that is not
-convex in x they end in a stationary point, and starting from several points is up to the caller.
+Closed forms of the problem are taken, and measured like all else. Otherwise the follower is found by
+damped Newton and the leader by projected Newton on its domain, or by first-order methods where x or y is
+long (`Solver.dense_limit`), from several starts: `outer_start`, the `starts` that are given, and points of
+the domain (`Solver.starts`). Where a search comes to rest it looks around, and goes on from anything that
+is lower. That is evidence, not proof: of a loss that is not convex the global minimum can be missed.
 """  # noqa: E501
 
 import warnings
@@ -20,18 +21,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from .._support import trees
+from .._support import trees, validation
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Pair, Solver, curvature_noise
 from . import inputs
-from .flat import Solver
 from .search import search_answers, search_rounds, search_stages, search_static
 
 
 class ComparatorWarning(UserWarning):
-    """A comparator is less accurate than asked for; regrets against it are so, too."""
+    """A comparator is less accurate than asked for, or not a minimum; regrets against it are
+    wrong by as much."""
 
 
 class Comparator(eqx.Module):
@@ -39,10 +41,16 @@ class Comparator(eqx.Module):
 
     - `outer_var`, `inner_var`: stacked on axis 0, one for each round or stage; the `outer_var` of a
       static comparator is a single x. `inner_var` is `None` without a follower.
-    - `residual`: $|x - \Pi_X(x - \nabla \phi(x))|$, and `inner_residual`: $|\nabla_y g(x, y)|$,
-      each divided by the size of the terms that cancel in the gradient if that is above 1.
-      `residual` is `None` where x was given.
-    - `tolerance`: what was asked for; `converged`: whether all residuals are below it.
+    - `residual`: $L |x - \Pi_X(x - \nabla \phi(x) / L)|$, and `inner_residual`: $|\nabla_y g|$,
+      each relative to the scale of the loss: the size of the terms that cancel in the gradient or
+      $\sqrt{L |\phi|}$. They do not change when a loss is multiplied by a number, and a residual r
+      still costs about $r^2 |\phi|$. `residual` is `None` where x was given.
+    - `curvature`: the least eigenvalue of $\nabla^2 \phi$ in the directions that the constraints
+      leave free, relative to the largest: negative at a saddle or a maximum, 1 in a corner.
+    - `beaten`: where a decision that was played is better than the comparator: `None` as long as
+      there is no such round.
+    - `tolerance`: what was asked for of the residuals; `reached`: the worst of them; `converged`:
+      whether nothing speaks against the comparator.
     - `closed_form`: whether x came from the problem's own formula; `inner_closed_form`: y.
     - `kind`: `"given"`, `"rounds"`, `"static"` or `"stages"`; `stage`: the stage of each round.
     """
@@ -51,17 +59,33 @@ class Comparator(eqx.Module):
     inner_var: PyTree
     residual: Float[Array, " n"] | None
     inner_residual: Float[Array, " n"]
+    curvature: Float[Array, " n"] | None
     stage: Int[Array, " T"] | None
+    beaten: Bool[Array, " T"] | None
     kind: str = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
     closed_form: bool = eqx.field(static=True)
     inner_closed_form: bool = eqx.field(static=True)
 
     @property
+    def reached(self) -> Float[Array, ""]:
+        """The worst residual, of leader and follower."""
+        parts = [r for r in (self.residual, self.inner_residual) if r is not None]
+        return jnp.max(jnp.concatenate([jnp.ravel(part) for part in parts]))
+
+    @property
     def converged(self) -> bool:
-        """Whether every residual is within the tolerance."""
-        reached = [r for r in (self.residual, self.inner_residual) if r is not None]
-        return all(bool(jnp.all(r <= self.tolerance)) for r in reached)
+        """Whether every residual is within the tolerance, every x has the curvature of a minimum,
+        and no decision that was played is better."""
+        exact = bool(self.reached <= self.tolerance)
+        return exact and not bool(jnp.any(self.not_minimal)) and self.beaten is None
+
+    @property
+    def not_minimal(self) -> Bool[Array, " n"]:
+        """Where the curvature is negative beyond rounding, or not a number."""
+        if self.curvature is None:
+            return jnp.zeros(1, bool)
+        return ~(self.curvature >= -curvature_noise(self.curvature.dtype))
 
     @property
     def horizon(self) -> int:
@@ -89,8 +113,9 @@ def inner_solution(
 ) -> Comparator:
     """y*_t(x_t) for every round; with `stacked=False`, y*_t(x) for one x.
 
-    `inner_start` is where the numerical follower starts; it is needed where the problem does not
-    give the shape of y by `inner_argmin` or `inner_start`.
+    `outer_vars` are decisions or a whole history. `inner_start` is where the numerical follower
+    starts, a y or an algorithm's state; it is needed where neither the problem, by `inner_argmin`
+    or `inner_start`, nor a history gives the shape of y.
 
     >>> problem = Problem(lambda x, y, r: y**2, lambda x, y, r: (y - x - r) ** 2)
     >>> found = inner_solution(
@@ -99,6 +124,8 @@ def inner_solution(
     >>> print(found.inner_var, found.inner_closed_form, found.converged)
     [1.5 2. ] False True
     """
+    inner_start = inputs.follower_of(outer_vars, inner_start)
+    outer_vars = inputs.decisions_of(outer_vars)
     if stacked:
         rounds, _ = inputs.stacked(rounds, "rounds")
         outer_vars = inputs.decisions(problem, outer_vars, rounds)
@@ -107,14 +134,16 @@ def inner_solution(
         given = inputs.setup(problem, rounds, outer_vars, inner_start)
         outer_vars = given.outer_start
     solver = solver or Solver()
-    y, inner = search_answers(*_arguments(given), outer_vars, stacked, solver)
-    return _comparator("given", given, solver, outer_vars, y, None, inner)
+    y, inner = search_answers(*given.arguments(solver), outer_vars, stacked)
+    none = jnp.zeros((0,), inner.dtype)
+    return _comparator("given", given, solver, Pair(outer_vars, y, none, inner, none))
 
 
 def outer_solutions(
     problem: Problem,
     rounds: PyTree,
     *,
+    starts: PyTree = None,
     outer_start: PyTree = None,
     inner_start: PyTree = None,
     solver: Solver | None = None,
@@ -122,8 +151,9 @@ def outer_solutions(
     """(x*_t, y*_t(x*_t)) for every round, all rounds in one vmapped call.
 
     `outer_start` and `inner_start` are where the numerical searches start (default: zeros,
-    projected onto the domain); they are needed where no closed form gives the shapes. The search
-    is local: for a loss that is not convex in x, try several `outer_start`.
+    projected onto the domain); they are needed where no closed form gives the shapes. `starts` has
+    one more point for each round, such as the decision that was played: the comparator is never
+    worse. `Solver(starts=...)` says at how many points of the domain it looks besides.
 
     >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - 2 * x) ** 2)
     >>> start = jnp.zeros(())
@@ -134,20 +164,22 @@ def outer_solutions(
     [0.5 2. ] [1. 4.]
     """
     given = inputs.setup(problem, rounds, outer_start, inner_start)
-    solver = solver or Solver()
-    return _comparator("rounds", given, solver, *search_rounds(*_arguments(given), solver))
+    points = _points(given, starts, given.horizon)
+    found = search_rounds(*given.arguments(solver), points)
+    return _comparator("rounds", given, solver, found)
 
 
 def static_solution(
     problem: Problem,
     rounds: PyTree,
     *,
+    starts: PyTree = None,
     outer_start: PyTree = None,
     inner_start: PyTree = None,
     solver: Solver | None = None,
 ) -> Comparator:
     """x* of the whole horizon with every round's own answer y*_t(x*). Arguments as for
-    `outer_solutions`.
+    `outer_solutions`, but that `starts` are any number of points.
 
     >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - 2 * x) ** 2)
     >>> start = jnp.zeros(())
@@ -158,8 +190,8 @@ def static_solution(
     1.25 [2.5 2.5]
     """
     given = inputs.setup(problem, rounds, outer_start, inner_start)
-    solver = solver or Solver()
-    return _comparator("static", given, solver, *search_static(*_arguments(given), solver))
+    found = search_static(*given.arguments(solver), _points(given, starts))
+    return _comparator("static", given, solver, found)
 
 
 def stage_solutions(
@@ -167,6 +199,7 @@ def stage_solutions(
     rounds: PyTree,
     stages: int | Sequence[int],
     *,
+    starts: PyTree = None,
     outer_start: PyTree = None,
     inner_start: PyTree = None,
     solver: Solver | None = None,
@@ -174,7 +207,8 @@ def stage_solutions(
     """One pair (x_s*, y_s*(x_s*)) for each stage, from the stage's summed f *and* summed g.
 
     `stages` is their number, for stages of equal length (the last takes the remainder), or the
-    sequence of their lengths. Other arguments as for `outer_solutions`.
+    sequence of their lengths. `starts` are any number of points, looked at in every stage; other
+    arguments as for `outer_solutions`. One compilation serves all streams of one shape.
 
     >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - 2 * x) ** 2)
     >>> start = jnp.zeros(())
@@ -186,50 +220,84 @@ def stage_solutions(
     """
     given = inputs.setup(problem, rounds, outer_start, inner_start)
     lengths = np.asarray(inputs.stage_lengths(stages, given.horizon))
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    solver = solver or Solver()
-    x, y, residual, inner = search_stages(
-        *_arguments(given), jnp.asarray(starts), jnp.asarray(lengths), int(lengths.max()), solver
+    firsts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    found = search_stages(
+        *given.arguments(solver),
+        _points(given, starts),
+        jnp.asarray(firsts),
+        jnp.asarray(lengths),
+        int(lengths.max()),
     )
     stage = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths))
-    return _comparator("stages", given, solver, x, y, residual, inner, stage)
+    return _comparator("stages", given, solver, found, stage)
+
+
+def optima(
+    given: inputs.Setup,
+    comparators: Comparator | None,
+    static: Comparator | None,
+    solver: Solver | None,
+) -> tuple[Comparator, Comparator]:
+    """The optima of the rounds and of the horizon, solved for where they are not given."""
+    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start, "solver": solver}
+    if comparators is None:
+        comparators = outer_solutions(given.problem, given.rounds, **starts)
+    if static is None:
+        static = static_solution(given.problem, given.rounds, **starts)
+    for name, found, kind in (("comparators", comparators, "rounds"), ("static", static, "static")):
+        if found.kind != kind or found.horizon != given.horizon:
+            raise ValueError(
+                f"{name} must be of kind {kind!r} for {given.horizon} rounds, but is of kind "
+                f"{found.kind!r} for {found.horizon}."
+            )
+    return comparators, static
+
+
+def _points(given: inputs.Setup, starts: PyTree, count: int | None = None) -> PyTree:
+    """More points to look at, stacked: `starts`, or the start again."""
+    if starts is None:
+        shape = (count or 1,)
+        return jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, shape + leaf.shape), given.outer_start
+        )
+    points, length = inputs.stacked(validation.variable(starts, "starts"), "starts")
+    validation.same_tree(
+        jax.tree.map(lambda leaf: leaf[0], points), given.outer_start, "starts[0]", "outer_start"
+    )
+    if count is not None and length != count:
+        raise ValueError(f"starts must be {count} points, one for each round, but are {length}.")
+    return points
 
 
 def _comparator(
     kind: str,
     given: inputs.Setup,
-    solver: Solver,
-    x: PyTree,
-    y: PyTree,
-    residual: Array | None,
-    inner_residual: Array,
+    solver: Solver | None,
+    found: Pair,
     stage: Array | None = None,
 ) -> Comparator:
-    dtype = jax.tree.leaves(x)[0].dtype
-    found = Comparator(
-        outer_var=x,
-        inner_var=y,
-        residual=residual,
-        inner_residual=inner_residual,
+    dtype = jax.tree.leaves(found.x)[0].dtype
+    comparator = Comparator(
+        outer_var=found.x,
+        inner_var=found.y,
+        residual=None if kind == "given" else found.residual,
+        inner_residual=found.inner_residual,
+        curvature=None if kind == "given" else found.curvature,
         stage=stage,
+        beaten=None,
         kind=kind,
-        tolerance=solver.tolerance_for(dtype),
+        tolerance=(solver or Solver()).tolerance_for(dtype),
         closed_form=kind == "rounds" and given.problem.outer_argmin is not None,
         inner_closed_form=kind != "stages" and given.problem.inner_argmin is not None,
     )
-    _warn_if_missed(found)
-    return found
-
-
-def _arguments(given: inputs.Setup) -> tuple[Problem, PyTree, PyTree, PyTree]:
-    return given.problem, given.rounds, given.outer_start, given.inner_start
+    _warn_if_missed(comparator)
+    return comparator
 
 
 def _warn_if_missed(found: Comparator) -> None:
     """Say how far a comparator is off, and what to do about it."""
-    if not trees.is_concrete((found.residual, found.inner_residual)):
+    if not trees.is_concrete((found.residual, found.inner_residual, found.curvature)):
         return
-    unit = "stage" if found.kind == "stages" else "round"
     for who, formula, residual, closed in (
         ("leader", "outer_argmin", found.residual, found.closed_form),
         ("follower", "inner_argmin", found.inner_residual, found.inner_closed_form),
@@ -241,22 +309,40 @@ def _warn_if_missed(found: Comparator) -> None:
         if not np.any(missed):
             continue
         worst = int(np.argmax(np.where(np.isnan(reached), np.inf, reached)))
-        where = "the whole horizon" if np.ndim(residual) == 0 else f"{unit} {worst + 1}"
-        many = f"{int(missed.sum())} of {reached.size}"
         if closed:
             advice = (
-                f"problem.{formula} does not minimise the loss there: correct it, or leave it out "
+                f"Problem.{formula} does not minimise the loss there: correct it, or leave it out "
                 "to solve numerically, or pass solver=Solver(tolerance=...) if rounding explains it"
             )
         else:
             advice = (
-                "pass solver=Solver(max_steps=...) for more steps, Solver(tolerance=...) if this "
+                "Pass solver=Solver(max_steps=...) for more steps, Solver(tolerance=...) if this "
                 "is near enough, or outer_start and inner_start nearer to the solution; check that "
                 "the loss is convex, bounded below and, for 1e-10, in float64"
             )
-        warnings.warn(
-            f"The {who}'s optimum was not reached: residual {reached[worst]:.3g} in {where}, "
-            f"tolerance {found.tolerance:.3g} ({many} missed). {advice[0].upper()}{advice[1:]}.",
-            ComparatorWarning,
-            stacklevel=4,
+        _warn(
+            f"The {who}'s optimum was not reached: residual {reached[worst]:.3g} in "
+            f"{_place(found, residual, worst)}, tolerance {found.tolerance:.3g} "
+            f"({int(missed.sum())} of {reached.size} missed). {advice}."
         )
+    bad = np.atleast_1d(np.asarray(found.not_minimal))
+    if found.curvature is not None and np.any(bad):
+        curvature = np.atleast_1d(np.asarray(found.curvature))
+        worst = int(np.argmin(np.where(np.isnan(curvature), -np.inf, curvature)))
+        advice = "Pass starts= nearer to the minimum, or Solver(starts=...) to look at more points"
+        if found.closed_form:
+            advice = "Problem.outer_argmin does not minimise the loss there: correct it"
+        _warn(
+            f"The leader's point is not a minimum: in {_place(found, found.curvature, worst)} the "
+            f"loss has curvature {curvature[worst]:.3g} of its largest along a free direction "
+            f"({int(bad.sum())} of {bad.size} points are a saddle or a maximum). {advice}."
+        )
+
+
+def _place(found: Comparator, values: Array, index: int) -> str:
+    unit = "stage" if found.kind == "stages" else "round"
+    return "the whole horizon" if np.ndim(values) == 0 else f"{unit} {index + 1}"
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ComparatorWarning, stacklevel=5)

@@ -1,9 +1,8 @@
 """Eager checks of what a person passes to this room, and the shapes that follow from it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +12,7 @@ from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..problem import Problem
-from .flat import length_of
+from ..reduced import Solver, compiled, length_of
 
 
 class Setup(NamedTuple):
@@ -24,6 +23,24 @@ class Setup(NamedTuple):
     horizon: int
     outer_start: PyTree
     inner_start: PyTree
+
+    def arguments(self, solver: Solver | None) -> tuple[Problem, PyTree, PyTree, PyTree, Solver]:
+        """What every compiled search takes first."""
+        return self.problem, self.rounds, self.outer_start, self.inner_start, solver or Solver()
+
+
+def decisions_of(outer_vars: PyTree) -> PyTree:
+    """The decisions, also of a history (or of anything else that has an `outer_var`)."""
+    return getattr(outer_vars, "outer_var", outer_vars)
+
+
+def follower_of(outer_vars: PyTree, inner_start: PyTree) -> PyTree:
+    """A y for the numerical follower: `inner_start`, or the `inner_var` of a state given in its
+    place, or zeros of the shape that a history given as the decisions knows of."""
+    if inner_start is not None:
+        return getattr(inner_start, "inner_var", inner_start)
+    spec = getattr(outer_vars, "follower", None)
+    return None if spec is None else _zeros(spec.example())
 
 
 def setup(
@@ -75,7 +92,9 @@ def _inner(problem: Problem, example: PyTree, outer_start: PyTree, inner_start: 
     else:
         raise ValueError(
             "inner_start must be given: the problem has neither inner_argmin nor inner_start, so "
-            "the shape of y is not known. Pass a point y; the numerical search begins there."
+            "the shape of y is not known. Pass a point y (the numerical search begins there) or an "
+            "algorithm's state as inner_start=, or the whole history of a run in place of its "
+            "decisions, as in regret.dynamic(problem, history, rounds)."
         )
     problem.check(outer_start, inner_start, example)
     return inner_start
@@ -103,7 +122,7 @@ def stacked(tree: PyTree, name: str) -> tuple[PyTree, int]:
 
 def decisions(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> PyTree:
     """Decisions x_1..x_T: as many as there are rounds, and all in the domain."""
-    variables = validation.variable(outer_vars, "outer_vars")
+    variables = validation.variable(decisions_of(outer_vars), "outer_vars")
     variables, length = stacked(variables, "outer_vars")
     if length != (horizon := length_of(rounds)):
         raise ValueError(
@@ -123,14 +142,14 @@ def decisions(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> PyTree:
     return variables
 
 
-@eqx.filter_jit
+@compiled
 def _inside(domain: Domain, variables: PyTree) -> Array:
     return jax.vmap(domain.contains)(variables)
 
 
-def losses(values: Any, horizon: int) -> Array:
-    """Losses as suffered, one for each round."""
-    array = jnp.asarray(values)
+def losses(values: PyTree, horizon: int) -> Array:
+    """Losses as suffered, one for each round; also those of a history."""
+    array = jnp.asarray(getattr(values, "played_value", values))
     if not trees.is_float(array) or array.shape != (horizon,):
         raise ValueError(
             f"losses must be {horizon} floating-point numbers, one for each round, but got "
@@ -155,7 +174,7 @@ def stage_lengths(stages: int | Sequence[int], horizon: int) -> tuple[int, ...]:
     return lengths
 
 
-def power(order: Any) -> float:
+def power(order: float) -> float:
     """The order p of a path length."""
     if isinstance(order, bool) or not isinstance(order, int | float) or not 1 <= order < np.inf:
         raise ValueError(f"order must be a number >= 1, such as 1 or 2, but got {order!r}.")
@@ -164,3 +183,10 @@ def power(order: Any) -> float:
 
 def _zeros(shapes: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def some(stacked: PyTree, most: int) -> PyTree:
+    """At most so many entries of a stacked tree, spread over its length."""
+    length = length_of(stacked)
+    index = np.linspace(0, length - 1, min(most, length)).astype(int)
+    return jax.tree.map(lambda leaf: leaf[index], stacked)

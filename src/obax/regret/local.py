@@ -1,9 +1,14 @@
-"""The bilevel local regret, eq. (reg:non:bilevel:dynamic)."""
+"""Regrets that need no comparator: the squared norms of averaged hypergradients.
 
-import functools
-from collections.abc import Callable
+With u_i the weights of a window, W their sum and phi_t(x) = f_t(x, y*_t(x)),
 
-import equinox as eqx
+    at x_t (`local`):                 q_t = grad F_{t,u}(x_t, y*_t(x_t)),
+                                      F_{t,u}(x, y) = (1/W) sum_{i<w} u_i f_{t-i}(x, y);
+    at past iterates (`local_past`):  q_t = (1/W) sum_{i<w} u_i grad phi_{t-i}(x_{t-i}).
+
+The first is Equation (14), Section 3.2.1; the second is that of SOBOW and OBBO.
+"""
+
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -11,12 +16,11 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Solver, compiled, length_of, one_round, pulled_back, reduced_gradient
 from ..window import Window
 from . import inputs
 from .comparators import Comparator, inner_solution
 from .curve import RegretCurve
-from .flat import Flat, Solver, length_of
-from .model import one_round, pulled_back
 
 
 def local(
@@ -42,41 +46,74 @@ def local(
     >>> print(curve.terms)
     [ 1.  9. 25.]
     """
-    window = checked_window(window)
-    gradients, found = window_gradients(problem, outer_vars, rounds, window, inner_start, solver)
+    return _squares("current", problem, outer_vars, rounds, window, inner_start, solver)
+
+
+def local_past(
+    problem: Problem,
+    outer_vars: PyTree,
+    rounds: PyTree,
+    window: Window | None = None,
+    *,
+    inner_start: PyTree = None,
+    solver: Solver | None = None,
+) -> RegretCurve:
+    """The window regret of SOBOW: the squared norms, summed, of
+
+        (1/W) sum_{i<w} u_i grad phi_{t-i}(x_{t-i}),    phi_t(x) = f_t(x, y*_t(x)),
+
+    every term at the decision of its *own* round, with its own follower's answer. `local`, the
+    paper's, has all terms at x_t. They are the same for w = 1. Arguments as for `local`.
+
+    A leader that swings about a stationary point has a small regret here and a large one there.
+
+    >>> problem = Problem(lambda x, y, r: 0.5 * (y - r) ** 2, lambda x, y, r: (y - 2 * x) ** 2)
+    >>> decisions, targets = jnp.array([0.0, 1.0, 1.0]), jnp.array([1.0, 2.0, 3.0])
+    >>> curve = local_past(problem, decisions, targets, Window(2), inner_start=jnp.zeros(()))
+    >>> print(curve.terms)
+    [1. 1. 1.]
+    """
+    return _squares("past", problem, outer_vars, rounds, window, inner_start, solver)
+
+
+def _squares(at: str, *arguments: PyTree) -> RegretCurve:
+    gradients, found = averaged_gradients(at, *arguments)
     terms = jnp.sum(gradients**2, axis=1)
     return RegretCurve(terms, jnp.cumsum(terms), None, found)
 
 
-def checked_window(window: Window | None) -> Window:
-    """The window, by default that of w = 1."""
-    window = Window() if window is None else window
-    if not isinstance(window, Window):
-        raise ValueError(f"window must be an obax.Window, but got {window!r}.")
-    return window
-
-
-def at_answers(
-    compute: Callable[..., Float[Array, "T d1"]],
+def averaged_gradients(
+    at: str,
     problem: Problem,
     outer_vars: PyTree,
     rounds: PyTree,
-    window: Window,
+    window: Window | None,
     inner_start: PyTree,
     solver: Solver | None,
 ) -> tuple[Float[Array, "T d1"], Comparator]:
-    """`compute(problem, rounds, x_start, y_start, xs, ys, window, solver)` at the decisions and the
-    follower's answers to them, and these pairs."""
+    """q_t as vectors, and the pairs (x_t, y*_t(x_t)). `at`: `"current"` or `"past"`."""
+    window = Window() if window is None else window
+    if not isinstance(window, Window):
+        raise ValueError(f"window must be an obax.Window, but got {window!r}.")
     found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
-    rounds, _ = inputs.stacked(rounds, "rounds")
+    inner_start = inputs.follower_of(outer_vars, inner_start)
     given = inputs.setup(problem, rounds, None, inner_start, found.outer_var)
-    starts = given.outer_start, given.inner_start
+    compute = {"current": _at_the_decision, "past": _at_past_decisions}[at]
     pairs = found.outer_var, found.inner_var
-    return compute(problem, rounds, *starts, *pairs, window, solver or Solver()), found
+    return compute(*given.arguments(solver), *pairs, window), found
 
 
-@eqx.filter_jit
-def _gradients(problem, rounds, outer_start, inner_start, xs, ys, window, solver):  # type: ignore[no-untyped-def]
+@compiled
+def _at_the_decision(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    xs: PyTree,
+    ys: PyTree,
+    window: Window,
+) -> Float[Array, "T d1"]:
     flat = Flat(problem, outer_start, inner_start, solver)
     ages = jnp.arange(window.size)
 
@@ -96,6 +133,32 @@ def _gradients(problem, rounds, outer_start, inner_start, xs, ys, window, solver
     return flat.map_rounds(term, rounds, times, xs, ys, copies=window.size)
 
 
-# (problem, outer_vars, rounds, window, inner_start, solver) to grad F_{t,u}(x_t, y*_t(x_t)) as
-# vectors, and the pairs (x_t, y*_t(x_t)).
-window_gradients = functools.partial(at_answers, _gradients)
+@compiled
+def _at_past_decisions(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    xs: PyTree,
+    ys: PyTree,
+    window: Window,
+) -> Float[Array, "T d1"]:
+    flat = Flat(problem, outer_start, inner_start, solver)
+
+    def own(round: PyTree, x: PyTree, y: PyTree) -> Array:
+        y = ravel_pytree(y)[0].astype(flat.dtype)
+        return reduced_gradient(flat, ravel_pytree(x)[0], round, y)
+
+    gradients = flat.map_rounds(own, rounds, xs, ys)
+    u = window.weights.astype(flat.dtype)
+    horizon = length_of(rounds)
+    seen = jnp.cumsum(u)[jnp.minimum(jnp.arange(horizon), window.size - 1)]
+    total = jnp.sum(u) if window.normalise == "full" else seen[:, None]
+
+    def add(age: Array, sum_so_far: Array) -> Array:
+        # Rounds before the first count as zero.
+        there = (jnp.arange(horizon) >= age)[:, None]
+        return sum_so_far + u[age] * jnp.where(there, jnp.roll(gradients, age, axis=0), 0)
+
+    return jax.lax.fori_loop(0, window.size, add, jnp.zeros_like(gradients)) / total

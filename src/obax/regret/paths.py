@@ -7,20 +7,20 @@ $$ P_p = \sum_{s=2}^t |x^*_{s-1} - x^*_s|^p, \quad
 $$ \bar Y_p = \sum_{s=2}^t |y^*_{s-1}(x^*) - y^*_s(x^*)|^p, \quad
    H_p = \sum_{s=2}^t \sup_{x \in X} |y^*_{s-1}(x) - y^*_s(x)|^p. $$
 
-Eqs. (eqn:pathes) and (eqn:static:inner:paths); without a follower all but P are zero.
+Equations (5) and (6), Section 1.2; without a follower all but P are zero.
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Flat, Solver, compiled, norms
 from . import inputs
-from .comparators import Comparator, outer_solutions, static_solution
-from .flat import Flat, Solver, norms
+from .comparators import Comparator, optima
+from .search import as_vectors
 from .supremum import (
     affine_answers,
     affine_supremum,
@@ -92,20 +92,7 @@ def path_lengths(
     """
     order = inputs.power(order)
     given = inputs.setup(problem, rounds, outer_start, inner_start)
-    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
-    if comparators is None:
-        comparators = outer_solutions(problem, given.rounds, solver=solver, **starts)
-    if static is None:
-        static = static_solution(problem, given.rounds, solver=solver, **starts)
-    for name, found, kind in (
-        ("comparators", comparators, "rounds"),
-        ("static", static, "static"),
-    ):
-        if found.kind != kind or found.horizon != given.horizon:
-            raise ValueError(
-                f"{name} must be of kind {kind!r} for {given.horizon} rounds, but is of kind "
-                f"{found.kind!r} for {found.horizon}."
-            )
+    comparators, static = optima(given, comparators, static, solver)
     variation, exact = None, False
     if with_H:
         variation, exact = inner_variation(given, comparators, samples, solver or Solver())
@@ -121,42 +108,46 @@ def inner_variation(
     given: inputs.Setup, comparators: Comparator, samples: int, solver: Solver
 ) -> tuple[Float[Array, " T-1"], bool]:
     """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
-    problem, rounds, outer_start, inner_start = given[0], given[1], given[3], given[4]
-    flat = Flat(problem, outer_start, inner_start, solver)
+    arguments = given.arguments(solver)
+    flat = Flat(given.problem, given.outer_start, given.inner_start, solver)
     if not flat.has_follower or given.horizon == 1:
         return jnp.zeros(given.horizon - 1, flat.dtype), True
-    example = jax.tree.map(lambda leaf: leaf[0], rounds)
+    example = jax.tree.map(lambda leaf: leaf[0], given.rounds)
     if flat.dense and affine_answers(flat, example):
-        found, parallel = _affine(problem, rounds, outer_start, inner_start, solver)
+        found, parallel = _affine(*arguments)
         if can_be_exact(flat) or bool(parallel):
             return found, True
-    found = _searched(
-        problem, rounds, outer_start, inner_start, points_of(comparators), samples, solver
-    )
-    return found, False
+    return _searched(*arguments, points_of(comparators), samples), False
 
 
-def points_of(comparators: Comparator, most: int = 16) -> Float[Array, "n d1"]:
+def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
     """Some of the comparators, spread over the rounds, as vectors."""
-    length = comparators.horizon
-    index = jnp.linspace(0, length - 1, min(most, length)).astype(int)
-    chosen = jax.tree.map(lambda leaf: leaf[index], comparators.outer_var)
-    return jax.vmap(lambda tree: ravel_pytree(tree)[0])(chosen)
+    return as_vectors(inputs.some(comparators.outer_var, 16))
 
 
-@eqx.filter_jit
-def _affine(problem, rounds, outer_start, inner_start, solver):  # type: ignore[no-untyped-def]
+@compiled
+def _affine(
+    problem: Problem, rounds: PyTree, outer_start: PyTree, inner_start: PyTree, solver: Solver
+) -> tuple[Array, Array]:
     return affine_supremum(Flat(problem, outer_start, inner_start, solver), rounds)
 
 
-@eqx.filter_jit
-def _searched(problem, rounds, outer_start, inner_start, around, samples, solver):  # type: ignore[no-untyped-def]
+@compiled
+def _searched(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    around: Array,
+    samples: int,
+) -> Array:
     flat = Flat(problem, outer_start, inner_start, solver)
     key = jax.random.key(SEED)
     return searched_supremum(flat, answer_change(flat), rounds, around, key, samples)
 
 
-@eqx.filter_jit
+@compiled
 def _path(points: PyTree, order: float) -> Float[Array, " T"]:
     steps = jax.tree.map(lambda leaf: leaf[1:] - leaf[:-1], points)
     return _running(norms(steps), order)

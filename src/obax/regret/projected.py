@@ -1,8 +1,7 @@
 """The projected-gradient regret, for leaders that are held in a set: of SOGD and OBBO."""
 
-from typing import Any
+from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -12,11 +11,10 @@ from .._support import validation
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..problem import Problem
+from ..reduced import Solver, compiled
 from ..window import Window
 from .curve import RegretCurve
-from .flat import Solver
-from .local import checked_window, window_gradients
-from .past import past_gradients
+from .local import averaged_gradients
 
 POINTS = ("current", "past")
 
@@ -25,7 +23,7 @@ def projected(
     problem: Problem,
     outer_vars: PyTree,
     rounds: PyTree,
-    step_size: Any,
+    step_size: float | Sequence[float] | Array,
     window: Window | None = None,
     *,
     at: str = "current",
@@ -53,12 +51,11 @@ def projected(
     >>> print(projected(problem, decisions, targets, 0.5).terms)
     [1. 0. 1.]
     """
-    window = checked_window(window)
-    find = {"current": window_gradients, "past": past_gradients}[
-        validation.one_of(at, POINTS, "at")
-    ]
+    validation.one_of(at, POINTS, "at")
     step_size = validation.positive(step_size, "step_size")
-    gradients, found = find(problem, outer_vars, rounds, window, inner_start, solver)
+    gradients, found = averaged_gradients(
+        at, problem, outer_vars, rounds, window, inner_start, solver
+    )
     horizon = len(gradients)
     if step_size.shape not in ((), (horizon,)):
         raise ValueError(
@@ -70,7 +67,7 @@ def projected(
     return RegretCurve(terms, jnp.cumsum(terms), None, found)
 
 
-@eqx.filter_jit
+@compiled
 def _terms(
     domain: Domain, xs: PyTree, gradients: Float[Array, "T d1"], steps: Float[Array, " T"]
 ) -> Float[Array, " T"]:

@@ -4,37 +4,42 @@ With $\phi_t(x) = f_t(x, y^*_t(x))$ and $y^*_t(x) = \arg\min_y g_t(x, y)$,
 
 | function | curve at t |
 |---|---|
-| `dynamic` | $\sum_{s \leq t} \phi_s(x_s) - \phi_s(x^*_s)$, eq. (reg:bilevel:dynamic) |
-| `static` | $\sum_{s \leq t} \phi_s(x_s) - \phi_s(x^*)$, $x^*$ of the whole horizon, eq. (reg:bilevel:static) |
-| `local` | $\sum_{s \leq t} |\nabla F_{s,u}(x_s, y^*_s(x_s))|^2$, eq. (reg:non:bilevel:dynamic) |
+| `dynamic` | $\sum_{s \leq t} \phi_s(x_s) - \phi_s(x^*_s)$, Equation (3) |
+| `static` | $\sum_{s \leq t} \phi_s(x_s) - \phi_s(x^*)$, $x^*$ of the whole horizon, Equation (4) |
+| `local` | $\sum_{s \leq t} |\nabla F_{s,u}(x_s, y^*_s(x_s))|^2$, Equation (14) |
 | `interval` | `static` over the rounds r..s alone (adaptive regret) |
-| `staged` | $\sum_{s \leq t} \phi_s(x_s) - f_s(x^*_k, y^*_k)$, the pair of the stage k of round s (eqn:onl:hyper) |
+| `staged` | $\sum_{s \leq t} \phi_s(x_s) - f_s(x^*_k, y^*_k)$, the pair of the stage k of round s, as in Section 4.1 |
 | `played` | losses as suffered in place of $\phi_s(x_s)$ |
 
 Without a follower they are D-Reg, S-Reg and L-Reg.
 """  # noqa: E501
 
-from collections.abc import Sequence
-from typing import Any
+import warnings
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support import trees, validation
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import Solver, compiled, length_of
 from . import inputs
 from .comparators import (
     Comparator,
+    ComparatorWarning,
     inner_solution,
     outer_solutions,
     stage_solutions,
     static_solution,
 )
 from .curve import RegretCurve
-from .flat import Solver, length_of
+
+# How many of the decisions that were played a search over many rounds looks at.
+MOST_STARTS = 8
 
 
 def dynamic(
@@ -51,12 +56,18 @@ def dynamic(
 
     **Arguments:**
 
-    - `outer_vars`: the decisions x_1..x_T, stacked on axis 0, such as `history.outer_var`;
-      `rounds`: stacked likewise.
-    - `comparators`: from `outer_solutions`, if they are known already.
+    - `outer_vars`: the decisions x_1..x_T, stacked on axis 0, such as `history.outer_var`, or the
+      whole history of a run; `rounds`: stacked likewise.
+    - `comparators`: from `outer_solutions`, if they are known already. Otherwise the searches also
+      look at the decisions.
     - `outer_start`, `inner_start`: where numerical searches start, by default at zero (projected).
-      `inner_start` is needed where the problem does not give the shape of y by a closed form.
-    - `solver`: tolerance, steps and memory of these searches.
+      `inner_start` (a y or an algorithm's state) is needed where neither the problem nor a history
+      gives the shape of y.
+    - `solver`: tolerance, steps, starts and memory of these searches.
+
+    No decision is better than the best. Where a term is negative beyond the tolerance the
+    comparator is wrong: a `ComparatorWarning` names the round, and `curve.comparators.converged`
+    is false.
 
     >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
     >>> targets = jnp.array([1.0, 2.0, 3.0])
@@ -64,13 +75,9 @@ def dynamic(
     >>> print(curve.cumulative, curve.total)
     [ 1.  5. 14.] 14.0
     """
-    played = _decisions(problem, outer_vars, rounds, inner_start, solver)
-    if comparators is None:
-        comparators = outer_solutions(
-            problem, rounds, solver=solver, **_starts(played, outer_start, inner_start)
-        )
-    _of_kind(comparators, "rounds", "outer_solutions")
-    return _difference(problem, _losses_of(problem, played, rounds), comparators, rounds, played)
+    return _against(
+        "rounds", problem, outer_vars, rounds, comparators, outer_start, inner_start, solver
+    )
 
 
 def static(
@@ -91,13 +98,9 @@ def static(
     >>> print(static(problem, jnp.zeros(3), targets, inner_start=jnp.zeros(())).cumulative)
     [ 0.  4. 12.]
     """
-    played = _decisions(problem, outer_vars, rounds, inner_start, solver)
-    if comparators is None:
-        comparators = static_solution(
-            problem, rounds, solver=solver, **_starts(played, outer_start, inner_start)
-        )
-    _of_kind(comparators, "static", "static_solution")
-    return _difference(problem, _losses_of(problem, played, rounds), comparators, rounds, played)
+    return _against(
+        "static", problem, outer_vars, rounds, comparators, outer_start, inner_start, solver
+    )
 
 
 def interval(
@@ -120,6 +123,7 @@ def interval(
     [ 3. 18.]
     """
     rounds, horizon = inputs.stacked(rounds, "rounds")
+    inner_start = inputs.follower_of(outer_vars, inner_start)
     outer_vars = inputs.decisions(problem, outer_vars, rounds)
     start, stop = validation.count(start, "start"), validation.count(stop, "stop")
     if not start <= stop <= horizon:
@@ -144,7 +148,7 @@ def staged(
     rounds: PyTree,
     stages: int | Sequence[int],
     *,
-    losses: Any = None,
+    losses: PyTree = None,
     outer_start: PyTree = None,
     inner_start: PyTree = None,
     solver: Solver | None = None,
@@ -163,24 +167,28 @@ def staged(
     >>> print(curve.comparators.outer_var, curve.cumulative)
     [2. 5.] [ 0.  8. 33.]
     """
+    inner_start = inputs.follower_of(outer_vars, inner_start)
+    outer_vars = inputs.decisions(problem, outer_vars, inputs.stacked(rounds, "rounds")[0])
     played = None
     if losses is None:
-        played = _decisions(problem, outer_vars, rounds, inner_start, solver)
-        losses = _losses_of(problem, played, rounds)
-    else:
-        outer_vars = inputs.decisions(problem, outer_vars, inputs.stacked(rounds, "rounds")[0])
-        losses = inputs.losses(losses, length_of(outer_vars))
-    if outer_start is None:
-        outer_start = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), outer_vars)
+        played = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
+        losses = losses_of(problem, played, rounds)
     comparators = stage_solutions(
-        problem, rounds, stages, outer_start=outer_start, inner_start=inner_start, solver=solver
+        problem,
+        rounds,
+        stages,
+        starts=inputs.some(outer_vars, MOST_STARTS),
+        outer_start=_zero(outer_vars) if outer_start is None else outer_start,
+        inner_start=inner_start,
+        solver=solver,
     )
+    losses = inputs.losses(losses, length_of(outer_vars))
     return _difference(problem, losses, comparators, rounds, played)
 
 
 def played(
     problem: Problem,
-    losses: Any,
+    losses: PyTree,
     rounds: PyTree,
     comparator: str | Comparator = "dynamic",
     *,
@@ -188,54 +196,80 @@ def played(
     inner_start: PyTree = None,
     solver: Solver | None = None,
 ) -> RegretCurve:
-    """The losses as suffered (such as `history.played_value`, f_t at the model held when the round
-    arrived) minus those of the comparator.
+    """The losses as suffered (a history, or such as `history.played_value`, f_t at the model held
+    when the round arrived) minus those of the comparator.
 
     `comparator` is `"dynamic"`, `"static"`, or what `outer_solutions`, `static_solution` or
-    `stage_solutions` returned. `outer_start` is needed where the problem has no `outer_argmin`.
+    `stage_solutions` returned. `outer_start` is needed where the problem has no `outer_argmin`
+    and no history is given.
 
     >>> problem = Problem(lambda x, y, r: (x - r) ** 2, outer_argmin=lambda r: r)
     >>> print(played(problem, jnp.array([3.0, 1.0]), jnp.array([1.0, 2.0])).cumulative)
     [3. 4.]
     """
     rounds, horizon = inputs.stacked(rounds, "rounds")
-    losses = inputs.losses(losses, horizon)
+    suffered = inputs.losses(losses, horizon)
     if not isinstance(comparator, Comparator):
         solve = {"dynamic": outer_solutions, "static": static_solution}[
             validation.one_of(comparator, ("dynamic", "static"), "comparator")
         ]
+        if outer_start is None and hasattr(losses, "outer_var"):
+            outer_start = _zero(losses.outer_var)
         comparator = solve(
-            problem, rounds, outer_start=outer_start, inner_start=inner_start, solver=solver
+            problem,
+            rounds,
+            outer_start=outer_start,
+            inner_start=inputs.follower_of(losses, inner_start),
+            solver=solver,
         )
-    return _difference(problem, losses, comparator, rounds, None)
+    return _difference(problem, suffered, comparator, rounds, None)
 
 
-def _of_kind(comparators: Comparator, kind: str, maker: str) -> None:
+def _against(
+    kind: str,
+    problem: Problem,
+    outer_vars: PyTree,
+    rounds: PyTree,
+    comparators: Comparator | None,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver | None,
+) -> RegretCurve:
+    """The regret at the follower's answers, against the optima of the rounds or the static one."""
+    inner_start = inputs.follower_of(outer_vars, inner_start)
+    played = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
+    dynamic = kind == "rounds"
+    maker: Callable[..., Comparator] = outer_solutions if dynamic else static_solution
+    if comparators is None:
+        comparators = maker(
+            problem,
+            rounds,
+            starts=played.outer_var if dynamic else inputs.some(played.outer_var, MOST_STARTS),
+            outer_start=_zero(played.outer_var) if outer_start is None else outer_start,
+            inner_start=inner_start,
+            solver=solver,
+        )
     if comparators.kind != kind:
         raise ValueError(
-            f"comparators must come from {maker}, of kind {kind!r}, but are of kind "
+            f"comparators must come from {maker.__name__}, of kind {kind!r}, but are of kind "
             f"{comparators.kind!r}."
         )
+    losses = losses_of(problem, played, rounds)
+    curve = _difference(problem, losses, comparators, rounds, played)
+    return _with_proof(curve, losses) if dynamic else curve
 
 
-def _decisions(
-    problem: Problem, outer_vars: PyTree, rounds: PyTree, inner_start: PyTree, solver: Solver | None
-) -> Comparator:
-    return inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
+def _zero(outer_vars: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), outer_vars)
 
 
-def _starts(played: Comparator, outer_start: PyTree, inner_start: PyTree) -> dict[str, PyTree]:
-    if outer_start is None:
-        outer_start = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), played.outer_var)
-    return {"outer_start": outer_start, "inner_start": inner_start}
-
-
-def _losses_of(problem: Problem, pairs: Comparator, rounds: PyTree) -> Array:
+def losses_of(problem: Problem, pairs: Comparator, rounds: PyTree) -> Float[Array, " T"]:
+    """f_t at the pairs of all rounds."""
     rounds, horizon = inputs.stacked(rounds, "rounds")
     return _outer_values(problem, *pairs.of_rounds(horizon), rounds)
 
 
-@eqx.filter_jit
+@compiled
 def _outer_values(problem: Problem, xs: PyTree, ys: PyTree, rounds: PyTree) -> Array:
     return jax.vmap(problem.outer)(xs, ys, rounds)
 
@@ -252,6 +286,31 @@ def _difference(
             f"comparators must belong to these {losses.size} rounds, but belong to "
             f"{comparators.horizon}."
         )
-    best = _losses_of(problem, comparators, rounds)
+    best = losses_of(problem, comparators, rounds)
     terms = losses.astype(best.dtype) - best
     return RegretCurve(terms, jnp.cumsum(terms), comparators, decisions)
+
+
+def _with_proof(curve: RegretCurve, losses: Array) -> RegretCurve:
+    """The curve with its comparators marked, and a warning, where a decision beats them."""
+    comparators = curve.comparators
+    assert comparators is not None
+    if not trees.is_concrete((curve.terms, losses)):
+        return curve
+    allowed = comparators.tolerance * (jnp.abs(losses) + jnp.abs(losses - curve.terms))
+    beaten = curve.terms < -allowed
+    if not bool(jnp.any(beaten)):
+        return curve
+    worst = int(jnp.argmin(curve.terms))
+    warnings.warn(
+        f"The comparator is not the best: in round {worst + 1} the decision that was played is "
+        f"better by {-float(curve.terms[worst]):.3g} ({int(np.sum(beaten))} of {beaten.size} "
+        "rounds have a negative regret, which proves it). Let it be solved for instead of passing "
+        "it, or correct the problem's outer_argmin and inner_argmin; Solver(starts=...) looks at "
+        "more points.",
+        ComparatorWarning,
+        stacklevel=4,
+    )
+    return eqx.tree_at(
+        lambda c: c.comparators.beaten, curve, beaten, is_leaf=lambda node: node is None
+    )

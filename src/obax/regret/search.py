@@ -1,67 +1,115 @@
 """The searches behind the comparators: compiled, all rounds at once, a chunk at a time."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._support.trees import PyTree
-from .flat import Flat
-from .model import Pair, answer, check_round, solve_round, solve_stage, solve_static
+from ..problem import Problem
+from ..reduced import (
+    Flat,
+    Pair,
+    Solver,
+    answer,
+    check_round,
+    compiled,
+    solve_round,
+    solve_stage,
+    solve_static,
+)
 
 
-@eqx.filter_jit
-def search_answers(problem, rounds, outer_start, inner_start, outer_vars, stacked, solver):  # type: ignore[no-untyped-def]
+@compiled
+def search_answers(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    outer_vars: PyTree,
+    stacked: bool,
+) -> tuple[PyTree, Array]:
+    """y*_t of the decisions, one for each round or one for all, and the residuals."""
     flat = Flat(problem, outer_start, inner_start, solver)
     if stacked:
-        x = jax.vmap(lambda tree: ravel_pytree(tree)[0])(outer_vars)
-        found = flat.map_rounds(lambda r, x: answer(flat, x, r), rounds, x)
+        found = flat.map_rounds(lambda r, x: answer(flat, x, r), rounds, as_vectors(outer_vars))
     else:
         x = ravel_pytree(outer_vars)[0]
         found = flat.map_rounds(lambda r: answer(flat, x, r), rounds)
     return jax.vmap(flat.tree_y)(found.y), found.residual
 
 
-@eqx.filter_jit
-def search_rounds(problem, rounds, outer_start, inner_start, solver):  # type: ignore[no-untyped-def]
+@compiled
+def search_rounds(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    starts: PyTree,
+) -> Pair:
+    """The pairs of all rounds as trees. `starts` has one more place to look at for each round."""
     flat = Flat(problem, outer_start, inner_start, solver)
 
-    def best(round: PyTree) -> Pair:
+    def best(round: PyTree, start: Array) -> Pair:
         if problem.outer_argmin is None:
-            return solve_round(flat, round)
+            return solve_round(flat, round, jnp.stack([flat.start, start]))
         return check_round(flat, ravel_pytree(problem.outer_argmin(round))[0], round)
 
-    return _trees(flat, flat.map_rounds(best, rounds))
+    pairs = flat.map_rounds(best, rounds, as_vectors(starts))
+    return _trees(flat, pairs)
 
 
-@eqx.filter_jit
-def search_static(problem, rounds, outer_start, inner_start, solver):  # type: ignore[no-untyped-def]
+@compiled
+def search_static(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    starts: PyTree,
+) -> Pair:
+    """The one x, with the answers and inner residuals of all rounds."""
     flat = Flat(problem, outer_start, inner_start, solver)
-    x, residual = solve_static(flat, rounds)
-    found = flat.map_rounds(lambda r: answer(flat, x, r), rounds)
-    return flat.unravel_x(x), jax.vmap(flat.tree_y)(found.y), residual, found.residual
+    best = solve_static(flat, rounds, as_vectors(starts))
+    found = flat.map_rounds(lambda r: answer(flat, best.x, r), rounds)
+    return best._replace(
+        x=flat.unravel_x(best.x), y=jax.vmap(flat.tree_y)(found.y), inner_residual=found.residual
+    )
 
 
-@eqx.filter_jit
-def search_stages(problem, rounds, outer_start, inner_start, starts, lengths, longest, solver):  # type: ignore[no-untyped-def]
+@compiled
+def search_stages(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    starts: PyTree,
+    firsts: Array,
+    lengths: Array,
+    longest: int,
+) -> Pair:
+    """The pairs of all stages as trees: `lengths` rounds each, from `firsts` on."""
     flat = Flat(problem, outer_start, inner_start, solver)
-    places = jnp.arange(longest, dtype=starts.dtype)
+    places = jnp.arange(longest, dtype=firsts.dtype)
+    points = as_vectors(starts)
 
     def best(stage: tuple[Array, Array]) -> Pair:
-        start, length = stage
+        first, length = stage
         # One shape for all stages: a shorter one repeats its last round with weight zero.
-        index = start + jnp.minimum(places, length - 1)
+        index = first + jnp.minimum(places, length - 1)
         weights = (places < length).astype(flat.dtype) / length.astype(flat.dtype)
-        return solve_stage(flat, jax.tree.map(lambda leaf: leaf[index], rounds), weights)
+        return solve_stage(flat, jax.tree.map(lambda leaf: leaf[index], rounds), weights, points)
 
-    return _trees(flat, jax.lax.map(best, (starts, lengths)))
+    return _trees(flat, jax.lax.map(best, (firsts, lengths)))
 
 
-def _trees(flat: Flat, pairs: Pair) -> tuple[PyTree, PyTree, Array, Array]:
-    return (
-        jax.vmap(flat.unravel_x)(pairs.x),
-        jax.vmap(flat.tree_y)(pairs.y),
-        pairs.residual,
-        pairs.inner_residual,
-    )
+def as_vectors(stacked: PyTree) -> Array:
+    """A tree stacked on axis 0, as a matrix."""
+    return jax.vmap(lambda tree: ravel_pytree(tree)[0])(stacked)
+
+
+def _trees(flat: Flat, pairs: Pair) -> Pair:
+    return pairs._replace(x=jax.vmap(flat.unravel_x)(pairs.x), y=jax.vmap(flat.tree_y)(pairs.y))

@@ -16,9 +16,7 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..domain import Box, NonNegative, Simplex, Unconstrained
-from .flat import Flat
-from .model import answer, answer_slope, one_round
-from .solve import Scalar, Vector
+from ..reduced import Flat, Scalar, Vector, answer, answer_slope, one_round
 
 # 2^12: above that a box has too many corners to visit, and is searched instead.
 MOST_VERTICES = 4096

@@ -19,15 +19,22 @@ from jaxtyping import Array, Float
 from .._support import validation
 from .._support.trees import PyTree
 from ..problem import Problem
+from ..reduced import (
+    Flat,
+    Scalar,
+    Solver,
+    Vector,
+    compiled,
+    length_of,
+    reduced_gradient,
+    reduced_value,
+)
 from ..window import Window
 from . import inputs
-from .comparators import Comparator, outer_solutions, static_solution
-from .flat import Flat, Solver
-from .model import answer, one_round, pulled_back
+from .comparators import Comparator, optima
 from .paths import SAMPLES, SEED, inner_variation, path_lengths, points_of
-from .regrets import _losses_of
-from .solve import Scalar, Vector
-from .supremum import searched_supremum
+from .regrets import losses_of
+from .supremum import Objective, searched_supremum
 
 
 class LowerEstimateWarning(UserWarning):
@@ -70,19 +77,15 @@ def variations(
     """
     validation.count(samples, "samples")
     given = inputs.setup(problem, rounds, outer_start, inner_start)
-    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
-    if comparators is None:
-        comparators = outer_solutions(problem, given.rounds, solver=solver, **starts)
-    if static is None:
-        static = static_solution(problem, given.rounds, solver=solver, **starts)
-    common = (problem, given.rounds, given.outer_start, given.inner_start)
-    values, slopes = _searched_changes(*common, points_of(comparators), samples, solver or Solver())
+    comparators, static = optima(given, comparators, static, solver)
+    common = given.arguments(solver)
+    values, slopes = _searched_changes(*common, points_of(comparators), samples)
     return Variations(
         V=jnp.cumsum(values),
         G=jnp.cumsum(slopes),
-        F=jnp.cumsum(_losses_of(problem, comparators, given.rounds)),
-        F_static=jnp.cumsum(_losses_of(problem, static, given.rounds)),
-        squared_gradients=_squared_gradients(*common, comparators, solver or Solver()),
+        F=jnp.cumsum(losses_of(problem, comparators, given.rounds)),
+        F_static=jnp.cumsum(losses_of(problem, static, given.rounds)),
+        squared_gradients=_squared_gradients(*common, comparators.outer_var),
         comparators=comparators,
         static=static,
     )
@@ -113,9 +116,7 @@ def bound_arguments(
     """
     names = [name for name in inspect.signature(bound).parameters if name != "self"]
     given = inputs.setup(problem, rounds, outer_start, inner_start)
-    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start, "solver": solver}
-    comparators = outer_solutions(problem, given.rounds, **starts)
-    static = static_solution(problem, given.rounds, **starts)
+    comparators, static = optima(given, None, None, solver)
     known: dict[str, Any] = {"T": jnp.arange(1, given.horizon + 1)}
     if window is not None:
         known["W"] = jnp.sum(window.weights)
@@ -127,7 +128,8 @@ def bound_arguments(
             with_H=False,
             comparators=comparators,
             static=static,
-            **starts,
+            outer_start=given.outer_start,
+            inner_start=given.inner_start,
         )
         for name in ("P", "Y", "S", "Y_bar"):
             known[f"{name}_{order}"] = getattr(lengths, name)
@@ -144,12 +146,7 @@ def bound_arguments(
             )
     if "squared_gradients" in names:
         known["squared_gradients"] = _squared_gradients(
-            problem,
-            given.rounds,
-            given.outer_start,
-            given.inner_start,
-            comparators,
-            solver or Solver(),
+            *given.arguments(solver), comparators.outer_var
         )
     missing = [name for name in names if name not in known]
     if missing:
@@ -161,20 +158,28 @@ def bound_arguments(
     return {name: known[name] for name in names}
 
 
-@eqx.filter_jit
-def _searched_changes(problem, rounds, outer_start, inner_start, around, samples, solver):  # type: ignore[no-untyped-def]
+@compiled
+def _searched_changes(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    around: Array,
+    samples: int,
+) -> tuple[Array, Array]:
     flat = Flat(problem, outer_start, inner_start, solver)
     key = jax.random.key(SEED)
 
     def value_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
-        return jnp.abs(_value(flat, x, before) - _value(flat, x, now))
+        return jnp.abs(reduced_value(flat, x, before) - reduced_value(flat, x, now))
 
     def slope_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
-        turn = _slope(flat, x, before) - _slope(flat, x, now)
+        turn = reduced_gradient(flat, x, before) - reduced_gradient(flat, x, now)
         return jnp.vdot(turn, turn)
 
-    def found(objective: Any) -> Array:
-        if jax.tree.leaves(rounds)[0].shape[0] == 1:
+    def found(objective: Objective) -> Array:
+        if length_of(rounds) == 1:
             return jnp.zeros(1, flat.dtype)
         changes = searched_supremum(flat, objective, rounds, around, key, samples)
         return jnp.concatenate([jnp.zeros(1, changes.dtype), changes])
@@ -182,22 +187,19 @@ def _searched_changes(problem, rounds, outer_start, inner_start, around, samples
     return found(value_change), found(slope_change)
 
 
-@eqx.filter_jit
-def _squared_gradients(problem, rounds, outer_start, inner_start, comparators, solver):  # type: ignore[no-untyped-def]
+@compiled
+def _squared_gradients(
+    problem: Problem,
+    rounds: PyTree,
+    outer_start: PyTree,
+    inner_start: PyTree,
+    solver: Solver,
+    outer_vars: PyTree,
+) -> Array:
     flat = Flat(problem, outer_start, inner_start, solver)
 
     def square(round: PyTree, x: PyTree) -> Scalar:
-        slope = _slope(flat, ravel_pytree(x)[0], round)
+        slope = reduced_gradient(flat, ravel_pytree(x)[0], round)
         return jnp.vdot(slope, slope)
 
-    return jnp.cumsum(flat.map_rounds(square, rounds, comparators.outer_var))
-
-
-def _value(flat: Flat, x: Vector, round: PyTree) -> Scalar:
-    return flat.outer(x, answer(flat, x, round).y, round)
-
-
-def _slope(flat: Flat, x: Vector, round: PyTree) -> Vector:
-    y = answer(flat, x, round).y
-    slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
-    return pulled_back(flat, one_round(round), x, y, *slopes)
+    return jnp.cumsum(flat.map_rounds(square, rounds, outer_vars))

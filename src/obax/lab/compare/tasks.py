@@ -3,11 +3,9 @@
 import dataclasses
 import functools
 import itertools
-import operator
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +16,7 @@ from ..._support.trees import PyTree, is_float
 from ...algorithms import Info
 from ...problem import Problem
 from ...problems import dynamic_regression, loss_tuning, loss_tuning_start, quadratic
-from ...problems.regression import stage_of
-from ..dynamic_regression.stream import StageProblem
+from ..dynamic_regression.stream import stage_comparators
 from .config import Config
 
 STAGES = 3
@@ -95,55 +92,37 @@ def _quadratic(config: Config, box: float) -> Task:
         quadratic(config.horizon, 5, 10, condition=4.0, drift=0.05, box=box, seed=seed)
         for seed in range(config.seeds)
     ]
-    problem, rounds = streams[0].problem, _stack([s.rounds for s in streams])
+    problem = streams[0].problem
     active = box < 1
+    of_seed = [stream.rounds for stream in streams]
+    best = [regret.outer_solutions(problem, mine) for mine in of_seed]
+
+    def score(history: Info) -> np.ndarray:
+        """BD-Reg of every setting and seed, one trajectory at a time."""
+        return _cumulative(
+            [
+                [
+                    regret.dynamic(problem, xs, mine, comparators=known).terms
+                    for xs, mine, known in zip(of_setting, of_seed, best, strict=True)
+                ]
+                for of_setting in np.asarray(history.outer_var)
+            ]
+        )
 
     def stationarity(outer_vars: PyTree, seed: int) -> np.ndarray:
-        mine = jax.tree.map(lambda leaf: leaf[seed], rounds)
         if active:
-            return np.asarray(regret.projected(problem, outer_vars, mine, PROJECTED_STEP))
-        return np.asarray(regret.local(problem, outer_vars, mine))
+            return np.asarray(regret.projected(problem, outer_vars, of_seed[seed], PROJECTED_STEP))
+        return np.asarray(regret.local(problem, outer_vars, of_seed[seed]))
 
     return Task(
         problem,
-        rounds,
+        _stack(of_seed),
         [(s.outer_var, s.inner_var) for s in streams],
         "BD-Reg",
-        lambda history: _cumulative(excess(problem, history.outer_var, rounds)),
+        score,
         stationarity=stationarity,
         stationarity_measure="projected-gradient regret" if active else "local regret",
     )
-
-
-def excess(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> np.ndarray:
-    """f_t(x_t, y*_t(x_t)) - f_t(x*_t, y*_t(x*_t)), the terms of BD-Reg: [settings, seeds, T].
-
-    One trajectory at a time: compiled for all at once, XLA on CPU (jaxlib 0.10.2) gets every entry
-    beyond the first 2^15 wrong.
-    """
-    settings, seeds = jax.tree.leaves(outer_vars)[0].shape[:2]
-    of_seed = [jax.tree.map(operator.itemgetter(seed), rounds) for seed in range(seeds)]
-    return np.asarray(
-        [
-            [
-                _terms(problem, jax.tree.map(operator.itemgetter((index, seed)), outer_vars), mine)
-                for seed, mine in enumerate(of_seed)
-            ]
-            for index in range(settings)
-        ]
-    )
-
-
-@eqx.filter_jit
-def _terms(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> Array:
-    answer, best = problem.inner_argmin, problem.outer_argmin
-    assert answer is not None
-    assert best is not None
-
-    def loss(x: PyTree, round: PyTree) -> Array:
-        return problem.outer(x, answer(x, round), round)
-
-    return jax.vmap(lambda x, round: loss(x, round) - loss(best(round), round))(outer_vars, rounds)
 
 
 def _cumulative(terms: Any) -> np.ndarray:
@@ -160,24 +139,13 @@ def _regression(config: Config) -> Task:
         dynamic_regression(config.horizon, STAGES, noise=3.0, correlation=0.5, seed=seed)
         for seed in range(config.seeds)
     ]
-    of = stage_of(config.horizon, STAGES)
-    least = []
-    for stream in streams:
-        domain: Any = stream.problem.domain
-        stages = [StageProblem(stream, of == stage) for stage in range(STAGES)]
-        low, high = float(domain.lower), float(domain.upper)
-        models_of = [
-            stage.answers(stage.best(np.asarray(stream.outer_var, np.float64), low, high)[None])[0]
-            for stage in stages
-        ]
-        a, b = (np.asarray(leaf, np.float64) for leaf in stream.rounds["validation"])
-        least.append(0.5 * (np.einsum("td,td->t", a, np.asarray(models_of)[of]) - b) ** 2)
+    least = stage_comparators(streams, STAGES, np.asarray(streams[0].outer_var)).losses
     return Task(
         streams[0].problem,
         _stack([s.rounds for s in streams]),
         [(jnp.zeros(1), s.inner_var) for s in streams],
         "stage regret",
-        lambda history: _cumulative(np.asarray(history.played_value) - np.asarray(least)),
+        lambda history: _cumulative(np.asarray(history.played_value) - least),
         # One sample a round: larger inner steps learn it by heart.
         inner_scale=0.1,
     )

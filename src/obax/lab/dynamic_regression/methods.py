@@ -93,7 +93,7 @@ def _oracle_inner(x: Array, y: Array, round: PyTree) -> Array:
 def _play_oracle(config: Config, group: Group, settings: list[Setting]) -> Trajectories:
     """OGD whose penalty is the best x of the stage, which nobody can know beforehand."""
     streams = instances(config, group)
-    best, _ = comparators(config, group).per_round(group.stages)
+    best, _ = comparators(config, group).per_round()
     rounds = stacked(streams) | {"oracle": jnp.asarray(best, float)}
     problem = Problem(_oracle_outer, _oracle_inner, streams[0].problem.domain)
     algorithms = [OGD(problem, None, beta, k) for k, _, beta in settings]

@@ -1,15 +1,24 @@
-"""The streams of a group of runs, their stage comparators, and losses as suffered."""
+"""The streams of a group of runs, and what is measured on them: stage comparators, BD-Reg, losses.
+
+Everything is measured in float64: where exp(x) no longer matters the loss is flat in x, and a
+search in float32 stalls there.
+"""
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ... import regret
 from ..._support.trees import PyTree
+from ...problem import Problem
 from ...problems import Instance, dynamic_regression
+from ...problems.moments import windowed
 from ...problems.regression import stage_of
+from ...window import Window
 from .config import SCENARIOS, Config, Group
 
 
@@ -32,7 +41,7 @@ def instances(config: Config, group: Group) -> tuple[Instance, ...]:
     )
 
 
-def stacked(streams: tuple[Instance, ...]) -> PyTree:
+def stacked(streams: Sequence[Instance]) -> PyTree:
     """The rounds of all seeds, [seeds, T, ...]."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(s.rounds for s in streams))
 
@@ -42,108 +51,6 @@ def start(config: Config, group: Group) -> jnp.ndarray:
     return jnp.full(group.outer_dim, config.start, float)
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparators:
-    """The best fixed pair of each stage: x_s* and y_s*(x_s*) of the stage's summed problem."""
-
-    outer: np.ndarray
-    inner: np.ndarray
-    losses: np.ndarray
-
-    def per_round(self, stages: int) -> tuple[np.ndarray, np.ndarray]:
-        """x_s* and y_s* of the stage that each round belongs to, [seeds, T, d]."""
-        of = stage_of(self.losses.shape[1], stages)
-        return self.outer[:, of], self.inner[:, of]
-
-    def path(self, stages: int) -> np.ndarray:
-        """P_2 + Y_2 of the comparators up to each round, [seeds, T]."""
-        squared = sum(np.sum(np.diff(z, axis=1) ** 2, axis=-1) for z in self.per_round(stages))
-        return np.cumsum(np.pad(squared, ((0, 0), (1, 0))), axis=1)
-
-
-class StageProblem:
-    """The summed problem of one stage: mean validation loss of the model fitted to all of its
-    training samples, as a function of x. In float64."""
-
-    def __init__(self, stream: Instance, members: np.ndarray):
-        a, b = (np.asarray(leaf, np.float64)[members] for leaf in stream.rounds["training"])
-        self.gram, self.pull = a.T @ a / len(a), a.T @ b / len(a)
-        v, w = (np.asarray(leaf, np.float64)[members] for leaf in stream.rounds["validation"])
-        self.valid_gram, self.valid_pull = v.T @ v / len(v), v.T @ w / len(v)
-        self.constant = 0.5 * np.mean(w**2)
-
-    def answers(self, x: np.ndarray) -> np.ndarray:
-        """y_s*(x) for points [n, d1]."""
-        penalty = np.broadcast_to(2 * np.exp(x), (len(x), len(self.pull)))
-        bent = self.gram + penalty[:, :, None] * np.eye(len(self.pull))
-        return np.linalg.solve(bent, self.pull[None, :, None])[..., 0]
-
-    def losses(self, x: np.ndarray) -> np.ndarray:
-        """Mean validation loss for points [n, d1]."""
-        y = self.answers(x)
-        bent = 0.5 * np.einsum("ni,ij,nj->n", y, self.valid_gram, y)
-        return bent - y @ self.valid_pull + self.constant
-
-    def best(self, start: np.ndarray, lower: float, upper: float) -> np.ndarray:
-        """x_s*. A fine grid along each coordinate in turn, refined: the loss is smooth with few
-        valleys, and a grid is not caught, as a descent is, where exp(x) no longer matters."""
-        best = start.copy()
-        for _ in range(1 if len(best) == 1 else 20):
-            for coordinate in range(len(best)):
-                low, high = lower, upper
-                for _ in range(4):
-                    tried = np.linspace(low, high, 101)
-                    points = np.repeat(best[None], len(tried), axis=0)
-                    points[:, coordinate] = tried
-                    best = points[np.argmin(self.losses(points))]
-                    width = (high - low) / 25
-                    low = max(lower, best[coordinate] - width)
-                    high = min(upper, best[coordinate] + width)
-        return best
-
-
-@functools.lru_cache(maxsize=4)
-def stage_problems(config: Config, group: Group) -> tuple[tuple[StageProblem, ...], ...]:
-    """For each seed, the problems of its stages."""
-    of = stage_of(config.horizon, group.stages)
-    return tuple(
-        tuple(StageProblem(stream, of == stage) for stage in range(group.stages))
-        for stream in instances(config, group)
-    )
-
-
-@functools.lru_cache(maxsize=4)
-def comparators(config: Config, group: Group) -> Comparators:
-    """Stage comparators of all seeds."""
-    first = np.full(group.outer_dim, config.start)
-    outer, inner, losses = [], [], []
-    of = stage_of(config.horizon, group.stages)
-    pairs = zip(instances(config, group), stage_problems(config, group), strict=True)
-    for stream, stages in pairs:
-        xs = np.asarray([stage.best(first, config.lower, config.upper) for stage in stages])
-        ys = np.asarray([stage.answers(x[None])[0] for stage, x in zip(stages, xs, strict=True)])
-        outer.append(xs)
-        inner.append(ys)
-        losses.append(suffered(stream, ys[of][None])[0])
-    return Comparators(np.asarray(outer), np.asarray(inner), np.asarray(losses))
-
-
-def excess(
-    config: Config, group: Group, seed: int, times: np.ndarray, points: np.ndarray
-) -> np.ndarray:
-    """What the decisions x_t [n, d1] at rounds `times` cost a round over the best x of their
-    stage, if the follower knew the whole stage: how much a distance in x matters."""
-    stages = stage_problems(config, group)[seed]
-    best = comparators(config, group).outer[seed]
-    of = stage_of(config.horizon, group.stages)[times - 1]
-    result = np.empty(len(times))
-    for stage, problem in enumerate(stages):
-        here = of == stage
-        if here.any():
-            result[here] = problem.losses(points[here]) - problem.losses(best[stage][None])
-    return result
-
-
 def suffered(stream: Instance, inner_vars: np.ndarray) -> np.ndarray:
     """f_t(y_t) for models [n, T, d]: the loss on the validation sample when it arrives, [n, T]."""
     a, b = (np.asarray(leaf, np.float64) for leaf in stream.rounds["validation"])
@@ -151,35 +58,105 @@ def suffered(stream: Instance, inner_vars: np.ndarray) -> np.ndarray:
         return 0.5 * (np.einsum("td,ntd->nt", a, inner_vars) - b) ** 2
 
 
-def bilevel_regret(config: Config, group: Group, outer_vars: np.ndarray) -> np.ndarray | None:
-    """BD-Reg of the definition, with one comparator for each round: [seeds, T].
+@dataclasses.dataclass(frozen=True)
+class Comparators:
+    """The best fixed pair of each stage: x_s* and y_s*(x_s*) of the stage's summed problem.
 
-    For one penalty only: a round's own problem is then a function of one number, minimised over a
-    grid together with the decision played, so that no term is negative.
+    `problem` has a stage as its round; `rounds` and `found` have one for each seed and stage.
     """
-    if group.outer_dim != 1:
-        return None
-    regrets = []
-    for seed, stream in enumerate(instances(config, group)):
-        played = _own_loss(stream, outer_vars[seed, :, 0].astype(np.float64))
-        regrets.append(np.cumsum(played - np.minimum(_own_best(config, group)[seed], played)))
-    return np.asarray(regrets)
+
+    problem: Problem
+    rounds: PyTree
+    found: regret.Comparator
+    of: np.ndarray
+    """The stage of each round of the stream."""
+    losses: np.ndarray
+    """What they lose in each round, [seeds, T]."""
+
+    def per_round(self) -> tuple[np.ndarray, np.ndarray]:
+        """x_s* and y_s* of the stage that each round belongs to, [seeds, T, d]."""
+        shape = (len(self.losses), self.of.max() + 1, -1)
+        x, y = (np.asarray(var) for var in (self.found.outer_var, self.found.inner_var))
+        return x.reshape(shape)[:, self.of], y.reshape(shape)[:, self.of]
+
+    def path(self) -> np.ndarray:
+        """P_2 + Y_2 of the comparators up to each round, [seeds, T]."""
+        squared = sum(np.sum(np.diff(z, axis=1) ** 2, axis=-1) for z in self.per_round())
+        return np.cumsum(np.pad(squared, ((0, 0), (1, 0))), axis=1)
+
+    def excess(self, times: np.ndarray, outer_vars: np.ndarray) -> np.ndarray:
+        """What the decisions x_t, [seeds, n, d1] at rounds `times`, cost per round over the best x
+        of their stage, if the follower knew the whole stage: how much a distance in x matters."""
+        seeds, stages = len(self.losses), self.of.max() + 1
+        index = (stages * np.arange(seeds)[:, None] + self.of[times - 1]).ravel()
+        with jax.enable_x64(True):
+            rounds, found = jax.tree.map(lambda leaf: leaf[index], (self.rounds, self.found))
+        return _dynamic(self.problem, outer_vars, rounds, found)
+
+
+def stage_comparators(
+    streams: Sequence[Instance], stages: int, outer_start: np.ndarray
+) -> Comparators:
+    """Of all seeds at once. What a window over all of a stage sees at its end is the stage's
+    summed problem: its moments, one round of `windowed`."""
+    of = stage_of(len(streams[0].rounds["training"][1]), stages)
+    with jax.enable_x64(True):
+        ends = []
+        for stream in streams:
+            for stage in range(stages):
+                members = _in_double(stream.rounds, of == stage)
+                whole = Window(int((of == stage).sum()), normalise="seen", follower="average")
+                view = windowed(dataclasses.replace(stream, rounds=members), whole)
+                ends.append(jax.tree.map(lambda leaf: leaf[-1], view.rounds))
+        rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ends)
+        first = jnp.asarray(outer_start, float)
+        found = regret.outer_solutions(view.problem, rounds, outer_start=first)
+    inner = np.asarray(found.inner_var).reshape(len(streams), stages, -1)
+    losses = [suffered(one, ys[of][None])[0] for one, ys in zip(streams, inner, strict=True)]
+    return Comparators(view.problem, rounds, found, of, np.asarray(losses))
 
 
 @functools.lru_cache(maxsize=4)
-def _own_best(config: Config, group: Group) -> np.ndarray:
-    tried = np.linspace(config.lower, config.upper, 401)
-    return np.asarray(
-        [
-            np.min([_own_loss(stream, np.full(config.horizon, x)) for x in tried], axis=0)
-            for stream in instances(config, group)
-        ]
-    )
+def comparators(config: Config, group: Group) -> Comparators:
+    """Stage comparators of all seeds."""
+    first = np.full(group.outer_dim, config.start)
+    return stage_comparators(instances(config, group), group.stages, first)
 
 
-def _own_loss(stream: Instance, x: np.ndarray) -> np.ndarray:
-    """f_t(y*_t(x_t)): the answer to one training sample is a b / (|a|^2 + 2 exp(x))."""
-    a, b = (np.asarray(leaf, np.float64) for leaf in stream.rounds["training"])
-    v, w = (np.asarray(leaf, np.float64) for leaf in stream.rounds["validation"])
-    shrunk = b / (np.sum(a**2, axis=1) + 2 * np.exp(x))
-    return 0.5 * (np.sum(a * v, axis=1) * shrunk - w) ** 2
+def bilevel_regret(config: Config, group: Group, outer_vars: np.ndarray) -> np.ndarray | None:
+    """BD-Reg of the definition, with one comparator for each round: [seeds, T]. For one penalty
+    only: with five, one sample is fitted in any number of ways."""
+    if group.outer_dim != 1:
+        return None
+    problem, rounds, found = _own_comparators(config, group)
+    return np.cumsum(_dynamic(problem, outer_vars, rounds, found), axis=1)
+
+
+@functools.lru_cache(maxsize=4)
+def _own_comparators(config: Config, group: Group) -> tuple[Problem, PyTree, regret.Comparator]:
+    """x*_t of every round of every seed, and the rounds, [seeds x T, ...]."""
+    streams = instances(config, group)
+    with jax.enable_x64(True):
+        rounds = jax.tree.map(
+            lambda *leaves: jnp.concatenate(leaves), *(_in_double(s.rounds) for s in streams)
+        )
+        first = jnp.full(group.outer_dim, config.start)
+        return (
+            streams[0].problem,
+            rounds,
+            regret.outer_solutions(streams[0].problem, rounds, outer_start=first),
+        )
+
+
+def _dynamic(
+    problem: Problem, outer_vars: np.ndarray, rounds: PyTree, found: regret.Comparator
+) -> np.ndarray:
+    """The terms of a dynamic regret, [seeds, n], of decisions [seeds, n, d1]."""
+    with jax.enable_x64(True):
+        flat = jnp.asarray(outer_vars.reshape(-1, outer_vars.shape[-1]), float)
+        terms = regret.dynamic(problem, flat, rounds, comparators=found).terms
+        return np.asarray(terms).reshape(outer_vars.shape[:2])
+
+
+def _in_double(rounds: PyTree, members: np.ndarray | slice = slice(None)) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)[members]), rounds)

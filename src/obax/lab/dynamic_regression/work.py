@@ -60,8 +60,7 @@ def compare_own(config: Config, group: Group, method: Method) -> pd.DataFrame:
 def comparators(config: Config, group: Group) -> pd.DataFrame:
     """x_s*, the comparators' path length, and how much they lose."""
     found = stream.comparators(config, group)
-    outer, _ = found.per_round(group.stages)
-    path = found.path(group.stages)
+    outer, path = found.per_round()[0], found.path()
     rows, times = Rows(), points(config.horizon, config.curve_points)
     for seed in range(config.seeds):
         at = _at(group, COMPARATORS, None, seed)
@@ -74,11 +73,12 @@ def comparators(config: Config, group: Group) -> pd.DataFrame:
 def offline_solution(config: Config, group: Group) -> pd.DataFrame:
     """The trajectory of the offline solution."""
     times, solved = offline(config, group)
+    xs = np.swapaxes(solved, 0, 1).astype(np.float64)
+    excess = stream.comparators(config, group).excess(times, xs)
     rows = Rows()
     for seed in range(config.seeds):
-        xs = solved[:, seed].astype(np.float64)
-        excess = stream.excess(config, group, seed, times, xs)
-        rows.add(_at(group, OFFLINE, None, seed), times, _coordinates(xs) | {"excess": excess})
+        at = _at(group, OFFLINE, None, seed)
+        rows.add(at, times, _coordinates(xs[seed]) | {"excess": excess[seed]})
     return rows.table()
 
 
@@ -90,15 +90,16 @@ def _table(config: Config, group: Group, method: Method, found: Trajectories) ->
         for seed in range(config.seeds):
             at = _at(group, method, setting, seed)
             rows.add(at, config.horizon, {"stage_regret": regrets[index, seed, -1]})
-    bilevel = stream.bilevel_regret(config, group, found.outer_vars[best])
+    xs = found.outer_vars[best].astype(np.float64)
+    bilevel = stream.bilevel_regret(config, group, xs)
+    excess = stream.comparators(config, group).excess(times, xs[:, times - 1])
     for seed in range(config.seeds):
         at = _at(group, method, found.settings[best], seed)
-        xs = found.outer_vars[best, seed][times - 1].astype(np.float64)
-        rows.add(at, times, {"excess": stream.excess(config, group, seed, times, xs)})
+        rows.add(at, times, {"excess": excess[seed]})
         rows.add(at, times, {"stage_regret_curve": regrets[best, seed, times - 1]})
         if bilevel is not None:
             rows.add(at, times, {"bilevel_dynamic_regret": bilevel[seed, times - 1]})
-        rows.add(at, times, _coordinates(xs))
+        rows.add(at, times, _coordinates(xs[seed, times - 1]))
     return rows.table()
 
 

@@ -69,15 +69,10 @@ def typed(table: pd.DataFrame, experiment: str, columns: Mapping[str, type]) -> 
     return table[list(kinds)].astype(dtypes)
 
 
-def settings(table: pd.DataFrame) -> list[str]:
-    """The columns that tell one curve from another: the method, and the experiment's own."""
-    return [name for name in table.columns if name == "method" or name not in CORE]
-
-
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
     """The rows whose columns have these values, `None` for none."""
     for name, value in wanted.items():
-        same = table[name].isna() if value is None else table[name].eq(value).fillna(False)
+        same = table[name].isna() if value is None else (table[name] == value).fillna(False)
         table = table[same.to_numpy(bool)]
     return table
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Bool, Int
 
+from .conjugate import solve_definite
 from .solve import Matrix, Project, Scalar, Vector
 
 MOST_STEPS = 2000
@@ -23,24 +23,14 @@ MOST_STEPS = 2000
 
 def newton_point(point: Vector, gradient: Vector, hessian: Matrix, damping: Scalar) -> Vector:
     """z - (B + damping I)^{-1} grad, or NaN where that matrix is not positive definite."""
-    return point - _solve_definite(_damped(hessian, damping), gradient)
+    return point - _factorised(_damped(hessian, damping), gradient)
 
 
 def newton_cg_point(
     point: Vector, gradient: Vector, product: Callable[[Vector], Vector], damping: Scalar
 ) -> Vector:
     """The same by conjugate gradients, from products with B only."""
-    return point - solve_cg(lambda u: product(u) + damping * u, gradient)
-
-
-def solve_cg(product: Callable[[Vector], Vector], rhs: Vector) -> Vector:
-    """B^{-1} rhs for B symmetric and positive definite; what is missed shows in residuals."""
-    tolerance = 10 * float(jnp.finfo(rhs.dtype).eps)
-    operator = lx.FunctionLinearOperator(
-        product, jax.eval_shape(lambda: rhs), lx.positive_semidefinite_tag
-    )
-    solver = lx.CG(rtol=tolerance, atol=tolerance, stabilise_every=None)
-    return lx.linear_solve(operator, rhs, solver, throw=False).value
+    return point - solve_definite(lambda u: product(u) + damping * u, gradient)
 
 
 def quadratic_program(
@@ -68,7 +58,7 @@ def quadratic_program(
         steps: Int[Array, ""]
 
     def unfinished(s: State) -> Bool[Array, ""]:
-        far = s.residual > goal * (1 + jnp.linalg.norm(s.best))
+        far = s.residual > goal * (jnp.linalg.norm(s.best) + jnp.linalg.norm(point))
         return far & (s.steps < MOST_STEPS)
 
     def iterate(s: State) -> State:
@@ -91,7 +81,7 @@ def quadratic_program(
             steps=s.steps + 1,
         )
 
-    free = point - _solve_definite(matrix, gradient)
+    free = point - _factorised(matrix, gradient)
     start = project(jnp.where(jnp.all(jnp.isfinite(free)), free, point))
     first = State(
         start, start, jnp.ones((), dtype), jnp.linalg.norm(gap(start)), jnp.zeros((), jnp.int32)
@@ -104,7 +94,7 @@ def _damped(hessian: Matrix, damping: Scalar) -> Matrix:
     return hessian + damping * jnp.eye(hessian.shape[0], dtype=hessian.dtype)
 
 
-def _solve_definite(matrix: Matrix, rhs: Vector) -> Vector:
+def _factorised(matrix: Matrix, rhs: Vector) -> Vector:
     # A shift by rounding keeps a singular matrix solvable; one refinement takes its bias out again.
     shift = 8 * jnp.finfo(matrix.dtype).eps * jnp.max(jnp.abs(matrix))
     factor = (jnp.linalg.cholesky(_damped(matrix, shift)), True)

@@ -4,14 +4,19 @@
   does not pay is taken back and the damping grows, so that an iteration costs one evaluation. For a
   quadratic the first step is the last.
 - `spectral`: spectral projected gradient, for functions whose Hessian is too large to form.
+
+Nothing here has a unit: a function and a million times the function take the same steps, and
+residuals are relative to the scale of the function.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
+
+from .._support.trees import PyTree
 
 Vector = Float[Array, " d"]
 Matrix = Float[Array, "d d"]
@@ -27,7 +32,7 @@ class Model(NamedTuple):
     gradient: Vector
     hessian: Matrix | None
     scale: Scalar
-    extra: Any = None
+    extra: PyTree = None
 
 
 class Minimum(NamedTuple):
@@ -39,10 +44,38 @@ class Minimum(NamedTuple):
     steps: Int[Array, ""]
 
 
-def fixed_point_residual(project: Project, point: Vector, model: Model) -> Scalar:
-    """|x - project(x - grad)| / max(1, scale): zero exactly at the stationary points of X."""
-    moved = point - project(point - model.gradient)
-    return jnp.linalg.norm(moved) / jnp.maximum(1, model.scale)
+class Region(NamedTuple):
+    """The convex set X: its projection, and its diameter (infinite where it is unbounded)."""
+
+    project: Project
+    diameter: Scalar
+
+
+def relative_residual(
+    region: Region | None, point: Vector, model: Model, bend: Scalar | None = None
+) -> Scalar:
+    """L |x - project(x - grad / L)| / scale: zero exactly at the stationary points of X, at most 1.
+
+    `scale` is the largest of: the terms that cancel in the gradient; |grad|, which stays where a
+    constraint holds; and sqrt(L |value|), so that what a residual r still costs is about r^2 times
+    the value, whatever the units are. L (`bend`) is the norm of the Hessian unless it is given.
+    """
+    gradient = model.gradient
+    size = jnp.linalg.norm(gradient)
+    if bend is None:
+        bend = jnp.zeros_like(size)
+        if model.hessian is not None:
+            bend = jnp.linalg.norm(model.hessian)
+    missing = size
+    if region is not None:
+        # No further than across X: there the projection says nothing about the length of a step.
+        firm = jnp.maximum(bend, size / region.diameter)
+        firm = jnp.where(firm > 0, firm, 1)
+        missing = firm * jnp.linalg.norm(point - region.project(point - gradient / firm))
+    cost = jnp.sqrt(bend * jnp.abs(model.value).astype(size.dtype))
+    scale = jnp.maximum(jnp.maximum(model.scale, size), cost)
+    # Nothing missing is nothing, also of nothing; NaN stays.
+    return jnp.where(missing > 0, missing / jnp.where(scale > 0, scale, 1), missing)
 
 
 def minimise(
@@ -50,11 +83,16 @@ def minimise(
     propose: Callable[[Vector, Model, Scalar], Vector],
     start: Vector,
     *,
-    project: Project = lambda point: point,
     tolerance: float,
     max_steps: int,
+    region: Region | None = None,
+    bend: Callable[[Vector, Model], Scalar] | None = None,
+    active: Bool[Array, ""] | bool = True,
 ) -> Minimum:
-    """Damped Newton from `start`; `propose(z, model, damping)` minimises the damped model."""
+    """Damped Newton from `start`; `propose(z, model, damping)` minimises the damped model.
+
+    Where `active` is false nothing is evaluated and the result means nothing.
+    """
     eps = jnp.finfo(start.dtype).eps
 
     class State(NamedTuple):
@@ -62,6 +100,7 @@ def minimise(
         model: Model
         residual: Scalar
         damping: Scalar
+        highest: Scalar
         steps: Int[Array, ""]
         stalled: Bool[Array, ""]
 
@@ -77,18 +116,23 @@ def minimise(
         usable = jnp.all(jnp.isfinite(move))
         point = jnp.where(usable, point, s.point)
         model = evaluate(point)
-        residual = fixed_point_residual(project, point, model)
+        residual = relative_residual(region, point, model, bend and bend(point, model))
         promised = -jnp.vdot(s.model.gradient, move)
         gained = s.model.value - model.value
-        noise = 16 * eps * jnp.maximum(1, jnp.abs(s.model.value))
+        highest = jnp.maximum(s.highest, jnp.abs(model.value))
+        noise = 16 * eps * jnp.where(jnp.isfinite(highest), highest, s.highest)
         # Close to the optimum the values agree to rounding, and the residual has to decide.
         paid = (gained >= 1e-4 * promised) & (promised > 0)
         level = (jnp.abs(gained) <= noise) & (residual < s.residual)
         good = usable & jnp.all(jnp.isfinite(model.gradient)) & (paid | level)
         length = jnp.linalg.norm(move)
+        # Gradients per length, as the Hessian is.
         size = jnp.linalg.norm(s.model.gradient)
-        firmer = jnp.maximum(4 * s.damping, jnp.where(usable & (length > 0), size / length, size))
-        softer = jnp.where(s.damping > 1e-6 * size, s.damping / 8, 0)
+        needed = jnp.where(usable & (length > 0), size / jnp.where(length > 0, length, 1), 0)
+        if s.model.hessian is not None:
+            needed = jnp.where(usable, needed, 1e-3 * jnp.linalg.norm(s.model.hessian))
+        firmer = jnp.maximum(4 * s.damping, jnp.where(needed > 0, needed, size))
+        softer = jnp.where(s.damping > 1e-6 * needed, s.damping / 8, 0)
         kept = jax.tree.map(
             lambda a, b: jnp.where(good | first, a, b), (point, model), (s.point, s.model)
         )
@@ -97,18 +141,21 @@ def minimise(
             model=kept[1],
             residual=jnp.where(good | first, residual, s.residual),
             damping=jnp.where(first, 0, jnp.where(good, softer, firmer)),
+            highest=jnp.where(good | first, highest, s.highest),
             steps=s.steps + 1,
             stalled=~first & ~good & usable & (jnp.abs(promised) <= noise),
         )
 
+    blank = _blank(evaluate, start)
     last = jax.lax.while_loop(
         unfinished,
         iterate,
         State(
             start,
-            _blank(evaluate, start),
-            residual=jnp.full((), jnp.inf, start.dtype),
+            blank,
+            residual=jnp.where(active, jnp.inf, 0).astype(start.dtype),
             damping=jnp.zeros((), start.dtype),
+            highest=jnp.zeros_like(blank.value),
             steps=jnp.full((), -1, jnp.int32),
             stalled=jnp.asarray(False),
         ),
@@ -120,9 +167,10 @@ def spectral(
     evaluate: Callable[[Vector], Model],
     start: Vector,
     *,
-    project: Project,
+    region: Region,
     tolerance: float,
     max_steps: int,
+    active: Bool[Array, ""] | bool = True,
 ) -> Minimum:
     """Spectral projected gradient (Birgin, Martinez and Raydan, 2000).
 
@@ -136,6 +184,7 @@ def spectral(
         model: Model
         direction: Vector
         share: Scalar
+        length: Scalar
         highest: Float[Array, " 10"]
         residual: Scalar
         steps: Int[Array, ""]
@@ -149,20 +198,26 @@ def spectral(
         model = evaluate(point)
         top = jnp.max(s.highest)
         slope = s.share * jnp.vdot(s.model.gradient, s.direction)
-        noise = 16 * eps * jnp.maximum(1, jnp.abs(top))
+        noise = 16 * eps * jnp.max(jnp.abs(s.highest))
         good = model.value <= top + 1e-4 * slope + noise
         good = first | (good & jnp.all(jnp.isfinite(model.gradient)))
         move, turn = point - s.point, model.gradient - s.model.gradient
         bend = jnp.vdot(move, turn)
-        length = jnp.where(bend > 0, jnp.vdot(move, move) / jnp.where(bend > 0, bend, 1), 1e3)
-        length = jnp.where(first, 1 / jnp.maximum(1, jnp.linalg.norm(model.gradient)), length)
+        square = jnp.vdot(move, move)
+        length = jnp.where(bend > 0, square / jnp.where(bend > 0, bend, 1), 10 * s.length)
+        # The first step is as long as the point, or of length 1: no curvature has been met.
+        reach, size = jnp.linalg.norm(point), jnp.linalg.norm(model.gradient)
+        opening = jnp.where(reach > 0, reach, 1) / jnp.where(size > 0, size, 1)
+        length = jnp.where(first, opening, length)
+        met = jnp.where((bend > 0) & (square > 0), bend / jnp.where(square > 0, square, 1), 0)
         new = State(
             point,
             model,
-            project(point - length * model.gradient) - point,
+            region.project(point - length * model.gradient) - point,
             jnp.ones_like(s.share),
+            length,
             jnp.where(first, model.value, jnp.roll(s.highest, 1).at[0].set(model.value)),
-            fixed_point_residual(project, point, model),
+            relative_residual(region, point, model, met),
             s.steps + 1,
         )
         old = s._replace(share=0.3 * s.share, steps=s.steps + 1)
@@ -177,8 +232,9 @@ def spectral(
             blank,
             jnp.zeros_like(start),
             jnp.ones((), start.dtype),
+            jnp.ones((), start.dtype),
             jnp.zeros(10, blank.value.dtype),
-            residual=jnp.full((), jnp.inf, start.dtype),
+            residual=jnp.where(active, jnp.inf, 0).astype(start.dtype),
             steps=jnp.full((), -1, jnp.int32),
         ),
     )

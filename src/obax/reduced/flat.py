@@ -1,4 +1,4 @@
-"""A problem over plain vectors, and sums over its rounds that fit into memory."""
+"""A problem over plain vectors, and how its searches are to be done."""
 
 import math
 from collections.abc import Callable
@@ -7,24 +7,26 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import trees, validation
+from .._support import validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
-from .solve import Vector
+from .chunks import map_chunks, sum_chunks
+from .solve import Region, Vector
 
-Total = Callable[[Callable[[PyTree], Any]], Any]
+Total = Callable[[Callable[[PyTree], PyTree]], PyTree]
 
 # How many numbers a chunk of rounds may keep at once, 32 MiB in float64, and how many rounds it may
 # have: several batched LAPACK calls on thousands of matrices, running at once in one compiled
 # function, can wait for each other for ever on CPU (seen with jaxlib 0.10.2 and 8,000 matrices).
-# Wider chunks are not faster.
+# Wider chunks are not faster. More outputs than 2^15 at once are wrong on CPU with jaxlib 0.10.2
+# where a leading axis is broadcast (docs/jax-versions.md).
 CHUNK_NUMBERS = 2**22
 CHUNK_ROUNDS = 512
+CHUNK_OUTPUTS = 2**15
 TOLERANCES = {"float64": 1e-10, "float32": 1e-4}
 
 
@@ -33,13 +35,16 @@ class Solver(eqx.Module):
 
     **Arguments:**
 
-    - `tolerance`: of the residuals; `None`: 1e-10 in float64, 1e-4 in float32. The follower is
-      solved to a hundredth of it where rounding allows.
+    - `tolerance`: of the residuals, relative to the scale of the losses; `None`: 1e-10 in float64,
+      1e-4 in float32. The searches go on to a hundredth of it where rounding allows.
     - `max_steps`: of each search; `None`: 100 Newton or 10,000 gradient steps.
     - `chunk`: how many rounds are evaluated at once; `None`: up to 512, as many as fit into
       about 32 MiB.
     - `dense_limit`: longest x or y for which dense Hessians are formed. Above it the follower is
       found by Newton steps with conjugate gradients, the leader by spectral projected gradient.
+    - `starts`: at how many points of X, besides those that are given, a search looks for a better
+      basin; `None`: four for each coordinate, at most 32, and 32 where x is one number. 0 where
+      phi is known to be convex.
 
     >>> Solver(tolerance=1e-6).tolerance
     1e-06
@@ -49,6 +54,7 @@ class Solver(eqx.Module):
     max_steps: int | None = eqx.field(static=True)
     chunk: int | None = eqx.field(static=True)
     dense_limit: int = eqx.field(static=True)
+    starts: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -56,17 +62,27 @@ class Solver(eqx.Module):
         max_steps: int | None = None,
         chunk: int | None = None,
         dense_limit: int = 128,
+        starts: int | None = None,
     ):
         if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
             raise ValueError(f"Solver.tolerance must be a number > 0, but got {tolerance!r}.")
-        if isinstance(dense_limit, bool) or not isinstance(dense_limit, int) or dense_limit < 0:
-            raise ValueError(
-                f"Solver.dense_limit must be an integer >= 0, but got {dense_limit!r}."
-            )
+        for name, value in (
+            ("dense_limit", dense_limit),
+            ("starts", 0 if starts is None else starts),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"Solver.{name} must be an integer >= 0, but got {value!r}.")
         self.tolerance = None if tolerance is None else float(tolerance)
         self.max_steps = None if max_steps is None else validation.count(max_steps, "max_steps")
         self.chunk = None if chunk is None else validation.count(chunk, "chunk")
         self.dense_limit = dense_limit
+        self.starts = starts
+
+    def starts_for(self, outer_dim: int) -> int:
+        """How many points of X are looked at."""
+        if self.starts is None:
+            return 32 if outer_dim == 1 else 4 * min(outer_dim, 8)
+        return self.starts
 
     def tolerance_for(self, dtype: Any) -> float:
         """The tolerance asked for, or that of the dtype."""
@@ -80,8 +96,13 @@ class Flat:
     """`problem` with x and y as vectors. `outer_start` and `inner_start` give their shapes."""
 
     def __init__(
-        self, problem: Problem, outer_start: PyTree, inner_start: PyTree, solver: Solver
+        self,
+        problem: Problem,
+        outer_start: PyTree,
+        inner_start: PyTree,
+        solver: Solver | None = None,
     ) -> None:
+        self.solver = solver = solver or Solver()
         self.problem = problem
         self.start, self.unravel_x = ravel_pytree(outer_start)
         self.dtype = self.start.dtype
@@ -95,10 +116,18 @@ class Flat:
         self.dense = max(self.outer_dim, self.inner_dim) <= solver.dense_limit
         self.dense_inner = self.inner_dim <= solver.dense_limit
         self.tolerance = solver.tolerance_for(self.dtype)
-        self.inner_tolerance = max(0.01 * self.tolerance, 8 * float(jnp.finfo(self.dtype).eps))
+        # Newton's last step is worth taking: what is judged by a tolerance is searched beyond it.
+        self.goal = max(0.01 * self.tolerance, 8 * float(jnp.finfo(self.dtype).eps))
         self.newton_steps = solver.max_steps or 100
         self.gradient_steps = solver.max_steps or 10_000
-        self.chunk = solver.chunk
+
+    @property
+    def region(self) -> Region | None:
+        """X for the searches, or `None` where it is all of R^d."""
+        if self.unconstrained:
+            return None
+        diameter = jnp.asarray(self.problem.domain.diameter(self.unravel_x(self.start)))
+        return Region(self.project, diameter.astype(self.dtype))
 
     def outer(self, x: Vector, y: Vector, round: PyTree) -> Float[Array, ""]:
         """f(x, y, round)."""
@@ -132,70 +161,22 @@ class Flat:
 
     def chunk_of(self, rounds: PyTree, copies: int = 1) -> int:
         """How many rounds are taken at once, when each is held `copies` times."""
-        if self.chunk is not None:
-            return self.chunk
+        if self.solver.chunk is not None:
+            return self.solver.chunk
         data = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(rounds))
         both = self.outer_dim + self.inner_dim
         work = data + (4 * both**2 if self.dense else 16 * both)
-        return min(CHUNK_ROUNDS, max(1, CHUNK_NUMBERS // max(1, work * copies)))
+        most = min(CHUNK_ROUNDS, CHUNK_OUTPUTS // copies)
+        return max(1, min(most, CHUNK_NUMBERS // max(1, work * copies)))
 
     def map_rounds(
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree, copies: int = 1
     ) -> PyTree:
         """`function(round, ...)` for all rounds: vmapped, a chunk at a time."""
-        length, chunk = length_of(rounds), self.chunk_of(rounds, copies)
-        if chunk >= length:
-            return jax.vmap(function)(rounds, *stacked)
-        starts, overlap = _chunk_starts(length, chunk)
+        return map_chunks(function, (rounds, *stacked), self.chunk_of(rounds, copies))
 
-        def part(start: Array) -> PyTree:
-            return jax.vmap(function)(*_slice((rounds, *stacked), start, chunk))
-
-        def joined(leaf: Array) -> Array:
-            whole = leaf[:-1].reshape(-1, *leaf.shape[2:])
-            return jnp.concatenate([whole, leaf[-1, overlap:]])
-
-        return jax.tree.map(joined, jax.lax.map(part, starts))
-
-    def sum_rounds(self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree) -> Any:
+    def sum_rounds(
+        self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree
+    ) -> PyTree:
         """The sum of `function(round, ...)` over all rounds, never holding more than a chunk."""
-        length, chunk = length_of(rounds), self.chunk_of(rounds)
-
-        def sum_of(part: PyTree, counted: Array | None) -> PyTree:
-            def total(leaf: Array) -> Array:
-                if counted is not None:
-                    leaf = jnp.where(counted.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
-                return jnp.sum(leaf, axis=0)
-
-            return jax.tree.map(total, jax.vmap(function)(*part))
-
-        if chunk >= length:
-            return sum_of((rounds, *stacked), None)
-        starts, overlap = _chunk_starts(length, chunk)
-
-        def part(start: Array) -> PyTree:
-            fresh = (start < length - chunk) | (jnp.arange(chunk) >= overlap)
-            return sum_of(_slice((rounds, *stacked), start, chunk), fresh)
-
-        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.lax.map(part, starts))
-
-
-def _chunk_starts(length: int, chunk: int) -> tuple[Array, int]:
-    """Where chunks of one size start. The last is moved back to end with the rounds, so that there
-    is one shape to compile; by how much it overlaps the one before it."""
-    starts = np.minimum(np.arange(0, length, chunk), length - chunk)
-    return jnp.asarray(starts), -length % chunk
-
-
-def _slice(tree: PyTree, start: Array, size: int) -> PyTree:
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
-
-
-def length_of(tree: PyTree) -> int:
-    """T, the length of the leading axis."""
-    return jax.tree.leaves(tree)[0].shape[0]
-
-
-def norms(tree: PyTree) -> Float[Array, " T"]:
-    """The Euclidean norm of each entry of a stacked tree."""
-    return jax.vmap(trees.norm)(tree)
+        return sum_chunks(function, (rounds, *stacked), self.chunk_of(rounds))

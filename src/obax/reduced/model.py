@@ -1,0 +1,227 @@
+"""The follower's answer y*(x) and the leader's loss phi(x) = f(x, y*(x)), with derivatives in x.
+
+With H = grad^2_yy g and J = d(grad_y g)/dx at (x, y*), dy*/dx = -H^{-1} J and H v = grad_y f,
+
+    grad phi = grad_x f - J^T v,
+    Hess phi = [I; dy*/dx]^T  grad^2_(x,y) (f - v . grad_y g)  [I; dy*/dx]    (v held fixed),
+
+so that nothing is ever differentiated through a solver or a closed form. Where x or y is too long
+for dense matrices the gradient comes from conjugate gradients, and so do products with Hess phi.
+
+A *total* turns a function of a round into its value for one round or into its mean over many: the
+same code solves a round's problem and that of a whole stage with both of its losses summed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._support.trees import PyTree
+from .conjugate import solve_definite
+from .flat import Flat, Total
+from .solve import Model, Scalar, Vector, minimise, relative_residual
+from .step import newton_cg_point, newton_point
+
+
+class Answer(NamedTuple):
+    """y, and how far it is from the follower's optimum: |grad_y g| relative to its terms."""
+
+    y: Vector
+    residual: Scalar
+
+
+def one_round(round: PyTree) -> Total:
+    """The total of a single round."""
+    return lambda function: function(round)
+
+
+def answer(flat: Flat, x: Vector, round: PyTree) -> Answer:
+    """y*_t(x) of one round: the closed form, checked, or solved numerically."""
+    if not flat.has_follower or not flat.closed:
+        return solve_follower(flat, one_round(round), x)
+    y = flat.closed_answer(x, round)
+    value, gradient = jax.value_and_grad(flat.inner, 1)(x, y, round)
+    bent, crossed = _follower_terms(flat, one_round(round), x, y)
+    model = Model(value, gradient, None, bent + crossed, bent)
+    return Answer(y, relative_residual(None, y, model, _bend(y, model)))
+
+
+def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
+    """argmin_y of the total of g, by damped Newton; nothing where there is no follower."""
+    if not flat.has_follower:
+        return Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
+
+    def evaluate(y: Vector) -> Model:
+        value, gradient = total(lambda r: jax.value_and_grad(flat.inner, 1)(x, y, r))
+        hessian = None
+        if flat.dense_inner:
+            hessian = total(lambda r: jax.hessian(flat.inner, 1)(x, y, r))
+        bent, crossed = _follower_terms(flat, total, x, y)
+        return Model(value, gradient, hessian, bent + crossed, bent)
+
+    def propose(y: Vector, model: Model, damping: Scalar) -> Vector:
+        if model.hessian is not None:
+            return newton_point(y, model.gradient, model.hessian, damping)
+        return newton_cg_point(y, model.gradient, _inner_products(flat, total, x, y), damping)
+
+    found = minimise(
+        evaluate,
+        propose,
+        flat.first_answer(x),
+        tolerance=flat.goal,
+        max_steps=flat.newton_steps,
+        bend=_bend,
+    )
+    return Answer(found.point, found.residual)
+
+
+def _inner_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    """u -> H u."""
+    gradient_of = jax.grad(flat.inner, 1)
+    return lambda u: total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1])
+
+
+def _follower_terms(flat: Flat, total: Total, x: Vector, y: Vector) -> tuple[Scalar, Scalar]:
+    """|H y| and |J x|: the terms that cancel in grad_y g, were it affine."""
+    gradient_of = jax.grad(flat.inner, 1)
+    bent, crossed = total(
+        lambda r: (
+            jax.jvp(lambda y: gradient_of(x, y, r), (y,), (y,))[1],
+            jax.jvp(lambda x: gradient_of(x, y, r), (x,), (x,))[1],
+        )
+    )
+    return jnp.linalg.norm(bent), jnp.linalg.norm(crossed)
+
+
+def _bend(y: Vector, model: Model) -> Scalar:
+    """|H y| / |y|: a curvature of g that costs one product."""
+    length = jnp.linalg.norm(y)
+    return jnp.where(length > 0, model.extra / jnp.where(length > 0, length, 1), 0)
+
+
+def leader_model(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
+    """phi and its derivatives at x, given the follower's answer y.
+
+    The scale is what B^T grad(x, y) of a quadratic is made of: its terms in x and those in y.
+    """
+    if not flat.dense:
+        return _slopes_only(flat, total, x, y)
+    slope, v = jnp.zeros((0, x.size), flat.dtype), jnp.zeros(0, flat.dtype)
+    if flat.has_follower:
+        slope_y, curvature, cross = total(
+            lambda r: (
+                jax.grad(flat.outer, 1)(x, y, r),
+                jax.hessian(flat.inner, 1)(x, y, r),
+                jax.jacfwd(jax.grad(flat.inner, 1), 0)(x, y, r),
+            )
+        )
+        # LU, not Cholesky: where g is not convex the derivative is still what it is.
+        solved = jnp.linalg.solve(curvature, jnp.concatenate([slope_y[:, None], cross], axis=1))
+        v, slope = solved[:, 0], -solved[:, 1:]
+
+    def lagrangian(s: Vector, part_x: Scalar, part_y: Scalar, round: PyTree) -> Scalar:
+        moved_x, moved_y = x + s + part_x * x, y + slope @ s + part_y * y
+        return _lagrangian(flat, v, moved_x, moved_y, round)
+
+    here, none = jnp.zeros_like(x), jnp.zeros((), flat.dtype)
+
+    def terms(round: PyTree) -> tuple[Vector, Vector]:
+        """The Hessian times x and y: how much of the gradient comes from each."""
+        gradient = lambda a, b: jax.grad(lagrangian)(here, a, b, round)  # noqa: E731
+        one = jnp.ones_like(none)
+        return (
+            jax.jvp(gradient, (none, none), (one, none))[1],
+            jax.jvp(gradient, (none, none), (none, one))[1],
+        )
+
+    value, gradient, hessian, (of_x, of_y) = total(
+        lambda r: (
+            flat.outer(x, y, r),
+            jax.grad(lagrangian)(here, none, none, r),
+            jax.hessian(lagrangian)(here, none, none, r),
+            terms(r),
+        )
+    )
+    return Model(value, gradient, hessian, jnp.linalg.norm(of_x) + jnp.linalg.norm(of_y))
+
+
+def _lagrangian(flat: Flat, v: Vector, x: Vector, y: Vector, round: PyTree) -> Scalar:
+    """f - v . grad_y g."""
+    value = flat.outer(x, y, round)
+    if not flat.has_follower:
+        return value
+    return value - jnp.vdot(v, jax.grad(flat.inner, 1)(x, y, round)).astype(value.dtype)
+
+
+def _slopes_only(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
+    value, slopes = total(lambda r: jax.value_and_grad(flat.outer, (0, 1))(x, y, r))
+    bent = total(lambda r: jax.jvp(lambda x: jax.grad(flat.outer)(x, y, r), (x,), (x,))[1])
+    gradient = pulled_back(flat, total, x, y, *slopes)
+    parts = (bent, slopes[0], slopes[0] - gradient) if flat.has_follower else (bent,)
+    return Model(value, gradient, None, sum(jnp.linalg.norm(part) for part in parts))
+
+
+def leader_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    """u -> Hess phi(x) u, by conjugate gradients: two solves for each product."""
+    v = jnp.zeros(0, flat.dtype)
+    if flat.has_follower:
+        v = inner_solve(flat, total, x, y, total(lambda r: jax.grad(flat.outer, 1)(x, y, r)))
+
+    def product(u: Vector) -> Vector:
+        along = jnp.zeros(0, flat.dtype)
+        if flat.has_follower:
+            gradient_of = jax.grad(flat.inner, 1)
+            cross = total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (u,))[1])
+            along = -inner_solve(flat, total, x, y, cross)
+        bent = total(
+            lambda r: jax.jvp(
+                lambda x, y: jax.grad(_lagrangian, (2, 3))(flat, v, x, y, r), (x, y), (u, along)
+            )[1]
+        )
+        return pulled_back(flat, total, x, y, *bent)
+
+    return product
+
+
+def inner_solve(flat: Flat, total: Total, x: Vector, y: Vector, rhs: Vector) -> Vector:
+    """H^{-1} rhs."""
+    if flat.dense_inner:
+        return jnp.linalg.solve(total(lambda r: jax.hessian(flat.inner, 1)(x, y, r)), rhs)
+    return solve_definite(_inner_products(flat, total, x, y), rhs)
+
+
+def pulled_back(
+    flat: Flat, total: Total, x: Vector, y: Vector, slope_x: Vector, slope_y: Vector
+) -> Vector:
+    """slope_x - J^T H^{-1} slope_y: the gradient in x of what has these slopes at (x, y*(x))."""
+    if not flat.has_follower:
+        return slope_x
+    gradient_of = jax.grad(flat.inner, 1)
+    v = inner_solve(flat, total, x, y, slope_y)
+    return slope_x - total(lambda r: jax.grad(lambda x: jnp.vdot(gradient_of(x, y, r), v))(x))
+
+
+def reduced_gradient(flat: Flat, x: Vector, round: PyTree, y: Vector | None = None) -> Vector:
+    """grad phi of one round at x; `y` is y*(x) where it is known."""
+    y = answer(flat, x, round).y if y is None else y
+    slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
+    return pulled_back(flat, one_round(round), x, y, *slopes)
+
+
+def reduced_value(flat: Flat, x: Vector, round: PyTree) -> Scalar:
+    """phi of one round at x."""
+    return flat.outer(x, answer(flat, x, round).y, round)
+
+
+def answer_slope(flat: Flat, total: Total, x: Vector, y: Vector) -> Float[Array, "d2 d1"]:
+    """dy*/dx = -H^{-1} J, by dense factors."""
+    curvature, cross = total(
+        lambda r: (
+            jax.hessian(flat.inner, 1)(x, y, r),
+            jax.jacfwd(jax.grad(flat.inner, 1), 0)(x, y, r),
+        )
+    )
+    return -jnp.linalg.solve(curvature, cross)

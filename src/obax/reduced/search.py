@@ -1,0 +1,321 @@
+r"""The leader's optimum over X, from several starts, with second-order evidence.
+
+A search hops. It looks at the value of phi in many places, walks downhill from the lowest by
+Newton (`minimise`) or, where x or y is long, by projected gradients (`spectral`), and then looks
+around where it came to rest: along the axes, and along the direction of negative curvature if there
+is one. If anything is lower it goes on from there. All places are fixed by the problem, so that the
+same question has the same answer.
+
+The evidence is the least curvature among the directions that the constraints leave free: with D the
+derivative of the projection at $x - \nabla \phi / L$, which is $c$ times a projector,
+
+$$ A = L I - D (L I - \nabla^2 \phi) D / c, $$
+
+whose eigenvalues are those of the Hessian (of the Lagrangian, where the boundary is curved) in the
+free directions and L in the others: x is the limit of projected gradient steps if none is negative.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._support.trees import PyTree
+from ..domain import Box
+from .chunks import length_of
+from .flat import Flat, Total
+from .model import Answer, answer, leader_model, leader_products, one_round, solve_follower
+from .solve import Minimum, Model, Region, Scalar, Vector, minimise, relative_residual, spectral
+from .spectra import extreme_eigenvalues
+from .step import newton_point, quadratic_program
+
+HOPS = 6
+ESCAPES = 10.0 ** -np.arange(6)
+Points = Float[Array, "n d1"]
+
+
+class Pair(NamedTuple):
+    """A leader's optimum with its follower's answer, the relative residuals of both, and the least
+    curvature of phi in the free directions, divided by the largest."""
+
+    x: Vector
+    y: Vector
+    residual: Scalar
+    inner_residual: Scalar
+    curvature: Scalar
+
+
+class Task(NamedTuple):
+    """What is minimised: `solve(x)` is the follower's answer, `value(x, y)` is phi, `model(x, y)`
+    has its derivatives, and `products(x, y)` multiplies by its Hessian."""
+
+    solve: Callable[[Vector], Answer]
+    value: Callable[[Vector, Vector], Scalar]
+    model: Callable[[Vector, Vector], Model]
+    products: Callable[[Vector, Vector], Callable[[Vector], Vector]]
+
+
+def solve_round(flat: Flat, round: PyTree, starts: Points) -> Pair:
+    """(x*_t, y*_t(x*_t)) of one round, also looking at `starts`."""
+    return _search(flat, _summed(flat, one_round(round), lambda x: answer(flat, x, round)), starts)
+
+
+def check_round(flat: Flat, x: Vector, round: PyTree) -> Pair:
+    """The same where x*_t is known: its residuals are measured, not assumed."""
+    task = _summed(flat, one_round(round), lambda x: answer(flat, x, round))
+    found = task.solve(x)
+    model = task.model(x, found.y)
+    bend, curvature, _ = evidence(flat, x, model, task.products(x, found.y))
+    residual = relative_residual(flat.region, x, model, bend)
+    return Pair(x, found.y, residual, found.residual, curvature)
+
+
+def solve_stage(flat: Flat, rounds: PyTree, weights: Vector, starts: Points) -> Pair:
+    """(x_s*, y_s*(x_s*)) of rounds whose losses f and g are both summed, with weights."""
+
+    def total(function: Callable[[PyTree], PyTree]) -> PyTree:
+        def weighted(round: PyTree, weight: Scalar) -> PyTree:
+            return jax.tree.map(lambda leaf: leaf * weight.astype(leaf.dtype), function(round))
+
+        return flat.sum_rounds(weighted, rounds, weights)
+
+    return _search(flat, _summed(flat, total, lambda x: solve_follower(flat, total, x)), starts)
+
+
+def solve_static(flat: Flat, rounds: PyTree, starts: Points) -> Pair:
+    """x* of the whole horizon, where every round keeps its own follower. `y` and `inner_residual`
+    are empty: there is one for each round.
+
+    The mean of the rounds is minimised: the same point, and residuals that do not grow with T.
+    """
+
+    def mean(function: Callable[[PyTree], PyTree]) -> PyTree:
+        whole = flat.sum_rounds(function, rounds)
+        return jax.tree.map(lambda leaf: leaf / length_of(rounds), whole)
+
+    def own(function: Callable[..., PyTree]) -> Callable[[Vector, Vector], PyTree]:
+        """The mean of a round's function at the round's own answer."""
+        return lambda x, _: mean(lambda r: function(one_round(r), x, answer(flat, x, r).y))
+
+    def products(x: Vector, _: Vector) -> Callable[[Vector], Vector]:
+        return lambda u: own(lambda total, x, y: leader_products(flat, total, x, y)(u))(x, _)
+
+    nothing = Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
+    task = Task(
+        lambda x: nothing,
+        own(lambda total, x, y: total(lambda r: flat.outer(x, y, r))),
+        own(lambda total, x, y: leader_model(flat, total, x, y)),
+        products,
+    )
+    return _search(flat, task, starts)
+
+
+def _summed(flat: Flat, total: Total, solve: Callable[[Vector], Answer]) -> Task:
+    """One follower for all rounds of the total."""
+    return Task(
+        solve,
+        lambda x, y: total(lambda r: flat.outer(x, y, r)),
+        lambda x, y: leader_model(flat, total, x, y),
+        lambda x, y: leader_products(flat, total, x, y),
+    )
+
+
+def _search(flat: Flat, task: Task, starts: Points) -> Pair:
+    class State(NamedTuple):
+        best: Vector
+        model: Model
+        residual: Scalar
+        direction: Vector
+        curvature: Scalar
+        hops: Int[Array, ""]
+        moving: Bool[Array, ""]
+
+    def evaluate(x: Vector) -> Model:
+        found = task.solve(x)
+        return task.model(x, found.y)._replace(extra=found)
+
+    def value_at(x: Vector) -> Scalar:
+        value = task.value(x, task.solve(x).y)
+        return jnp.where(jnp.isnan(value), jnp.inf, value)
+
+    everywhere, reach = places(flat, starts)
+
+    def hop(s: State) -> State:
+        first = s.hops == 0
+        tried = jnp.where(first, everywhere, around(flat, s.best, s.direction, reach, everywhere))
+        values = jax.lax.map(value_at, tried)
+        lowest = jnp.argmin(values)
+        noise = 64 * jnp.finfo(values.dtype).eps * jnp.abs(s.model.value)
+        lower = first | (values[lowest] < s.model.value - noise)
+        found = descend(flat, evaluate, tried[lowest], lower)
+        products = task.products(found.point, found.model.extra.y)
+        bend, curvature, direction = evidence(flat, found.point, found.model, products)
+        residual = relative_residual(flat.region, found.point, found.model, bend)
+        new = State(
+            found.point, found.model, residual, direction, curvature, s.hops + 1, jnp.asarray(True)
+        )
+        # A walk may end above where it started, in NaN or by the rounding of its values.
+        kept = lower & (first | (found.model.value < s.model.value))
+        old = s._replace(hops=s.hops + 1, moving=jnp.asarray(False))
+        return jax.tree.map(lambda a, b: jnp.where(kept, a, b), new, old)
+
+    shapes = jax.eval_shape(evaluate, flat.start)
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    nothing = jnp.zeros((), flat.dtype)
+    start = State(
+        flat.start,
+        blank,
+        nothing,
+        jnp.zeros_like(flat.start),
+        nothing,
+        jnp.asarray(0),
+        jnp.asarray(True),
+    )
+    last = jax.lax.while_loop(lambda s: s.moving & (s.hops < HOPS), hop, start)
+    found = last.model.extra
+    return Pair(last.best, found.y, last.residual, found.residual, last.curvature)
+
+
+def descend(
+    flat: Flat, evaluate: Callable[[Vector], Model], start: Vector, active: Bool[Array, ""]
+) -> Minimum:
+    """A local minimum over X downhill of `start`."""
+    if not flat.dense:
+        region = flat.region or Region(flat.project, jnp.asarray(jnp.inf, flat.dtype))
+        return spectral(
+            evaluate,
+            start,
+            region=region,
+            tolerance=flat.tolerance,
+            max_steps=flat.gradient_steps,
+            active=active,
+        )
+
+    def propose(x: Vector, model: Model, damping: Scalar) -> Vector:
+        assert model.hessian is not None
+        if flat.unconstrained:
+            return newton_point(x, model.gradient, model.hessian, damping)
+        return quadratic_program(flat.project, x, model.gradient, model.hessian, damping)
+
+    return minimise(
+        evaluate,
+        propose,
+        start,
+        region=flat.region,
+        tolerance=flat.goal,
+        max_steps=flat.newton_steps,
+        active=active,
+    )
+
+
+def evidence(
+    flat: Flat, x: Vector, model: Model, products: Callable[[Vector], Vector]
+) -> tuple[Scalar, Scalar, Vector]:
+    """|Hess phi|; the least eigenvalue of A relative to it; and its free direction, zero where
+    there is no negative curvature."""
+    noise = jnp.asarray(np.random.default_rng(0).standard_normal(x.size), flat.dtype)
+    if model.hessian is not None:
+        bend = jnp.linalg.norm(model.hessian)
+    else:
+        least, most, _ = extreme_eigenvalues(products, noise)
+        bend = jnp.maximum(jnp.abs(least), jnp.abs(most))
+    region = flat.region
+    firm = bend
+    if region is not None:
+        firm = jnp.maximum(bend, jnp.linalg.norm(model.gradient) / region.diameter)
+    firm = jnp.where(firm > 0, firm, 1)
+
+    def free(u: Vector) -> Vector:
+        """D u / sqrt(c)."""
+        if region is None:
+            return u
+        at = x - model.gradient / firm
+        pushed = lambda u: jax.jvp(region.project, (at,), (u,))[1]  # noqa: E731
+        once = pushed(noise)
+        length = jnp.linalg.norm(once)
+        share = jnp.linalg.norm(pushed(once)) / jnp.where(length > 0, length, 1)
+        return pushed(u) / jnp.sqrt(jnp.where(share > 0, share, 1))
+
+    def curved(u: Vector) -> Vector:
+        inside = free(u)
+        bent = products(inside) if model.hessian is None else model.hessian @ inside
+        return firm * u - free(firm * inside - bent)
+
+    if model.hessian is not None:
+        matrix = jax.vmap(curved)(jnp.eye(x.size, dtype=flat.dtype))
+        values, vectors = jnp.linalg.eigh((matrix + matrix.T) / 2)
+        least, vector = values[0], vectors[:, 0]
+    else:
+        least, _, vector = extreme_eigenvalues(curved, noise)
+    curvature = least / firm
+    direction = jnp.where(curvature < -curvature_noise(flat.dtype), free(vector), 0)
+    length = jnp.linalg.norm(direction)
+    return bend, curvature, direction / jnp.where(length > 0, length, 1)
+
+
+def curvature_noise(dtype: np.dtype) -> float:
+    """What a relative curvature may be below zero by rounding."""
+    return float(jnp.finfo(dtype).eps) ** 0.5
+
+
+def places(flat: Flat, given: Points) -> tuple[Points, Vector]:
+    """Where the search looks first: the points given, then those of a low-discrepancy sequence in
+    X; and how far it is across what they cover, along each axis."""
+    count, dim = flat.solver.starts_for(flat.outer_dim), flat.outer_dim
+    given = jax.vmap(flat.project)(given)
+    most = max(count + len(given), count + 2 * len(ESCAPES))
+    fill = most - len(given) if count else 0
+    centre = jnp.mean(given, axis=0)
+    spread = jnp.max(jnp.linalg.norm(given - centre, axis=1))
+    if isinstance(flat.problem.domain, Box):
+        low, high = (flat.project(jnp.full_like(flat.start, end)) for end in (-jnp.inf, jnp.inf))
+        shares = np.linspace(0, 1, fill)[:, None] if dim == 1 else _sequence(fill, dim)
+        drawn, reach = low + jnp.asarray(shares, flat.dtype) * (high - low), high - low
+    else:
+        diameter = jnp.asarray(jnp.inf) if flat.region is None else flat.region.diameter
+        wide = jnp.maximum(jnp.maximum(2 * spread, jnp.linalg.norm(centre)), 1)
+        radius = jnp.where(jnp.isfinite(diameter), diameter / 2, wide).astype(flat.dtype)
+        throws = (
+            _gaussian(_sequence(fill, dim)) / dim**0.5 * 4.0 ** (np.arange(fill)[:, None] % 3 - 1)
+        )
+        drawn = jax.vmap(flat.project)(centre + radius * jnp.asarray(throws, flat.dtype))
+        reach = jnp.broadcast_to(radius, (dim,))
+    everywhere = jnp.concatenate([given, drawn])
+    padding = jnp.broadcast_to(everywhere[0], (most - len(everywhere), dim))
+    return jnp.concatenate([everywhere, padding]), reach
+
+
+def around(flat: Flat, x: Vector, direction: Vector, reach: Vector, like: Points) -> Points:
+    """As many places about x: both ways along `direction`, then along the axes (in directions of
+    the sequence where there are many)."""
+    lengths = jnp.asarray(np.concatenate([ESCAPES, -ESCAPES]), flat.dtype)
+    size = jnp.linalg.norm(reach) / flat.outer_dim**0.5
+    escapes = x + lengths[:, None] * size * direction
+    count, dim = len(like) - len(lengths), flat.outer_dim
+    if count >= 2 * dim:
+        along = np.linspace(-1, 1, count // dim)
+        moves = (along[:, None, None] * np.eye(dim)).reshape(-1, dim)
+        moves = np.concatenate([moves, np.zeros((count - len(moves), dim))])
+    else:
+        moves = 0.3 * _gaussian(_sequence(count, dim)) / dim**0.5
+    places = jnp.concatenate([escapes, x + jnp.asarray(moves, flat.dtype) * reach])
+    return jax.vmap(flat.project)(places)
+
+
+def _sequence(count: int, dim: int) -> np.ndarray:
+    """Points of the unit cube that fill it evenly: multiples of powers of the generalised golden
+    ratio, the root of g^(dim + 1) = g + 1."""
+    ratio = 2.0
+    for _ in range(60):
+        ratio = (1 + ratio) ** (1 / (dim + 1))
+    steps = ratio ** -np.arange(1.0, dim + 1)
+    return (0.5 + np.arange(1, count + 1)[:, None] * steps) % 1
+
+
+def _gaussian(unit: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtri
+
+    return ndtri(unit)
