@@ -231,6 +231,17 @@ def judged(kind, config, *story, **more):
     return {claim.id: claim.verdict for claim in claims.claims(kind, config, runs)}
 
 
+def test_rejected_rounds_and_synthetic_data_are_told():
+    config = dataclasses.replace(C3, methods=("ogd", "autobalance"))
+    table = made_up(config, C3_ACCURACY, C3_SECONDS)
+    assert Runs(config.runs().values(), table, FINAL).notes() == []
+    table.loc[(table.metric == "rejected") & (table.kind == "AutoBalance"), "value"] = 2.0
+    table["data"] = "Adult-like (synthetic)"
+    synthetic, rejected = Runs(config.runs().values(), table, FINAL).notes()
+    assert "synthetic" in synthetic
+    assert rejected == "Rounds that the guard rejected, over all seeds: AutoBalance 6."
+
+
 @pytest.mark.parametrize("experiment", LOSS_TUNING, ids=lambda experiment: experiment.name)
 def test_every_experiment_reads_its_table(experiment):
     config = dataclasses.replace(experiment.presets["quick"], rounds=100, seeds=3)

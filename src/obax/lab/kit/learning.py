@@ -165,6 +165,8 @@ def judged(
     rule: Callable[[Sequence[str]], str] = combined,
     intro: Sequence[str] = (),
 ) -> Claim:
-    """A claim with what was measured. No pieces: what it names was not run."""
-    words = [*intro, *(said for said, _ in pieces)] if pieces else ["what it names was not run"]
-    return Claim(id, claimed, "; ".join(words), rule([verdict for _, verdict in pieces]), setting)
+    """A claim with what was measured. Without pieces it is not tested."""
+    words = "; ".join([*intro, *(said for said, _ in pieces)])
+    if not pieces:
+        words = "these runs cannot tell: a method that it names, or the rounds, are missing"
+    return Claim(id, claimed, words, rule([verdict for _, verdict in pieces]), setting)
