@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from typing import Any
 
+from ..kit.config import with_changes
 from ..kit.experiment import Experiment, later
 from .config import COLUMNS, IMAGES, TABLES, Config as Config
 
@@ -59,14 +60,6 @@ def _experiment(
 MNIST = "MNIST; quick: generated if it is not at hand"
 ADULT = "Adult; quick: generated if it is not at hand"
 TADPOLE = "your TADPOLE_D1_D2.csv, otherwise generated"
-INNER_STEPS: dict[str, Any] = {
-    "methods": ("oagd-w10",),
-    "inner_step_sizes": (0.01, 0.1, 0.5, 0.9),
-}
-OUTER_STEPS: dict[str, Any] = {
-    "methods": ("oagd-w10",),
-    "outer_step_sizes": (0.0001, 0.001, 0.01, 0.1),
-}
 ADULT_PAPER = dataclasses.replace(TABLES, data="adult")
 # The text starts Tadpole's leader at round 80, the released code at 2.
 TADPOLE_PAPER = dataclasses.replace(TABLES, data="tadpole", outer_start=80)
@@ -117,36 +110,19 @@ LOSS_TUNING = (
         dataclasses.replace(IMAGES, methods=("oagd-w1", "oagd-w5", "oagd-w10")),
         ("a few minutes", "days on 2 cores", "about an hour"),
     ),
-    _experiment(
-        "adult-inner-step",
-        "Appendix: sensitivity to beta on Adult (C7)",
-        ADULT,
-        "steps",
-        dataclasses.replace(ADULT_PAPER, **INNER_STEPS),
-        ("about a minute", "about 10 minutes"),
-    ),
-    _experiment(
-        "adult-outer-step",
-        "Appendix: sensitivity to alpha on Adult (C7)",
-        ADULT,
-        "steps",
-        dataclasses.replace(ADULT_PAPER, **OUTER_STEPS),
-        ("about a minute", "about 10 minutes"),
-    ),
-    _experiment(
-        "tadpole-inner-step",
-        "Appendix: sensitivity to beta on Tadpole (C7)",
-        TADPOLE,
-        "steps",
-        dataclasses.replace(TADPOLE_PAPER, **INNER_STEPS),
-        ("about a minute", "about 10 minutes"),
-    ),
-    _experiment(
-        "tadpole-outer-step",
-        "Appendix: sensitivity to alpha on Tadpole (C7)",
-        TADPOLE,
-        "steps",
-        dataclasses.replace(TADPOLE_PAPER, **OUTER_STEPS),
-        ("about a minute", "about 10 minutes"),
+    *(
+        _experiment(
+            f"{paper.data}-{step}-step",
+            f"Appendix: sensitivity to {symbol} on {paper.data.title()} (C7)",
+            data,
+            "steps",
+            with_changes(paper, {"methods": ("oagd-w10",), f"{step}_step_sizes": sizes}),
+            ("about a minute", "about 10 minutes"),
+        )
+        for data, paper in ((ADULT, ADULT_PAPER), (TADPOLE, TADPOLE_PAPER))
+        for step, symbol, sizes in (
+            ("inner", "beta", (0.01, 0.1, 0.5, 0.9)),
+            ("outer", "alpha", (0.0001, 0.001, 0.01, 0.1)),
+        )
     ),
 )
