@@ -201,6 +201,7 @@ def test_ogd_runs_once_for_each_inner_step():
 def test_config_errors(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(Config(), **change)
+    assert lab.with_overrides(Config(), ["step_decays="]).step_decays == ()
 
 
 WOBBLE = (-0.2, 0.25, 0.05)

@@ -92,8 +92,8 @@ class Config(Settings):
     weight_decay: float = not_negative(1e-4)
     inner_warmup: int = not_negative(5)
     outer_warmup: int = not_negative(10)
-    step_decays: tuple[float, ...] = fraction((0.75, 0.9))
-    """Shares of the rounds after which both step sizes are divided by ten; 1 for never."""
+    step_decays: tuple[float, ...] = fraction((0.75, 0.9), empty=True)
+    """Shares of the rounds after which both step sizes are divided by ten; none: never."""
     outer_start: int = count(120)
     outer_every: int = count(1)
     normalise: str = choice("seen", ("full", "seen"))

@@ -132,7 +132,7 @@ def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
             f"pixels (the paper's{'' if papers else ': 4 blocks, 64 filters, 28 x 28'})"
         )
     every = f", every {config.outer_every} rounds" if config.outer_every > 1 else ""
-    shares = " and ".join(f"{share:.0%}" for share in config.step_decays)
+    shares = " and ".join(f"{share:.0%}" for share in config.step_decays) or "none"
     return [
         f"Data: {runs.data}. The follower is {network}; batches of {config.batch}; "
         f"{config.rounds} rounds; the leader moves from round {config.outer_start} on{every}. "
