@@ -21,6 +21,9 @@ from ...problems.regression import stage_of
 from ...window import Window
 from .config import SCENARIOS, Config, Group
 
+SOLVER = regret.Solver(tolerance=1e-8)
+"""A loss is off by the square of this, and five penalties at once come no nearer than 1e-10."""
+
 
 @functools.lru_cache(maxsize=4)
 def instances(config: Config, group: Group) -> tuple[Instance, ...]:
@@ -110,7 +113,7 @@ def stage_comparators(
                 ends.append(jax.tree.map(lambda leaf: leaf[-1], view.rounds))
         rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ends)
         first = jnp.asarray(outer_start, float)
-        found = regret.outer_solutions(view.problem, rounds, outer_start=first)
+        found = regret.outer_solutions(view.problem, rounds, outer_start=first, solver=SOLVER)
     inner = np.asarray(found.inner_var).reshape(len(streams), stages, -1)
     losses = [suffered(one, ys[of][None])[0] for one, ys in zip(streams, inner, strict=True)]
     return Comparators(view.problem, rounds, found, of, np.asarray(losses))
@@ -141,11 +144,9 @@ def _own_comparators(config: Config, group: Group) -> tuple[Problem, PyTree, reg
             lambda *leaves: jnp.concatenate(leaves), *(_in_double(s.rounds) for s in streams)
         )
         first = jnp.full(group.outer_dim, config.start)
-        return (
-            streams[0].problem,
-            rounds,
-            regret.outer_solutions(streams[0].problem, rounds, outer_start=first),
-        )
+        problem = streams[0].problem
+        found = regret.outer_solutions(problem, rounds, outer_start=first, solver=SOLVER)
+        return problem, rounds, found
 
 
 def _dynamic(
@@ -154,7 +155,7 @@ def _dynamic(
     """The terms of a dynamic regret, [seeds, n], of decisions [seeds, n, d1]."""
     with jax.enable_x64(True):
         flat = jnp.asarray(outer_vars.reshape(-1, outer_vars.shape[-1]), float)
-        terms = regret.dynamic(problem, flat, rounds, comparators=found).terms
+        terms = regret.dynamic(problem, flat, rounds, comparators=found, solver=SOLVER).terms
         return np.asarray(terms).reshape(outer_vars.shape[:2])
 
 
