@@ -1,8 +1,8 @@
 """The meta-learning experiments: methods, parts, what the tables are read to say."""
 
 import dataclasses
-import importlib
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,11 @@ import pytest
 import obax
 from obax import lab
 from obax.lab import report
-from obax.lab.meta_learning import methods, stream
-from obax.lab.meta_learning.config import Config, Method
-
-# The package's name for its function; here the module is meant.
-findings = importlib.import_module("obax.lab.meta_learning.findings")
+from obax.lab.kit.learning import Runs
+from obax.lab.kit.table import Rows, typed
+from obax.lab.meta_learning import META_LEARNING, claims, stream, work
+from obax.lab.meta_learning.config import COLUMNS, Config, Method
+from obax.lab.meta_learning.findings import FINAL
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -47,10 +47,10 @@ def finished(tmp_path_factory):
 
 def test_every_method_leaves_its_rows(finished):
     table = finished.table()
-    for method in TINY.parsed_methods():
-        of_method = table[table.method == method.label()]
-        rounds = 4 if method.kind == "maml" else 6
-        assert set(of_method.seed) == ({0} if method.kind == "maml" else {0, 1})
+    assert dict(zip(table.kind, table.K, strict=True)) == {"OAGD": 1, "ANIL": 2, "MAML": 2}
+    for kind, of_method in table.groupby("kind"):
+        rounds = 4 if kind == "MAML" else 6
+        assert set(of_method.seed) == ({0} if kind == "MAML" else {0, 1})
         for _, run in of_method.groupby("seed"):
             spent = run[run.metric == "seconds"].sort_values("t")
             assert list(spent.t) == list(range(1, rounds + 1))
@@ -61,7 +61,7 @@ def test_every_method_leaves_its_rows(finished):
             losses = run[run.metric == "test_loss"].sort_values("t").value.to_numpy()
             assert np.all(losses > 0) and losses[0] != losses[-1]
             assert not run[run.metric == "rejected"].value.any()
-    assert table.setting.str.contains("(synthetic)", regex=False).all()
+    assert set(table.data) == {"tiny (synthetic)"}
 
 
 def test_the_same_seed_gives_the_same_numbers(finished):
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_numbers(finished):
     parts = {part.name: part for part in lab.find("fc100").parts(TINY)}
     again = parts["seed1-oagd-w2-prox"].work()
     kept = finished.table()
-    kept = kept[(kept.method == Method.parse("oagd-w2-prox").label()) & (kept.seed == 1)]
+    kept = kept[(kept.method == "OAGD, w = 2, prox") & (kept.seed == 1)]
     again, kept = (t[~t.metric.str.endswith("seconds")] for t in (again, kept))
     np.testing.assert_array_equal(again.value.to_numpy(), kept.value.to_numpy())
 
@@ -77,9 +77,10 @@ def test_the_same_seed_gives_the_same_numbers(finished):
 def test_the_report_says_synthetic(finished):
     found = lab.find("fc100").findings(TINY, finished.table())
     assert "synthetic" in found.paragraphs[0]
-    ids = [claim.id for claim in found.claims]
-    assert ids[:3] == ["C6 (time)", "C6 (least time)", "C6 (accuracy, OAGD (w=2, prox))"]
-    assert ids[3:] == ["chance", "learned"]
+    # Without ANIL and ITD-BiO on all tasks C6 is nothing that could be tested.
+    verdicts = {claim.id: claim.verdict for claim in found.claims}
+    assert list(verdicts) == ["C6 (time)", "C6 (least time)", "C6 (accuracy)", "chance", "learned"]
+    assert [verdicts[name] for name in list(verdicts)[:3]] == ["not tested"] * 3
     page = report.write(finished.path, finished.info, found)
     assert "tiny (synthetic)" in page.read_text()
     assert {"time", "test", "training"} <= {figure.name for figure in found.figures}
@@ -87,22 +88,22 @@ def test_the_report_says_synthetic(finished):
 
 def test_methods_are_what_their_words_say():
     config = dataclasses.replace(TINY, solver="neumann", solver_steps=4)
-    implicit = methods.algorithm(config, Method.parse("oagd-w3-implicit-k7"))
+    implicit = work.algorithm(config, Method.parse("oagd-w3-implicit-k7"))
     assert implicit.window.size == 3 and implicit.window.follower == "each"
     assert implicit.inner_steps == 7 and implicit.hypergradient.terms == 4
-    head = methods.algorithm(config, Method.parse("oagd-w3-head"))
+    head = work.algorithm(config, Method.parse("oagd-w3-head"))
     assert [one.problem.outer.losses.part for one in (implicit, head)] == ["all", "head"]
     assert head.inner_steps == 2 and head.window == implicit.window
     config = dataclasses.replace(TINY, solver="fixed-point")
-    solver = methods.algorithm(config, Method.parse("oagd-implicit")).hypergradient
+    solver = work.algorithm(config, Method.parse("oagd-implicit")).hypergradient
     assert isinstance(solver, obax.hypergradient.FixedPoint)
-    maml = methods.algorithm(TINY, Method.parse("maml-fo"))
+    maml = work.algorithm(TINY, Method.parse("maml-fo"))
     assert maml.first_order and maml.tasks is None and maml.prepare is None and maml.capacity == 4
-    itd = methods.algorithm(TINY, Method.parse("itd-sampled-k3"))
+    itd = work.algorithm(TINY, Method.parse("itd-sampled-k3"))
     assert itd.tasks == 3 and itd.inner_steps == 3 and itd.problem.outer.losses.leader == "features"
     # Equal, so that seeds share what is compiled.
-    assert itd.problem == methods.algorithm(TINY, Method.parse("itd-all")).problem
-    assert itd.prepare == methods.algorithm(TINY, Method.parse("itd-all")).prepare
+    assert itd.problem == work.algorithm(TINY, Method.parse("itd-all")).problem
+    assert itd.prepare == work.algorithm(TINY, Method.parse("itd-all")).prepare
 
 
 @pytest.mark.parametrize(
@@ -140,98 +141,216 @@ def test_errors_that_a_person_can_mend(tmp_path):
         lab.with_overrides(TINY, ["solver=lu"])
 
 
-def made_up(config, cost, accuracy, rounds=40):
-    """A table in which round t costs `cost(method, t)` and the test accuracy is what it says."""
-    rows = []
-    for method in config.parsed_methods():
+def made_up(config, cost, accuracy, shaken=lambda method: False):
+    """A table in which round t costs `cost(method, t)` and the test accuracy is what `accuracy`
+    says, the same on all seeds but for a little, or for much with methods that are `shaken`."""
+    rows = Rows()
+    for method in config.runs().values():
         for seed in range(config.seeds):
-            at = (method.label(), "data=made up; alpha=0.001; beta=0.1", seed)
+            at = method.columns() | {"data": "made up", "seed": seed, "alpha": 0.001, "beta": 0.1}
+            at["K"] = config.steps_of(method)
+            noise = (-0.2, 0.25, 0.05)[seed] if shaken(method) else 0.001 * seed
             total = 0.0
-            for t in range(rounds + 1):
+            for t in range(config.rounds + 1):
                 if t:
-                    total += cost(method, t)
-                    rows += [(*at, t, m, total) for m in ("seconds", "processor_seconds")]
-                    rows.append((*at, t, "rejected", 0.0))
+                    total += cost(method, t) * (1 + 2 * seed * shaken(method))
+                    rows.add(at, t, {"seconds": total, "processor_seconds": total, "rejected": 0})
                 if t % 10 == 0:
-                    value = accuracy(method) + 0.001 * seed
-                    rows.append((*at, t, "test_accuracy", 0.2 if t == 0 else value))
-                    rows.append((*at, t, "train_accuracy", value))
-                    rows.append((*at, t, "test_accuracy_error", 0.01))
-                    rows += [(*at, t, loss, 1.0) for loss in ("test_loss", "train_loss")]
-    table = pd.DataFrame(rows, columns=["method", "setting", "seed", "t", "metric", "value"])
-    return table.assign(experiment="fc100")
+                    value = accuracy(method) + noise
+                    rows.add(at, t, {"test_accuracy": value if t else 0.2, "train_accuracy": value})
+                    rows.add(at, t, {"test_accuracy_error": 0.01, "test_loss": 1, "train_loss": 1})
+    return typed(rows.table(), "fc100", COLUMNS)
 
 
-def verdicts(claims):
-    return {claim.id: claim.verdict for claim in claims}
+def verdicts(kind, config, table):
+    runs = Runs(config.runs().values(), table, FINAL)
+    return {claim.id: claim.verdict for claim in claims.claims(kind, config, runs)}
 
 
-def test_verdicts_follow_the_table():
-    config = dataclasses.replace(
-        TINY,
-        methods=("oagd-w10-prox", "anil-all", "anil-sampled"),
-        rounds=40,
-        sampled_tasks=8,
-        ways=5,
-    )
+@pytest.mark.parametrize("experiment", META_LEARNING, ids=lambda experiment: experiment.name)
+def test_every_experiment_reads_its_table(experiment):
+    config = dataclasses.replace(experiment.presets["quick"], rounds=30, maml_rounds=30, seeds=2)
+    found = experiment.findings(config, made_up(config, lambda m, t: 1.0, lambda m: 0.5))
+    # The claim that the summary names, and a curve for each method.
+    named = re.search(r"\((C\d)", experiment.summary)[1]
+    assert any(claim.id.startswith(named) for claim in found.claims)
+    assert all(len(figure.series) == len(config.methods) for figure in found.figures)
 
-    def as_claimed(method, t):
-        if method.kind == "oagd":
-            return 0.5
-        return 0.1 * (min(t, 8) if method.sampled else t)
 
-    def better_ours(method):
-        return 0.4 if method.kind == "oagd" else 0.3
+COMPARED = dataclasses.replace(
+    TINY,
+    methods=("oagd-w10-prox", "anil-all", "itd-all", "anil-sampled"),
+    rounds=40,
+    seeds=3,
+    sampled_tasks=8,
+    ways=5,
+)
+ACCURACY = "C6 (accuracy, OAGD, w = 10, prox)"
+IDS = ["C6 (time)", "C6 (least time)", ACCURACY, "chance", "learned"]
 
-    find = lab.find("fc100").findings
-    found = find(config, made_up(config, as_claimed, better_ours))
-    ours = "C6 (accuracy, OAGD (w=10, prox))"
-    assert verdicts(found.claims) == {
-        "C6 (time)": "reproduced",
-        "C6 (least time)": "reproduced",
-        ours: "reproduced",
-        "chance": "reproduced",
-        "learned": "reproduced",
-    }
+
+def as_claimed(method, t):
+    if method.kind == "OAGD":
+        return 0.5
+    return 0.1 * (min(t, 8) if method.sampled else t)
+
+
+def better_ours(method):
+    return 0.4 if method.kind == "OAGD" else 0.3
+
+
+def is_ours(method):
+    return method.kind == "OAGD"
+
+
+@pytest.mark.parametrize(
+    ("cost", "accuracy", "shaken", "expected"),
+    [
+        (as_claimed, better_ours, None, {}),
+        # Baselines whose rounds do not grow; all four parts of the claim but OAGD's fail.
+        (lambda m, t: 0.5 if is_ours(m) else 2.0, better_ours, None, {"C6 (time)": "partly"}),
+        (
+            lambda m, t: 0.05 * t if is_ours(m) else 2.0,
+            better_ours,
+            None,
+            {"C6 (time)": "not reproduced"},
+        ),
+        (
+            lambda m, t: 9.0 if is_ours(m) else as_claimed(m, t),
+            better_ours,
+            None,
+            {"C6 (least time)": "not reproduced"},
+        ),
+        (as_claimed, lambda m: 0.7 - better_ours(m), None, {ACCURACY: "not reproduced"}),
+        (
+            as_claimed,
+            lambda m: 0.15,
+            None,
+            dict.fromkeys((ACCURACY, "chance", "learned"), "not reproduced")
+            | {ACCURACY: "within noise"},
+        ),
+        # Seeds that disagree leave it open.
+        (
+            as_claimed,
+            better_ours,
+            is_ours,
+            {"C6 (least time)": "within noise", ACCURACY: "within noise"}
+            | {"chance": "partly", "learned": "partly"},
+        ),
+        (
+            as_claimed,
+            lambda m: 0.25,
+            lambda m: True,
+            dict.fromkeys(("C6 (least time)", ACCURACY, "chance", "learned"), "within noise"),
+        ),
+    ],
+)
+def test_verdicts_follow_the_table(cost, accuracy, shaken, expected):
+    table = made_up(COMPARED, cost, accuracy, shaken or (lambda method: False))
+    assert verdicts("comparison", COMPARED, table) == dict.fromkeys(IDS, "reproduced") | expected
+
+
+def test_rounds_that_grow_on_some_seeds_only_are_noise():
+    table = made_up(COMPARED, as_claimed, better_ours)
+    clock = table.metric == "processor_seconds"
+    for seed, share in enumerate((0.0, 0.08, 0.0)):
+        these = clock & (table.kind == "OAGD") & (table.seed == seed)
+        table.loc[these, "value"] *= 1 + share * table.t[these] / 4
+    assert verdicts("comparison", COMPARED, table)["C6 (time)"] == "partly"
+    flat = made_up(COMPARED, lambda m, t: 1.0, better_ours)
+    these = (flat.metric == "processor_seconds") & (flat.seed == 1)
+    flat.loc[these, "value"] *= 1 + 0.08 * flat.t[these] / 4
+    assert verdicts("comparison", COMPARED, flat)["C6 (time)"] == "within noise"
+
+
+@pytest.mark.parametrize(
+    ("methods", "untested"),
+    [
+        (("oagd-w10-prox", "anil-all", "itd-sampled"), ["C6 (time)"]),
+        (("oagd-w10-prox", "anil-all"), ["C6 (time)", "C6 (least time)", "C6 (accuracy)"]),
+        (("anil-all", "itd-all"), ["C6 (time)", "C6 (least time)", "C6 (accuracy)"]),
+    ],
+)
+def test_a_claim_about_methods_that_were_not_run_is_not_tested(methods, untested):
+    config = dataclasses.replace(COMPARED, methods=methods)
+    found = verdicts("comparison", config, made_up(config, as_claimed, better_ours))
+    assert [name for name in found if found[name] == "not tested"] == untested
+
+
+def test_the_time_of_a_round_is_told():
+    found = lab.find("fc100").findings(COMPARED, made_up(COMPARED, as_claimed, better_ours))
     time = found.tables[0].frame.set_index("method")
-    assert time.loc["ANIL (all)", "slope, ms"].startswith("100")
-    assert list(time["a round takes"]) == ["the same", "longer with t", "the same"]
-    reverse = find(
-        config, made_up(config, lambda m, t: as_claimed(m, 9) * 4, lambda m: 0.5 - better_ours(m))
-    )
-    assert verdicts(reverse.claims)["C6 (time)"] == "partly"
-    assert verdicts(reverse.claims)[ours] == "not reproduced"
-    assert verdicts(reverse.claims)["chance"] == "not reproduced"
-    # Seeds that disagree leave it open.
-    noisy = made_up(config, as_claimed, better_ours)
-    shaken = noisy.method.str.startswith("OAGD") & (noisy.metric == "test_accuracy")
-    noisy.loc[shaken & (noisy.seed == 0) & (noisy.t > 0), "value"] = 0.25
-    assert verdicts(find(config, noisy).claims)[ours] == "partly"
-    assert verdicts(find(config, noisy).claims)["learned"] == "partly"
-    dear = find(
+    assert time.loc["ANIL, all", "slope, ms"].startswith("100")
+    assert list(time["a round takes"]) == ["the same", *["longer with t"] * 2, "the same"]
+    figure = next(figure for figure in found.figures if figure.name == "round-time")
+    np.testing.assert_allclose(figure.series[1].mean, 0.1 * np.arange(1, 41))
+
+
+@pytest.mark.parametrize(
+    ("slope", "shaken", "better", "slower"),
+    [
+        (0.01, None, "reproduced", "reproduced"),
+        (-0.01, None, "not reproduced", "reproduced"),
+        (0.01, lambda method: method.w == 5, "within noise", "within noise"),
+    ],
+)
+def test_verdicts_of_the_windows(slope, shaken, better, slower):
+    config = dataclasses.replace(COMPARED, methods=("oagd-w1-prox", "oagd-w5-prox"))
+    table = made_up(
         config,
-        made_up(config, lambda m, t: as_claimed(m, t) * (t if m.window > 1 else 1), better_ours),
+        lambda m, t: 0.1 * m.w if shaken is None else 0.1,
+        lambda m: 0.5 + slope * m.w,
+        shaken or (lambda method: False),
     )
-    assert verdicts(dear.claims)["C6 (time)"] == "partly"
-    assert verdicts(dear.claims)["C6 (least time)"] == "not reproduced"
+    found = verdicts("window", config, table)
+    assert (found["C7 (window, prox)"], found["C7 (window, prox, time)"]) == (better, slower)
+    assert found["C7 (window, head)"] == found["C7 (window, head, time)"] == "not tested"
+    backwards = made_up(config, lambda m, t: 1 / m.w, lambda m: 0.5)
+    found = verdicts("window", config, backwards)
+    assert found["C7 (window, prox, time)"] == "not reproduced"
 
 
-def test_verdicts_of_the_ladders():
-    windows = dataclasses.replace(TINY, methods=("oagd-w1-prox", "oagd-w5-prox"), rounds=40)
-    find = lab.find("fc100-window").findings
-    grow = made_up(windows, lambda m, t: 0.1 * m.window, lambda m: 0.3 + 0.01 * m.window)
-    assert verdicts(find(windows, grow).claims)["C7 (window, prox)"] == "reproduced"
-    fall = made_up(windows, lambda m, t: 0.1 * m.window, lambda m: 0.3 - 0.01 * m.window)
-    assert verdicts(find(windows, fall).claims)["C7 (window, prox)"] == "not reproduced"
-    steps = dataclasses.replace(
-        TINY, methods=("oagd-implicit-k5", "oagd-implicit-k20"), rounds=40, data="miniimagenet"
+@pytest.mark.parametrize(
+    ("shaken", "better", "steadier"),
+    [
+        # The seeds are as far apart with either K.
+        (None, "reproduced", "within noise"),
+        (lambda method: method.inner_steps == 20, "within noise", "within noise"),
+    ],
+)
+def test_verdicts_of_the_inner_steps(shaken, better, steadier):
+    config = dataclasses.replace(COMPARED, methods=("oagd-implicit-k5", "oagd-implicit-k20"))
+    table = made_up(
+        config,
+        lambda m, t: 0.1 * m.inner_steps,
+        lambda m: 0.3 + 0.001 * m.inner_steps,
+        shaken or (lambda method: False),
     )
-    find = lab.find("miniimagenet-inner-steps").findings
-    table = made_up(steps, lambda m, t: 0.1 * m.inner_steps, lambda m: 0.3 + 0.001 * m.inner_steps)
-    found = verdicts(find(steps, table).claims)
-    # The seeds are as far apart with either K.
-    assert found["C7 (inner steps, implicit)"] == "reproduced"
-    assert found["C7 (steadier, implicit)"] == "not reproduced"
+    found = verdicts("steps", config, table)
+    assert found["C7 (inner steps, implicit)"] == better
+    assert found["C7 (steadier, implicit)"] == steadier
+    assert found["C7 (steadier, head)"] == "not tested"
+
+
+@pytest.mark.parametrize(
+    ("spreads", "verdict"),
+    [({5: 0.1, 20: 0.01}, "reproduced"), ({5: 0.01, 20: 0.1}, "not reproduced")],
+)
+def test_a_steadier_method_is_nearer_to_its_median(spreads, verdict):
+    config = dataclasses.replace(
+        COMPARED, methods=("oagd-implicit-k5", "oagd-implicit-k20"), seeds=6
+    )
+    tables = []
+    for seed in range(6):
+        side = (-1) ** seed * (1 + 0.1 * seed)
+        one = dataclasses.replace(config, seeds=1)
+        values = lambda m, side=side: 0.5 + side * spreads[m.inner_steps]  # noqa: E731
+        tables.append(made_up(one, lambda m, t: 1.0, values).assign(seed=seed))
+    found = verdicts("steps", config, pd.concat(tables))
+    assert found["C7 (steadier, implicit)"] == verdict
+    # Two seeds are equally far from their median: that says nothing.
+    found = verdicts("steps", config, pd.concat(tables[:2]))
+    assert found["C7 (steadier, implicit)"] == "not tested"
 
 
 @pytest.mark.skipif("OBAX_DATA" not in os.environ, reason="needs the real data sets")

@@ -13,12 +13,12 @@ comes through the follower.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from .._support import validation
 from .._support.trees import PyTree
@@ -31,7 +31,7 @@ Predict = Callable[..., tuple[Float[Array, "n classes"], PyTree]]
 
 
 def predict_with_model(
-    model: Any, inputs: PyTree, buffers: PyTree, *, training: bool, key: Array
+    model: PyTree, inputs: PyTree, buffers: PyTree, *, training: bool, key: Array
 ) -> tuple[Float[Array, "n classes"], PyTree]:
     """Logits of a model of `obax.models`, or of anything that is called like one."""
     return model(inputs, buffers, training=training, key=key)
@@ -92,7 +92,7 @@ def loss_tuning_start(classes: int, gamma: float = 1.0, delta: float = 0.0) -> P
     return {"gamma": jnp.full(classes, float(gamma)), "delta": jnp.full(classes, float(delta))}
 
 
-def balanced_weights(labels: Any, classes: int) -> Float[np.ndarray, " classes"]:
+def balanced_weights(labels: ArrayLike, classes: int) -> Float[np.ndarray, " classes"]:
     """u_j = 1 / (share of class j in these labels): the weights of the balanced loss.
 
     Raises a `ValueError` for labels outside the classes and for a class that does not appear.
@@ -129,7 +129,9 @@ class _Inner:
     predict: Predict
     link: str
 
-    def __call__(self, x: PyTree, y: PyTree, round: PyTree, buffers: PyTree) -> tuple[Array, Any]:
+    def __call__(
+        self, x: PyTree, y: PyTree, round: PyTree, buffers: PyTree
+    ) -> tuple[Array, PyTree]:
         inputs, labels = round["train"]
         logits, buffers = self.predict(y, inputs, buffers, training=True, key=round["key"])
         if logits.shape[-1] != self.classes:
@@ -139,7 +141,7 @@ class _Inner:
             )
         scale = x["gamma"] if self.link == "identity" else jax.nn.sigmoid(x["gamma"])
         adjusted = scale.astype(logits.dtype) * logits + x["delta"].astype(logits.dtype)
-        return jnp.mean(_cross_entropy(adjusted, labels, self.classes)), buffers
+        return jnp.mean(cross_entropy(adjusted, labels, self.classes)), buffers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,12 +156,13 @@ class _Outer:
         inputs, labels = round["valid"]
         logits, _ = self.predict(y, inputs, buffers, training=self.training, key=round["key"])
         weights = round["class_weights"].astype(logits.dtype)[labels]
-        return jnp.mean(weights * _cross_entropy(logits, labels, self.classes))
+        return jnp.mean(weights * cross_entropy(logits, labels, self.classes))
 
 
-def _cross_entropy(
+def cross_entropy(
     logits: Float[Array, "n classes"], labels: Int[Array, " n"], classes: int
 ) -> Float[Array, " n"]:
+    """-log softmax of each row at its label; NaN for a label outside the classes."""
     own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1, mode="clip")
     # Not the loss of some other class: a factor NaN, so that the gradient is NaN too.
     known = (labels >= 0) & (labels < classes)

@@ -17,7 +17,7 @@ only the features) take K steps on. BatchNorm uses the statistics of the batch a
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,16 +27,16 @@ from .._support import trees, validation
 from .._support.trees import PyTree
 from ..models import ConvolutionalFeatures, DenseFeatures, Statistics
 from ..problem import Problem
-from .loss_tuning import _cross_entropy
+from .loss_tuning import cross_entropy
 
 ADAPTATIONS = ("prox-linear", "implicit", "plain")
 PARTS = ("all", "head")
 LEADERS = ("all", "features")
 
-Features = Callable[[Any, PyTree], Float[Array, "n features"]]
+Features = Callable[[PyTree, PyTree], Float[Array, "n features"]]
 
 
-def batch_features(features: Any, inputs: PyTree) -> Float[Array, "n features"]:
+def batch_features(features: PyTree, inputs: PyTree) -> Float[Array, "n features"]:
     """Features of `inputs` by the `features` of a model of `obax.models`, BatchNorm with the
     statistics of this batch and no dropout; anything else is called as `features(inputs)`."""
     if isinstance(features, ConvolutionalFeatures):
@@ -150,20 +150,20 @@ class _Losses:
     leader: str
     features: Features
 
-    def start(self, x: Any) -> PyTree:
+    def start(self, x: PyTree) -> PyTree:
         """Where the follower starts."""
         if self.part == "all":
             return x
         return jax.lax.stop_gradient(x.head) if self.leader == "features" else x.head
 
-    def logits(self, x: Any, y: Any, inputs: PyTree) -> Float[Array, "n ways"]:
+    def logits(self, x: PyTree, y: PyTree, inputs: PyTree) -> Float[Array, "n ways"]:
         """Of the model that y makes of x."""
         model, head = (y, y.head) if self.part == "all" else (x, y)
         if isinstance(inputs, Embedded):
             return head(inputs.features)
         return head(self.features(model.features, inputs))
 
-    def loss(self, x: Any, y: Any, round: PyTree, batch: str) -> Float[Array, ""]:
+    def loss(self, x: PyTree, y: PyTree, round: PyTree, batch: str) -> Float[Array, ""]:
         """The mean cross-entropy on the support or the query."""
         if not (isinstance(round, dict) and {"support", "query"} <= round.keys()):
             raise ValueError(
@@ -172,7 +172,7 @@ class _Losses:
             )
         inputs, labels = round[batch]
         logits = self.logits(x, y, inputs)
-        return jnp.mean(_cross_entropy(logits, labels, logits.shape[-1]))
+        return jnp.mean(cross_entropy(logits, labels, logits.shape[-1]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +187,7 @@ class _Start:
 class _Embed:
     losses: _Losses
 
-    def __call__(self, x: Any, round: PyTree) -> PyTree:
+    def __call__(self, x: PyTree, round: PyTree) -> PyTree:
         return {
             name: (Embedded(self.losses.features(x.features, inputs)), labels)
             for name, (inputs, labels) in round.items()

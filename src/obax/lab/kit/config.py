@@ -13,7 +13,7 @@ The range of a tuple is that of each item; a tuple may be empty only where its f
 
 import dataclasses
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ..._support.errors import UserError, nearest
@@ -151,22 +151,3 @@ def from_dict(kind: type[C], values: dict[str, object]) -> C:
     return kind(
         **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     )
-
-
-# For the experiments that do not declare their ranges yet.
-
-
-def check_counts(config: object, names: Iterable[str]) -> None:
-    """Raise a `ValueError` unless each of these fields is at least 1."""
-    for name in names:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, but got {getattr(config, name)}.")
-
-
-def check_choices(config: object, choices: Mapping[str, Sequence[str]]) -> None:
-    """Raise a `ValueError` unless each of these fields is one of its words."""
-    for name, allowed in choices.items():
-        if getattr(config, name) not in allowed:
-            raise ValueError(
-                f"{name} must be one of {', '.join(allowed)}, but got {getattr(config, name)!r}."
-            )

@@ -55,7 +55,7 @@ class Gain:
     seeds: int
 
     @classmethod
-    def of(cls, values: Sequence[float] | np.ndarray) -> Gain:
+    def of(cls, values: Sequence[float] | np.ndarray | pd.Series) -> Gain:
         """From one difference for each seed. Where one side diverged on every seed, and only
         there, an infinite difference is clear."""
         found = np.asarray(values, np.float64)

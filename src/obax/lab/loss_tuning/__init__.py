@@ -4,23 +4,9 @@ import dataclasses
 import functools
 from typing import Any
 
-import pandas as pd
-
-from ..kit.experiment import Experiment
-from ..kit.statistics import accuracy_headline
-from ..report import Claim
-from .config import IMAGES, TABLES, Config as Config
-from .findings import (
-    Claims,
-    against_autobalance,
-    findings,
-    leader_claims,
-    shift_claims,
-    step_claims,
-    time_claim,
-    window_claim,
-)
-from .parts import parts
+from ..kit.config import with_changes
+from ..kit.experiment import Experiment, later
+from .config import COLUMNS, IMAGES, TABLES, Config as Config
 
 # Two cores cannot play the paper's network for 400 rounds and five seeds in a day; these sizes they
 # can: 14 x 14 pixels, three blocks of 8 filters, batches of 64, two seeds for AutoBalance, whose
@@ -51,64 +37,29 @@ QUICK_TABLES: dict[str, Any] = {
 }
 
 
-def _imbalance_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
-    return [
-        *time_claim("C3", config, rows),
-        *against_autobalance(config, rows, overtake=True),
-        *window_claim("C3", config, rows),
-        *leader_claims(config, rows),
-    ]
-
-
-def _table_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
-    return [
-        *against_autobalance(config, rows, overtake=False),
-        *time_claim("C5", config, rows),
-        *leader_claims(config, rows),
-    ]
-
-
-def _window_claims(config: Config, rows: pd.DataFrame) -> list[Claim]:
-    return window_claim("C7", config, rows)
-
-
 def _experiment(
-    name: str,
-    summary: str,
-    data: str,
-    claims: Claims,
-    paper: Config,
-    durations: tuple[str, ...],
+    name: str, summary: str, data: str, claims: str, paper: Config, durations: tuple[str, ...]
 ) -> Experiment:
-    images = paper.data.startswith("mnist")
-    quick = dataclasses.replace(paper, **(QUICK_IMAGES if images else QUICK_TABLES))
+    quick = dataclasses.replace(paper, **(QUICK_IMAGES if paper.images else QUICK_TABLES))
     presets = {"quick": quick, "paper": paper}
-    if images:
+    if paper.images:
         presets["reduced"] = dataclasses.replace(paper, **REDUCED)
     return Experiment(
         name=name,
         summary=summary,
         data=data,
         presets=presets,
-        columns={"setting": str},
+        columns=COLUMNS,
         durations=dict(zip(presets, durations, strict=True)),
-        parts=parts,
-        findings=functools.partial(findings, claims),
-        headline=accuracy_headline,
+        parts=later(f"{__name__}.work", "parts"),
+        findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
+        headline=later("obax.lab.kit.curves", "accuracy_headline"),
     )
 
 
 MNIST = "MNIST; quick: generated if it is not at hand"
 ADULT = "Adult; quick: generated if it is not at hand"
 TADPOLE = "your TADPOLE_D1_D2.csv, otherwise generated"
-INNER_STEPS: dict[str, Any] = {
-    "methods": ("oagd-w10",),
-    "inner_step_sizes": (0.01, 0.1, 0.5, 0.9),
-}
-OUTER_STEPS: dict[str, Any] = {
-    "methods": ("oagd-w10",),
-    "outer_step_sizes": (0.0001, 0.001, 0.01, 0.1),
-}
 ADULT_PAPER = dataclasses.replace(TABLES, data="adult")
 # The text starts Tadpole's leader at round 80, the released code at 2.
 TADPOLE_PAPER = dataclasses.replace(TABLES, data="tadpole", outer_start=80)
@@ -118,7 +69,7 @@ LOSS_TUNING = (
         "mnist-imbalance",
         "Section 4.2: loss tuning on imbalanced MNIST against OGD and AutoBalance (C3)",
         MNIST,
-        _imbalance_claims,
+        "imbalance",
         IMAGES,
         ("a few minutes", "days on 2 cores", "about an hour"),
     ),
@@ -126,7 +77,7 @@ LOSS_TUNING = (
         "mnist-shift",
         "Section 4.2: the same while the class proportions shift (C4)",
         MNIST,
-        shift_claims,
+        "shift",
         dataclasses.replace(
             IMAGES,
             data="mnist-shift",
@@ -139,7 +90,7 @@ LOSS_TUNING = (
         "adult",
         "Appendix: loss tuning on Adult against OGD and AutoBalance (C5)",
         ADULT,
-        _table_claims,
+        "table",
         ADULT_PAPER,
         ("about a minute", "about 20 minutes"),
     ),
@@ -147,7 +98,7 @@ LOSS_TUNING = (
         "tadpole",
         "Appendix: loss tuning on Tadpole against OGD and AutoBalance (C5)",
         TADPOLE,
-        _table_claims,
+        "table",
         TADPOLE_PAPER,
         ("about a minute", "about 20 minutes"),
     ),
@@ -155,40 +106,23 @@ LOSS_TUNING = (
         "mnist-window",
         "Appendix: sensitivity to the window on MNIST (C7)",
         MNIST,
-        _window_claims,
+        "window",
         dataclasses.replace(IMAGES, methods=("oagd-w1", "oagd-w5", "oagd-w10")),
         ("a few minutes", "days on 2 cores", "about an hour"),
     ),
-    _experiment(
-        "adult-inner-step",
-        "Appendix: sensitivity to beta on Adult (C7)",
-        ADULT,
-        step_claims,
-        dataclasses.replace(ADULT_PAPER, **INNER_STEPS),
-        ("about a minute", "about 10 minutes"),
-    ),
-    _experiment(
-        "adult-outer-step",
-        "Appendix: sensitivity to alpha on Adult (C7)",
-        ADULT,
-        step_claims,
-        dataclasses.replace(ADULT_PAPER, **OUTER_STEPS),
-        ("about a minute", "about 10 minutes"),
-    ),
-    _experiment(
-        "tadpole-inner-step",
-        "Appendix: sensitivity to beta on Tadpole (C7)",
-        TADPOLE,
-        step_claims,
-        dataclasses.replace(TADPOLE_PAPER, **INNER_STEPS),
-        ("about a minute", "about 10 minutes"),
-    ),
-    _experiment(
-        "tadpole-outer-step",
-        "Appendix: sensitivity to alpha on Tadpole (C7)",
-        TADPOLE,
-        step_claims,
-        dataclasses.replace(TADPOLE_PAPER, **OUTER_STEPS),
-        ("about a minute", "about 10 minutes"),
+    *(
+        _experiment(
+            f"{paper.data}-{step}-step",
+            f"Appendix: sensitivity to {symbol} on {paper.data.title()} (C7)",
+            data,
+            "steps",
+            with_changes(paper, {"methods": ("oagd-w10",), f"{step}_step_sizes": sizes}),
+            ("about a minute", "about 10 minutes"),
+        )
+        for data, paper in ((ADULT, ADULT_PAPER), (TADPOLE, TADPOLE_PAPER))
+        for step, symbol, sizes in (
+            ("inner", "beta", (0.01, 0.1, 0.5, 0.9)),
+            ("outer", "alpha", (0.0001, 0.001, 0.01, 0.1)),
+        )
     ),
 )

@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from ... import datasets
-from ..._support.errors import UserError
+from ..._support.trees import PyTree
 from ...datasets import streams
+from ..kit.data import at_hand, needed
 from .config import Config
 
 TRAINING_ROWS = 200
@@ -25,16 +25,11 @@ class Stream:
     seed: int
 
     @property
-    def images(self) -> bool:
-        """Whether the rows are images, for the convolutional network."""
-        return self.data.train_inputs.ndim > 2
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Of one row."""
         return self.data.train_inputs.shape[1:]
 
-    def rounds(self) -> Iterator[dict[str, Any]]:
+    def rounds(self) -> Iterator[PyTree]:
         """The rounds from the first one on."""
         plan = _plan(self.config) if self.config.data == "mnist-shift" else None
         return streams.rounds(self.data, size=self.config.batch, plan=plan, seed=self.seed)
@@ -57,23 +52,18 @@ class Stream:
 @functools.lru_cache(maxsize=1)
 def stream(config: Config, seed: int) -> Stream:
     """The data of a seed, loaded or generated."""
-    try:
+    with needed():
         return Stream(_data(config, seed), config, seed)
-    except datasets.DataError as error:
-        raise UserError(
-            f"{error} Without the data, --set source=synthetic runs on a generated stand-in."
-        ) from error
 
 
 def is_synthetic(config: Config) -> bool:
     """Whether this config runs on generated data, on this machine."""
     if config.source == "synthetic":
         return True
-    name = "adult" if config.data == "adult" else "mnist"
     if config.data == "tadpole":
         return datasets.find("TADPOLE_D1_D2.csv") is None
-    files = next(entry.files for entry in datasets.DATASETS if entry.name == name)
-    return config.source == "auto" and any(datasets.find(file) is None for file in files)
+    name = "adult" if config.data == "adult" else "mnist"
+    return config.source == "auto" and not at_hand(name)
 
 
 def _data(config: Config, seed: int) -> datasets.Split:
@@ -84,21 +74,19 @@ def _data(config: Config, seed: int) -> datasets.Split:
         return stand_in_table(seed) if synthetic else datasets.adult(seed=seed)
     images = stand_in_images(config.train_images, config.valid_images) if synthetic else _mnist()
     # A shift needs pools from which every phase can draw.
-    profile = config.imbalance if config.data == "mnist" else 1.0
     split = datasets.mnist_imbalanced(
         images,
-        profile=profile,
+        profile=config.imbalance if config.data == "mnist" else 1.0,
         train=config.train_images,
         valid=config.valid_images,
         seed=seed,
     )
-    size = config.downsample
     return dataclasses.replace(
         split,
         synthetic=synthetic,
-        train_inputs=_averaged(split.train_inputs, size),
-        valid_inputs=_averaged(split.valid_inputs, size),
-        test_inputs=_averaged(split.test_inputs, size),
+        train_inputs=_averaged(split.train_inputs, config.downsample),
+        valid_inputs=_averaged(split.valid_inputs, config.downsample),
+        test_inputs=_averaged(split.test_inputs, config.downsample),
     )
 
 

@@ -4,11 +4,8 @@ import dataclasses
 import functools
 from typing import Any
 
-from ..kit.experiment import Experiment
-from ..kit.statistics import accuracy_headline
-from .config import ADAPTATIONS, Config as Config
-from .findings import Claims, comparison_claims, findings, steps_claims, window_claims
-from .parts import parts
+from ..kit.experiment import Experiment, later
+from .config import ADAPTATIONS, COLUMNS, Config as Config
 
 # Two cores cannot play the paper's network for 500 rounds and five seeds in a day; these sizes they
 # can in an hour and a half: 8 filters, 150 rounds, and MAML for 20 of them.
@@ -40,7 +37,7 @@ MINI = "your miniImageNet folder (--set folder=DIR); quick: generated without on
 
 
 def _experiment(
-    name: str, summary: str, data: str, claims: Claims, paper: Config, durations: tuple[str, ...]
+    name: str, summary: str, data: str, claims: str, paper: Config, durations: tuple[str, ...]
 ) -> Experiment:
     presets = {
         "quick": dataclasses.replace(paper, **QUICK),
@@ -52,11 +49,11 @@ def _experiment(
         summary=summary,
         data=data,
         presets=presets,
-        columns={"setting": str},
+        columns=COLUMNS,
         durations=dict(zip(presets, durations, strict=True)),
-        parts=parts,
-        findings=functools.partial(findings, claims),
-        headline=accuracy_headline,
+        parts=later(f"{__name__}.work", "parts"),
+        findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
+        headline=later("obax.lab.kit.curves", "accuracy_headline"),
     )
 
 
@@ -65,7 +62,7 @@ META_LEARNING = (
         "fc100",
         "Section 4.3: online meta-learning on FC100 against MAML, ANIL and ITD-BiO (C6)",
         FC100,
-        comparison_claims,
+        "comparison",
         Config(),
         ("about 4 minutes", "days on 2 cores", "about 2 hours"),
     ),
@@ -73,7 +70,7 @@ META_LEARNING = (
         "miniimagenet",
         "Appendix: the same on miniImageNet (C6)",
         MINI,
-        comparison_claims,
+        "comparison",
         Config(data="miniimagenet"),
         ("about 2 minutes", "weeks on 2 cores", "a day on 2 cores"),
     ),
@@ -81,7 +78,7 @@ META_LEARNING = (
         "fc100-window",
         "Appendix: sensitivity to the window on FC100 (C7)",
         FC100,
-        window_claims,
+        "window",
         Config(methods=WINDOWS),
         ("about 6 minutes", "days on 2 cores", "about 2 hours"),
     ),
@@ -89,7 +86,7 @@ META_LEARNING = (
         "miniimagenet-inner-steps",
         "Appendix: sensitivity to K on miniImageNet (C7)",
         MINI,
-        steps_claims,
+        "steps",
         Config(data="miniimagenet", methods=INNER_STEPS),
         ("about 2 minutes", "weeks on 2 cores", "a day on 2 cores"),
     ),

@@ -3,18 +3,16 @@
 import dataclasses
 import re
 
-from ..kit.config import check_choices, check_counts
+from ..kit.config import Settings, choice, count, fraction, positive
+from ..kit.method import Method as AnyMethod, option
 
 DATA = ("fc100", "miniimagenet")
-SOURCES = ("real", "auto", "synthetic")
-SOLVERS = ("cg", "neumann", "fixed-point")
-OPTIMISERS = ("adam", "sgd")
 ADAPTATIONS = ("prox", "implicit", "head")
 BASELINES = {"maml": "MAML", "anil": "ANIL", "itd": "ITD-BiO"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Method:
+class Method(AnyMethod):
     """A method as the config writes it: `oagd-w10-prox`, `oagd-w10-implicit-k20`, `anil-sampled`.
 
     OAGD's follower is `prox`, `implicit`, or `head`, which is implicit with the head alone inside.
@@ -22,66 +20,53 @@ class Method:
     second derivatives out. Left out: w1, prox, all, and the config's number of inner steps.
     """
 
-    kind: str
-    window: int = 1
-    adaptation: str = "prox"
-    sampled: bool = False
-    first_order: bool = False
-    inner_steps: int | None = None
+    w: int | None = option("w = {}")
+    adaptation: str | None = option("{}")
+    sampled: bool | None = option({True: "sampled", False: "all"})
+    first_order: bool | None = option({True: "first order"})
+    inner_steps: int | None = option("K = {}")
 
     @classmethod
     def parse(cls, text: str) -> "Method":
         """The method, or a `ValueError` that says how they are written."""
         kind, *options = text.strip().lower().split("-")
-        found: dict = {}
-        for option in options if kind in ("oagd", *BASELINES) else ["?"]:
-            match = re.fullmatch(r"([wk])([1-9]\d*)", option)
+        ours = kind == "oagd"
+        found = cls("OAGD", w=1, adaptation="prox")
+        if not ours:
+            found = cls(BASELINES.get(kind, ""), sampled=False, first_order=False)
+        for word in options if found.kind else ["?"]:
+            match = re.fullmatch(r"([wk])([1-9]\d*)", word)
             if match and match[1] == "k":
-                found["inner_steps"] = int(match[2])
-            elif kind == "oagd" and match:
-                found["window"] = int(match[2])
-            elif kind == "oagd" and option in ADAPTATIONS:
-                found["adaptation"] = option
-            elif kind != "oagd" and option in ("all", "sampled"):
-                found["sampled"] = option == "sampled"
-            elif kind != "oagd" and option == "fo":
-                found["first_order"] = True
+                found = dataclasses.replace(found, inner_steps=int(match[2]))
+            elif ours and match:
+                found = dataclasses.replace(found, w=int(match[2]))
+            elif ours and word in ADAPTATIONS:
+                found = dataclasses.replace(found, adaptation=word)
+            elif not ours and word in ("all", "sampled"):
+                found = dataclasses.replace(found, sampled=word == "sampled")
+            elif not ours and word == "fo":
+                found = dataclasses.replace(found, first_order=True)
             else:
                 raise ValueError(
                     f"methods must be written like oagd-w10-prox, oagd-w10-implicit-k20, "
                     f"oagd-w10-head, maml, maml-sampled-fo, anil-all or itd-sampled, but got "
                     f"{text!r}."
                 )
-        if kind == "oagd" and found.get("adaptation", "prox") == "prox" and "inner_steps" in found:
+        if found.adaptation == "prox" and found.inner_steps is not None:
             raise ValueError(f"methods with prox take one inner step, but got {text!r}.")
-        return cls(kind, **found)
+        return found
 
-    def label(self) -> str:
-        """Its name in the table."""
-        if self.kind == "oagd":
-            name = f"OAGD; w={self.window}; adaptation={self.adaptation}"
-        else:
-            order = "; order=first" if self.first_order else ""
-            tasks = "sampled" if self.sampled else "all"
-            name = f"{BASELINES[self.kind]}; tasks={tasks}{order}"
-        return name if self.inner_steps is None else f"{name}; K={self.inner_steps}"
 
-    def short(self) -> str:
-        """Its name in figures and tables for people."""
-        steps = [] if self.inner_steps is None else [f"K={self.inner_steps}"]
-        if self.kind == "oagd":
-            return f"OAGD ({', '.join([f'w={self.window}', self.adaptation, *steps])})"
-        order = ["first order"] if self.first_order else []
-        tasks = "sampled" if self.sampled else "all"
-        return f"{BASELINES[self.kind]} ({', '.join([tasks, *order, *steps])})"
+COLUMNS = {"data": str, "kind": str, "w": int, "adaptation": str, "sampled": bool}
+COLUMNS |= {"first_order": bool, "inner_steps": int, "K": int, "alpha": float, "beta": float}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """Everything that a run depends on. The step sizes and K are those of the paper's appendix."""
 
-    data: str = "fc100"
-    source: str = "real"
+    data: str = choice("fc100", DATA)
+    source: str = choice("real", ("real", "auto", "synthetic"))
     """`real`, `synthetic` (a generated stand-in), or `auto`: real where the files are at hand."""
     folder: str = ""
     """Where the images and tables of miniImageNet are."""
@@ -95,81 +80,51 @@ class Config:
         "itd-sampled",
         "maml-all",
     )
-    rounds: int = 500
-    seeds: int = 5
-    maml_rounds: int = 500
-    maml_seeds: int = 5
+    rounds: int = count(500)
+    seeds: int = count(5)
+    maml_rounds: int = count(500)
+    maml_seeds: int = count(5)
     """MAML may get fewer rounds and seeds: a task costs it twenty times what it costs ANIL."""
-    ways: int = 5
-    shots: int = 5
-    queries: int = 5
-    filters: int = 64
-    blocks: int = 4
-    inner_step_size: float = 0.1
-    outer_step_size: float = 0.001
-    outer_optimiser: str = "adam"
-    inner_steps: int = 20
-    sampled_tasks: int = 32
-    decay: float = 1.0
-    normalise: str = "seen"
-    proximity: float = 0.1
+    ways: int = count(5)
+    shots: int = count(5)
+    queries: int = count(5)
+    filters: int = count(64)
+    blocks: int = count(4)
+    inner_step_size: float = positive(0.1)
+    outer_step_size: float = positive(0.001)
+    outer_optimiser: str = choice("adam", ("adam", "sgd"))
+    inner_steps: int = count(20)
+    sampled_tasks: int = count(32)
+    decay: float = fraction(1.0)
+    normalise: str = choice("seen", ("full", "seen"))
+    proximity: float = positive(0.1)
     """lambda of the implicit followers, which the paper does not give. For the whole network, of
     0.1, 0.5, 2 and 5 the one whose hypergradients were nearest to those through the steps, on three
     training tasks; for the head 0.1 and 0.01 did alike on a seed of their own."""
-    solver: str = "cg"
-    solver_steps: int = 5
-    chunk: int = 1
-    evaluate_every: int = 50
-    test_tasks: int = 100
-    train_tasks: int = 20
+    solver: str = choice("cg", ("cg", "neumann", "fixed-point"))
+    solver_steps: int = count(5)
+    chunk: int = count(1)
+    evaluate_every: int = count(50)
+    test_tasks: int = count(100)
+    train_tasks: int = count(20)
 
     def __post_init__(self) -> None:
-        sizes = (
-            "rounds",
-            "seeds",
-            "maml_rounds",
-            "maml_seeds",
-            "ways",
-            "shots",
-            "queries",
-            "filters",
-            "blocks",
-        )
-        steps = ("inner_steps", "sampled_tasks", "solver_steps", "chunk", "evaluate_every")
-        check_counts(self, (*sizes, *steps, "test_tasks", "train_tasks"))
-        for name in ("inner_step_size", "outer_step_size", "proximity"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a number > 0, but got {getattr(self, name)}.")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay must be in (0, 1], but got {self.decay}.")
-        choices = {
-            "data": DATA,
-            "source": SOURCES,
-            "solver": SOLVERS,
-            "outer_optimiser": OPTIMISERS,
-            "normalise": ("full", "seen"),
-        }
-        check_choices(self, choices)
-        if not self.methods:
-            raise ValueError("methods must not be empty.")
-        parsed = self.parsed_methods()
-        if len(set(parsed)) < len(parsed):
+        super().__post_init__()
+        if len(set(self.runs().values())) < len(self.methods):
             raise ValueError(f"methods must not name one twice, but got {self.methods}.")
 
-    def parsed_methods(self) -> list[Method]:
-        """The methods, in the order of the config."""
-        return [Method.parse(text) for text in self.methods]
+    def runs(self) -> dict[str, Method]:
+        """The methods, in the order of the config, by how it writes them."""
+        return {text: Method.parse(text) for text in self.methods}
 
     def seeds_of(self, method: Method) -> int:
         """How many seeds a method runs on."""
-        return min(self.seeds, self.maml_seeds if method.kind == "maml" else self.seeds)
+        return min(self.seeds, self.maml_seeds if method.kind == "MAML" else self.seeds)
 
     def rounds_of(self, method: Method) -> int:
         """How many rounds a method plays."""
-        return min(self.rounds, self.maml_rounds if method.kind == "maml" else self.rounds)
+        return min(self.rounds, self.maml_rounds if method.kind == "MAML" else self.rounds)
 
     def steps_of(self, method: Method) -> int:
         """K: one for the closed form."""
-        if method.kind == "oagd" and method.adaptation == "prox":
-            return 1
-        return method.inner_steps or self.inner_steps
+        return 1 if method.adaptation == "prox" else method.inner_steps or self.inner_steps

@@ -5,13 +5,14 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from ... import datasets
 from ..._support.errors import UserError
+from ..._support.trees import PyTree
 from ...datasets import fewshot
+from ..kit.data import at_hand, needed
 from .config import Config
 
 # Seeds of the three streams of a run; they must not meet.
@@ -43,16 +44,16 @@ class Tasks:
         return itertools.islice(self._stream(self.data.train, LEARNING), count)
 
     @functools.cached_property
-    def test(self) -> list[Any]:
+    def test(self) -> list[PyTree]:
         """Held-out tasks, of classes that the stream does not show: stacked, a few at a time."""
         return self._some(self.data.test, TESTING, self.config.test_tasks)
 
     @functools.cached_property
-    def training(self) -> list[Any]:
+    def training(self) -> list[PyTree]:
         """Tasks of the stream's classes, not those of the stream."""
         return self._some(self.data.train, TRAINING, self.config.train_tasks)
 
-    def _some(self, part: fewshot.Labelled, kind: int, count: int) -> list[Any]:
+    def _some(self, part: fewshot.Labelled, kind: int, count: int) -> list[PyTree]:
         tasks = list(itertools.islice(self._stream(part, kind), count))
         size = math.gcd(count, EVALUATED_AT_ONCE)
         return [_stacked(tasks[i : i + size]) for i in range(0, count, size)]
@@ -70,7 +71,7 @@ class Tasks:
         )
 
 
-def _stacked(tasks: list[fewshot.Task]) -> Any:
+def _stacked(tasks: list[fewshot.Task]) -> PyTree:
     return {
         name: tuple(np.stack(leaves) for leaves in zip(*(t[name] for t in tasks), strict=True))
         for name in tasks[0]
@@ -82,13 +83,10 @@ def _stacked(tasks: list[fewshot.Task]) -> Any:
 def tasks(config: Config, seed: int) -> Tasks:
     """The tasks of a seed. A `UserError` where the data cannot make them."""
     try:
-        found = Tasks(_data(config.data, config.folder, is_synthetic(config)), config, seed)
-        found.blocks, found.test, found.training  # noqa: B018 (made now, so that errors come now)
-        next(found.rounds(1))
-    except datasets.DataError as error:
-        raise UserError(
-            f"{error} Without the data, --set source=synthetic runs on a generated stand-in."
-        ) from error
+        with needed():
+            found = Tasks(_data(config.data, config.folder, is_synthetic(config)), config, seed)
+            found.test, found.training  # noqa: B018 (made now, so that errors come now)
+            next(found.rounds(1))
     except (ValueError, ImportError) as error:
         source = "the generated stand-in" if is_synthetic(config) else config.data
         raise UserError(f"{source} cannot make these tasks: {error}") from error
@@ -101,8 +99,7 @@ def is_synthetic(config: Config) -> bool:
         return config.source == "synthetic"
     if config.data == "miniimagenet":
         return not config.folder
-    files = next(entry.files for entry in datasets.DATASETS if entry.name == "cifar-100")
-    return any(datasets.find(file) is None for file in files)
+    return not at_hand("cifar-100")
 
 
 @functools.lru_cache(maxsize=1)

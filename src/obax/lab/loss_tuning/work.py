@@ -1,25 +1,48 @@
-"""The methods of the comparison on one interface, and the loop that times and evaluates them."""
+"""The work of the experiments: methods on one interface, each played on each seed."""
 
 import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 
-from ... import OAGD, OGD, Algorithm, AutoBalance, Problem, Window, models
+from ... import OAGD, OGD, Algorithm, AutoBalance, Window, models
+from ..._support.trees import PyTree
 from ...hypergradient import CG, Hypergradient, Neumann
 from ...problems import loss_tuning, loss_tuning_start
-from ..kit.timing import timed
+from ..kit.experiment import Part
+from ..kit.table import Rows
+from ..kit.timing import Metrics, measured
 from .config import Config, Method
-from .stream import Stream
+from .stream import Stream, stream
 
 EVALUATION_BATCH = 500
+
+
+def parts(config: Config) -> list[Part]:
+    """Seed by seed, so that the data of one seed is loaded once."""
+    return [
+        Part(f"seed{seed}-{name}", functools.partial(compare, config, method, seed))
+        for seed in range(config.seeds)
+        for name, method in config.runs().items()
+        if seed < config.seeds_of(method)
+    ]
+
+
+def compare(config: Config, method: Method, seed: int) -> pd.DataFrame:
+    """The rows of one run."""
+    data, rows = stream(config, seed), Rows()
+    at = method.columns() | {"data": data.data.name, "seed": seed}
+    for t, metrics in play(config, method, data):
+        rows.add(at, t, metrics)
+    return rows.table()
 
 
 class Rates(eqx.Module):
@@ -65,32 +88,26 @@ def optimiser(momentum: float, weight_decay: float) -> optax.GradientTransformat
     )
 
 
-def problem(config: Config, classes: int) -> Problem:
-    """The two losses."""
-    return loss_tuning(classes, link=config.link, outer_training=config.outer_training)
-
-
-def algorithm(
-    config: Config, method: Method, classes: int, outer_step: float, inner_step: float
-) -> Algorithm:
+def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
     """A method with its step sizes."""
     decays = tuple(round(share * config.rounds) for share in config.step_decays)
-    inner = Rates(jnp.asarray(inner_step), 1, config.inner_warmup, decays)
-    outer = Rates(jnp.asarray(outer_step), config.outer_start, config.outer_warmup, decays)
+    inner = Rates(jnp.asarray(method.beta), 1, config.inner_warmup, decays)
     moving = optimiser(config.momentum, config.weight_decay)
     follower = {"inner_step_size": inner, "inner_optimiser": moving}
-    losses = problem(config, classes)
-    if method.kind == "ogd":
+    losses = loss_tuning(classes, link=config.link, outer_training=config.outer_training)
+    if method.kind == "OGD":
         return OGD(losses, **follower)
     solver: Hypergradient = Neumann(config.neumann_terms, config.neumann_step)
     if method.solver == "cg":
         solver = CG(max_steps=config.cg_steps, damping=config.cg_damping)
     leader: dict[str, Any] = {
-        "outer_step_size": outer,
+        "outer_step_size": Rates(
+            jnp.asarray(method.alpha), config.outer_start, config.outer_warmup, decays
+        ),
         "outer_optimiser": moving,
         "hypergradient": solver,
     }
-    if method.kind == "autobalance":
+    if method.kind == "AutoBalance":
         return AutoBalance(
             losses,
             **leader,
@@ -100,8 +117,9 @@ def algorithm(
             outer_rounds=config.autobalance_rounds,
             outer_when=Every(config.outer_start, 1),
         )
+    assert method.w and method.curvature
     window = Window(
-        method.window,
+        method.w,
         method.decay,
         follower="window",
         curvature=method.curvature,
@@ -114,10 +132,10 @@ def algorithm(
     )
 
 
-def model(config: Config, stream: Stream) -> tuple[Any, Any]:
+def model(config: Config, stream: Stream) -> tuple[PyTree, PyTree]:
     """The follower at the start, and its buffers."""
     key = jax.random.key(stream.seed)
-    if stream.images:
+    if config.images:
         height, width, channels = stream.shape
         return models.cnn(
             key,
@@ -132,47 +150,44 @@ def model(config: Config, stream: Stream) -> tuple[Any, Any]:
     )
 
 
-class Moment(NamedTuple):
-    """What is kept of a round; the accuracies of each class where they were measured."""
-
-    t: int
-    seconds: float
-    processor_seconds: float
-    train: np.ndarray | None
-    test: np.ndarray | None
-    gamma: np.ndarray
-    delta: np.ndarray
-    rejected: int
-
-
-def play(
-    config: Config, method: Method, stream: Stream, outer_step: float, inner_step: float
-) -> Iterator[Moment]:
-    """Play the rounds; accuracies are measured in every `evaluate_every`-th and the last one.
-
-    `seconds` is the time of the steps alone: without compilation, data and evaluation.
-    """
+def play(config: Config, method: Method, stream: Stream) -> Iterator[tuple[int, Metrics]]:
+    """Play the rounds: the leader's x after each, accuracies in the first, every
+    `evaluate_every`-th and the last one."""
     classes = stream.data.classes
-    one = algorithm(config, method, classes, outer_step, inner_step)
-    follower, buffers = model(config, stream)
-    first = next(stream.rounds())
+    one = algorithm(config, method, classes)
     # float32 like the data, whatever JAX's default is here.
     start, follower, buffers = jax.tree.map(
-        lambda leaf: leaf.astype(jnp.float32), (loss_tuning_start(classes), follower, buffers)
+        lambda leaf: leaf.astype(jnp.float32), (loss_tuning_start(classes), *model(config, stream))
     )
-    begin = one.init(start, follower, first, buffers=buffers)
-    rounds = itertools.islice(stream.rounds(), config.rounds)
-    for t, state, seconds, processor, rejected in timed(one, begin, rounds):
-        train = test = None
-        if t % config.evaluate_every == 0 or t in (1, config.rounds):
-            train = accuracies(state.inner_var, state.buffers, *stream.training_rows, classes)
-            test = accuracies(state.inner_var, state.buffers, *stream.test_rows, classes)
-        gamma, delta = (np.asarray(state.outer_var[name]) for name in ("gamma", "delta"))
-        yield Moment(t, seconds, processor, train, test, gamma, delta, rejected)
+    state = one.init(start, follower, next(stream.rounds()), buffers=buffers)
+
+    def leader(state: PyTree) -> Metrics:
+        return {
+            f"{name}_{j}": float(value)
+            for name in ("gamma", "delta")
+            for j, value in enumerate(np.asarray(state.outer_var[name]))
+        }
+
+    def judged(state: PyTree) -> Metrics:
+        found = {}
+        for name, rows in (("train", stream.training_rows), ("test", stream.test_rows)):
+            shares = accuracies(state.inner_var, state.buffers, *rows, classes)
+            found[f"{name}_accuracy"] = float(np.nanmean(shares))
+            found |= {f"{name}_class_{j}": float(share) for j, share in enumerate(shares)}
+        return found
+
+    return measured(
+        one,
+        state,
+        itertools.islice(stream.rounds(), config.rounds),
+        evaluate=judged,
+        at=lambda t: t in (1, config.rounds) or (t > 0 and t % config.evaluate_every == 0),
+        record=leader,
+    )
 
 
 def accuracies(
-    model: Any, buffers: Any, inputs: np.ndarray, labels: np.ndarray, classes: int
+    model: PyTree, buffers: PyTree, inputs: np.ndarray, labels: np.ndarray, classes: int
 ) -> np.ndarray:
     """The share of each class that is predicted right, as the model would predict now; NaN for a
     class that is not there. Their mean is the balanced accuracy."""
@@ -189,6 +204,6 @@ def accuracies(
 
 
 @eqx.filter_jit
-def _classify(model: Any, buffers: Any, inputs: Any) -> jax.Array:
+def _classify(model: PyTree, buffers: PyTree, inputs: np.ndarray) -> jax.Array:
     logits, _ = model(inputs, buffers, training=False, key=jnp.zeros(2, jnp.uint32))
     return jnp.argmax(logits, axis=1)

@@ -1,21 +1,45 @@
-"""The methods of the comparison on one interface, and the loop that times and evaluates them."""
+"""The work of the experiments: methods on one interface, each played on each seed."""
 
 import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 
 from ... import ITD, OAGD, Window, adapt, models, prox_linear
+from ..._support.trees import PyTree
 from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
 from ...problems import embed_task, meta_learning, task_logits
-from ..kit.timing import timed
+from ..kit.experiment import Part
+from ..kit.table import Rows
+from ..kit.timing import Metrics, measured
 from .config import Config, Method
-from .stream import Tasks
+from .stream import Tasks, tasks
+
+
+def parts(config: Config) -> list[Part]:
+    """Seed by seed, so that the data of one seed is loaded once."""
+    return [
+        Part(f"seed{seed}-{name}", functools.partial(compare, config, method, seed))
+        for seed in range(config.seeds)
+        for name, method in config.runs().items()
+        if seed < config.seeds_of(method)
+    ]
+
+
+def compare(config: Config, method: Method, seed: int) -> pd.DataFrame:
+    """The rows of one run."""
+    found, rows = tasks(config, seed), Rows()
+    steps = {"alpha": config.outer_step_size, "beta": config.inner_step_size}
+    at = method.columns() | steps | {"K": config.steps_of(method)}
+    for t, metrics in play(config, method, found):
+        rows.add(at | {"data": found.data.name, "seed": seed}, t, metrics)
+    return rows.table()
 
 
 # One object for each: optax transformations are compared by identity, and a new one would mean a
@@ -33,9 +57,10 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
         "outer_optimiser": optimiser(config.outer_optimiser),
     }
     steps = config.steps_of(method)
-    if method.kind == "oagd":
+    if method.kind == "OAGD":
+        assert method.w
         window = Window(
-            method.window,
+            method.w,
             config.decay,
             follower="each",
             normalise=config.normalise,
@@ -55,11 +80,11 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
             hypergradient=_solver(config),
             **outer,
         )
-    head = method.kind != "maml"
+    head = method.kind != "MAML"
     problem = meta_learning(
         "plain",
         part="head" if head else "all",
-        leader="features" if method.kind == "itd" else "all",
+        leader="features" if method.kind == "ITD-BiO" else "all",
     )
     return ITD(
         problem,
@@ -67,7 +92,7 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
         inner_steps=steps,
         capacity=max(config.rounds_of(method), 2),
         tasks=config.sampled_tasks if method.sampled else "all",
-        first_order=method.first_order,
+        first_order=bool(method.first_order),
         prepare=embed_task(problem) if head else None,
         chunk=config.chunk,
         **outer,
@@ -82,18 +107,7 @@ def _solver(config: Config) -> Hypergradient:
     return FixedPoint(config.inner_step_size, config.solver_steps)
 
 
-class Moment(NamedTuple):
-    """What is kept of a round; where it was evaluated, of each task (accuracy, loss)."""
-
-    t: int
-    seconds: float
-    processor_seconds: float
-    rejected: int
-    train: np.ndarray | None
-    test: np.ndarray | None
-
-
-def play(config: Config, method: Method, tasks: Tasks) -> Iterator[Moment]:
+def play(config: Config, method: Method, tasks: Tasks) -> Iterator[tuple[int, Metrics]]:
     """Play the rounds; the leader is evaluated before the first, which is round 0, in every
     `evaluate_every`-th, after the last one, and where MAML ends, to be compared with it."""
     one, rounds = algorithm(config, method), config.rounds_of(method)
@@ -105,26 +119,34 @@ def play(config: Config, method: Method, tasks: Tasks) -> Iterator[Moment]:
     model = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
     assert one.problem.inner_start is not None
     state = one.init(model, one.problem.inner_start(model), next(tasks.rounds(1)))
-    train, test = evaluate(one, model, tasks.training), evaluate(one, model, tasks.test)
-    yield Moment(0, 0.0, 0.0, 0, train, test)
-    # The first state shares its arrays with the model, and a step uses its memory again.
-    for now in timed(one, jax.tree.map(jnp.copy, state), tasks.rounds(rounds)):
-        found: list[np.ndarray | None] = [None, None]
-        if now.t % config.evaluate_every == 0 or now.t in (rounds, config.maml_rounds):
-            x = now.state.outer_var
-            found = [evaluate(one, x, some) for some in (tasks.training, tasks.test)]
-        yield Moment(now.t, now.seconds, now.processor_seconds, now.rejected, *found)
 
+    def judged(state: PyTree) -> Metrics:
+        found = {}
+        for name, some in (("train", tasks.training), ("test", tasks.test)):
+            values = [np.asarray(_evaluate(one, state.outer_var, stacked)) for stacked in some]
+            accuracy, loss = np.concatenate(values).T
+            # Of the mean over tasks, for an interval; one task has none.
+            spread = accuracy.std(ddof=1) if len(accuracy) > 1 else 0.0
+            found[f"{name}_accuracy"] = float(accuracy.mean())
+            found[f"{name}_loss"] = float(loss.mean())
+            found[f"{name}_accuracy_error"] = float(spread / len(accuracy) ** 0.5)
+        return found
 
-def evaluate(algorithm: OAGD | ITD, outer_var: Any, tasks: list[Any]) -> np.ndarray:
-    """Accuracy and loss on the query of each task, after the method's own adaptation to its
-    support: an array [tasks, 2]."""
-    return np.concatenate([np.asarray(_evaluate(algorithm, outer_var, some)) for some in tasks])
+    return measured(
+        one,
+        state,
+        tasks.rounds(rounds),
+        evaluate=judged,
+        at=lambda t: t % config.evaluate_every == 0 or t in (rounds, config.maml_rounds),
+    )
 
 
 @eqx.filter_jit
-def _evaluate(algorithm: OAGD | ITD, outer_var: Any, tasks: Any) -> jax.Array:
-    def one(task: Any) -> jax.Array:
+def _evaluate(algorithm: OAGD | ITD, outer_var: PyTree, tasks: PyTree) -> jax.Array:
+    """Accuracy and loss on the query of each task, after the method's own adaptation to its
+    support: an array [tasks, 2]."""
+
+    def one(task: PyTree) -> jax.Array:
         inner_var = adapt(algorithm, outer_var, task)
         inputs, labels = task["query"]
         logits = task_logits(algorithm.problem, outer_var, inner_var, inputs)
