@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import trees, validation
+from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..problem import Problem
 from ..rounds import RoundSpec
@@ -20,7 +21,7 @@ from ..window import RingBuffer
 from .record import Info
 
 
-class State(eqx.Module):
+class State(Lazy):
     """What the next step needs. Algorithms add their own fields."""
 
     t: Int[Array, ""]

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._support import trees
+from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..problem import Problem
 from .follower import Follower
 
 
-class Info(eqx.Module):
+class Info(Lazy):
     """The record of one round, the same for all algorithms; stacked over rounds, a history.
 
     Everything is at the decision x_t that was *played*. Oracle counts are what the method itself
