@@ -50,14 +50,14 @@ class Words:
             self.spans[index] = begin, self.length, stored
         self.stored = [(index, span[2]) for index, span in self.spans.items()]
 
-    def pack(self, tree: PyTree) -> tuple[Array, list[Array]]:
-        """Words and large leaves, inside a traced function."""
+    def pack(self, tree: PyTree) -> tuple[list[Array], list[Array]]:
+        """Words, leaf by leaf, and large leaves, inside a traced function."""
         leaves = jax.tree.leaves(tree)
         words = [
             jax.lax.bitcast_convert_type(leaves[i].astype(stored), WORD).ravel()
             for i, stored in self.stored
         ]
-        return jnp.concatenate([jnp.zeros(0, WORD), *words]), [leaves[i] for i in self.alone]
+        return words, [leaves[i] for i in self.alone]
 
     def unpack(self, words: Array, alone: Sequence[Array]) -> PyTree:
         """The tree again, inside a traced function."""

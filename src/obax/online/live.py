@@ -102,7 +102,6 @@ class LiveStep(Generic[T]):
         self.static = static
         self.numbers, self.state, self.round = numbers, state, round
         self.compiled = jax.jit(self._step)
-        self.cut = state.words.length * WORD.itemsize
         # Known once the step has been traced; `accepted` is the byte of the info that says so.
         self.info: View[Info]
         self.accepted: int
@@ -118,25 +117,18 @@ class LiveStep(Generic[T]):
         algorithm: Algorithm = eqx.combine(unpacked(self.numbers), self.static)
         before = unpacked(self.state.words)
         after, info = algorithm.step(before, unpacked(self.round))
+        kept = Words(after)
+        if (kept.treedef, kept.leaves) != (self.state.words.treedef, self.state.words.leaves):
+            raise ValueError(
+                f"{type(algorithm).__name__}.step must return a state of the structure, shapes and "
+                f"dtypes of the one it is given, but does not."
+            )
         self.info = View(info)
         span = self.info.words.spans[self.info.fields["accepted"][1].start]
         self.accepted = span[0] * WORD.itemsize
-        left, left_alone = self.state.words.pack(after)
+        left, left_alone = kept.pack(after)
         right, right_alone = self.info.words.pack(info)
-        return [jnp.concatenate([left, right]), *left_alone, *right_alone]
-
-    def __call__(self, numbers: Held, state: Held, leaves: list[Array]) -> tuple[Held, Info, bool]:
-        """The state after a round, still packed, the info, and whether the round was accepted."""
-        (before, large, place), (constants, fixed, _) = state, numbers
-        words = np.frombuffer(constants + before + self.round.to_bytes(leaves), WORD)
-        if place is not None:
-            words = jax.device_put(words, place)
-        rest = [leaves[i] for i in self.round.alone]
-        out, *alone = self.compiled(words, *fixed, *large, *rest)
-        data, count = np.asarray(out).tobytes(), len(large)
-        after, record = data[: self.cut], data[self.cut :]
-        info = self.info.unpacked((record, alone[count:], place))
-        return (after, alone[:count], place), info, record[self.accepted] != 0
+        return [jnp.concatenate([*left, *right]), *left_alone, *right_alone]
 
 
 class Live(Generic[T]):
@@ -146,9 +138,10 @@ class Live(Generic[T]):
         numbers, static = eqx.partition(algorithm, eqx.is_array)
         leaves, treedef = jax.tree.flatten(static)
         steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), round_spec)
-        self.with_packed_round, self.with_plain_round = steps
+        self.packed, self.plain = steps
         self.view: View[T] = steps[0].state
-        self.numbers = _held(steps[0].numbers, numbers)
+        self.cut = self.view.words.length * WORD.itemsize
+        self.constants, self.fixed, _ = _held(steps[0].numbers, numbers)
         self.held = _held(self.view.words, state)
         self.round_spec = round_spec
         self.expected = list(round_spec.leaves)
@@ -165,13 +158,21 @@ class Live(Generic[T]):
             self.round_spec.check(round)
         # Arrays of JAX may be on a device, and even on CPU it takes longer to read them on the host
         # than to pass them.
+        step = self.packed
         for leaf in leaves:
             if not isinstance(leaf, HOST):
-                step = self.with_plain_round
+                step = self.plain
                 break
-        else:
-            step = self.with_packed_round
-        return step(self.numbers, self.held, leaves)
+        before, large, place = self.held
+        words = np.frombuffer(self.constants + before + step.round.to_bytes(leaves), WORD)
+        if place is not None:
+            words = jax.device_put(words, place)
+        rest = [leaves[i] for i in step.round.alone]
+        out, *alone = step.compiled(words, *self.fixed, *large, *rest)
+        data, cut, count = np.asarray(out).tobytes(), self.cut, len(large)
+        record = data[cut:]
+        info = step.info.unpacked((record, alone[count:], place))
+        return (data[:cut], alone[:count], place), info, record[step.accepted] != 0
 
     def accept(self, held: Held) -> T:
         """Go on from there; the state as people see it."""

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
-from typing import Any
 
 from .._support import validation
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from ..algorithms.base import State
 from ..checkpoint import Folder, seek
 from .live import Live
 from .rejection import POLICIES, rejection
 
 
-class Play(Iterator[tuple[Any, Info]]):
+class Play(Iterator[tuple[State, Info]]):
     """An iterator over (state, info) that pulls rounds from a live source; see `play`.
 
     `rounds` and `rejected` count what has been played so far, the rounds before a resumption
@@ -23,7 +23,7 @@ class Play(Iterator[tuple[Any, Info]]):
     def __init__(
         self,
         algorithm: Algorithm,
-        state: Any,
+        state: State,
         source: Iterable[PyTree],
         bar: Progress,
         policy: str,
@@ -45,31 +45,29 @@ class Play(Iterator[tuple[Any, Info]]):
         self._bar = bar
         self._raise = policy == "raise"
 
-    def __next__(self) -> tuple[Any, Info]:
+    def __next__(self) -> tuple[State, Info]:
         try:
-            return self._play_one(next(self._source))
+            round = next(self._source)
+            packed, info, accepted = self._live.play(round)
+            self.rounds += 1
+            if not accepted:
+                self.rejected += 1
+                if self._raise:
+                    raise rejection(self._algorithm, self.state, round, self.rounds - 1)
+            self.state = state = self._live.accept(packed)
+            if self._folder is not None and self.rounds % self._every == 0:
+                self._folder.save(self.rounds, state, {"rejected": self.rejected})
+            if self._bar.enabled:
+                self._bar.advance(1, info.played_value)
         except BaseException:
             self.close()
             raise
-
-    def _play_one(self, round: PyTree) -> tuple[Any, Info]:
-        packed, info, accepted = self._live.play(round)
-        self.rounds += 1
-        if not accepted:
-            self.rejected += 1
-            if self._raise:
-                raise rejection(self._algorithm, self.state, round, self.rounds - 1)
-        self.state = state = self._live.accept(packed)
-        if self._folder is not None and self.rounds % self._every == 0:
-            self._folder.save(self.rounds, state, {"rejected": self.rejected})
-        if self._bar.enabled:
-            self._bar.advance(1, info.played_value)
         return state, info
 
     def __enter__(self) -> "Play":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -84,7 +82,7 @@ class Play(Iterator[tuple[Any, Info]]):
 
 def play(
     algorithm: Algorithm,
-    state: Any,
+    state: State,
     source: Iterable[PyTree],
     *,
     progress: bool = False,
