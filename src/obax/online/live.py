@@ -80,7 +80,11 @@ class View(Generic[T]):
         words, alone, place = held
         found = dict(zip(self.words.alone, alone, strict=True))
         small = [i for i in indices if i not in found]
-        made = _on_device(*[self.words.from_bytes(words, i) for i in small])
+        views = [self.words.from_bytes(words, i) for i in small]
+        # A state may be looked at for the first time while a function is traced that closes over
+        # it; what is made here is kept and must not belong to that function.
+        with jax.ensure_compile_time_eval():
+            made = _on_device(*views)
         if place is not None:
             made = jax.device_put(made, place)
         found.update(zip(small, made, strict=True))
