@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from . import compiled, horizon, live
+from . import compiled, horizon, imports, live
 from .harness import Result, report
 
 BENCHMARKS = {
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "sweep": compiled.sweep_against_run,
     "horizon": horizon.late_against_early,
     "memory": horizon.memory_of_live_rounds,
+    "imports": imports.imports_against_libraries,
 }
 NOTE = """\
 Times are medians in us a round, minima in brackets; compilation is apart (ours / reference). The

@@ -1,46 +1,68 @@
-"""obax: online bilevel optimisation in JAX."""
+"""obax: online bilevel optimisation in JAX.
 
-from . import (
-    datasets as datasets,
-    hypergradient as hypergradient,
-    models as models,
-    problems as problems,
-    regret as regret,
-    theory as theory,
-)
-from .algorithms import (
-    AOBO as AOBO,
-    FSOBO as FSOBO,
-    ITD as ITD,
-    OAGD as OAGD,
-    OBBO as OBBO,
-    OGD as OGD,
-    SOBOW as SOBOW,
-    SOGD as SOGD,
-    ZOSOGD as ZOSOGD,
-    Algorithm as Algorithm,
-    AutoBalance as AutoBalance,
-    Info as Info,
-)
-from .checkpoint import load as load, save as save
-from .domain import (
-    Ball as Ball,
-    Box as Box,
-    Domain as Domain,
-    NonNegative as NonNegative,
-    Simplex as Simplex,
-    Unconstrained as Unconstrained,
-)
-from .hypergradient import check_hypergradient as check_hypergradient
-from .meta import adapt as adapt, prox_linear as prox_linear
-from .online import (
-    Play as Play,
-    RejectedRoundError as RejectedRoundError,
-    play as play,
-    run as run,
-    sweep as sweep,
-)
-from .problem import Problem as Problem
-from .window import Window as Window
+Nothing is loaded before it is asked for: `import obax` is free, `obax.OAGD` loads the algorithms,
+`obax --version` needs no JAX. The imports below are the list of public names; those who check types
+read them as they stand, and `__getattr__` carries out the one that is needed.
+"""
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import (
+        algorithms as algorithms,
+        certify as certify,
+        checkpoint as checkpoint,
+        datasets as datasets,
+        domain as domain,
+        estimators as estimators,
+        hypergradient as hypergradient,
+        lab as lab,
+        meta as meta,
+        models as models,
+        online as online,
+        problem as problem,
+        problems as problems,
+        regret as regret,
+        theory as theory,
+        window as window,
+    )
+    from .algorithms import (
+        AOBO as AOBO,
+        FSOBO as FSOBO,
+        ITD as ITD,
+        OAGD as OAGD,
+        OBBO as OBBO,
+        OGD as OGD,
+        SOBOW as SOBOW,
+        SOGD as SOGD,
+        ZOSOGD as ZOSOGD,
+        Algorithm as Algorithm,
+        AutoBalance as AutoBalance,
+        Info as Info,
+    )
+    from .checkpoint import load as load, save as save
+    from .domain import (
+        Ball as Ball,
+        Box as Box,
+        Domain as Domain,
+        NonNegative as NonNegative,
+        Simplex as Simplex,
+        Unconstrained as Unconstrained,
+    )
+    from .hypergradient import check_hypergradient as check_hypergradient
+    from .meta import adapt as adapt, prox_linear as prox_linear
+    from .online import (
+        Play as Play,
+        RejectedRoundError as RejectedRoundError,
+        play as play,
+        run as run,
+        sweep as sweep,
+    )
+    from .problem import Problem as Problem
+    from .window import Window as Window
+else:
+    from ._support.names import lazy_names
+
+    __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import trees, validation
+from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Hypergradient
 from ..problem import Problem
@@ -26,7 +27,7 @@ from .follower import Follower, learn
 from .record import Info, Leader, Move, record
 
 
-class State(eqx.Module):
+class State(Lazy):
     """What the next step needs. Algorithms add their own fields."""
 
     t: Int[Array, ""]

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._support import trees
+from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from ..problem import Problem
@@ -62,7 +63,7 @@ class Move(NamedTuple):
         }
 
 
-class Info(eqx.Module):
+class Info(Lazy):
     """The record of one round, the same for all algorithms; stacked over rounds, a history.
 
     Everything is at the decision x_t that was *played*. Oracle counts are what the method itself

@@ -1,11 +1,13 @@
 """The command `obax data`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import datasets
 from .screen import Json, console, show_rows
+
+if TYPE_CHECKING:
+    from .. import datasets
 
 
 def data(
@@ -18,6 +20,7 @@ def data(
     as_json: Json = False,
 ) -> None:
     """Show which data sets are here, whether they are whole, and how to get the others."""
+    from .. import datasets
     from .._support.errors import UserError, nearest
 
     how = {dataset.name: dataset for dataset in datasets.DATASETS}
@@ -44,7 +47,9 @@ def data(
         raise typer.Exit(1)
 
 
-def _show_how(missing: list[datasets.DataSet]) -> None:
+def _show_how(missing: "list[datasets.DataSet]") -> None:
+    from .. import datasets
+
     for dataset in {dataset.name: dataset for dataset in missing}.values():
         console.print(f"To get [bold]{dataset.name}[/] ({dataset.what}): {dataset.how}.")
     if missing:

@@ -179,7 +179,7 @@ def _measure(
     def estimate(y: Vector) -> tuple[Vector, Scalar]:
         gradient = jax.grad(flat.outer, (0, 1))(x, y, round)
         found = estimator(inner, x, y, gradient, estimator.init(y))
-        return found.value, found.residual
+        return found.value, jnp.asarray(found.residual)
 
     # Both at once: one copy of the estimator to compile.
     estimates, solved = jax.lax.map(estimate, jnp.stack([best, y]))

@@ -1,22 +1,19 @@
 """`play`: rounds as they arrive, one compiled step called again and again."""
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
-from typing import Any
-
-import equinox as eqx
-import jax
 
 from .._support import validation
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from ..algorithms.base import State
 from ..checkpoint import Folder, seek
+from .live import Live
 from .rejection import POLICIES, rejection
 
 
-class Play(Iterator[tuple[Any, Info]]):
+class Play(Iterator[tuple[State, Info]]):
     """An iterator over (state, info) that pulls rounds from a live source; see `play`.
 
     `rounds` and `rejected` count what has been played so far, the rounds before a resumption
@@ -26,7 +23,7 @@ class Play(Iterator[tuple[Any, Info]]):
     def __init__(
         self,
         algorithm: Algorithm,
-        state: Any,
+        state: State,
         source: Iterable[PyTree],
         bar: Progress,
         policy: str,
@@ -42,38 +39,35 @@ class Play(Iterator[tuple[Any, Info]]):
             self.state, meta = found
             self.rounds, self.rejected = meta["round"], meta["rejected"]
             source = seek(source, self.rounds)
-        self._dynamic, static = eqx.partition(algorithm, eqx.is_array)
         self._algorithm = algorithm
-        self._step = _compiled_step(*_hashable(static))
+        self._live = Live(algorithm, self.state, self.state.round_spec)
         self._source = iter(source)
         self._bar = bar
         self._raise = policy == "raise"
 
-    def __next__(self) -> tuple[Any, Info]:
+    def __next__(self) -> tuple[State, Info]:
         try:
-            return self._play_one(next(self._source))
+            round = next(self._source)
+            packed, info, accepted = self._live.play(round)
+            self.rounds += 1
+            if not accepted:
+                self.rejected += 1
+                if self._raise:
+                    raise rejection(self._algorithm, self.state, round, self.rounds - 1)
+            self.state = state = self._live.accept(packed)
+            if self._folder is not None and self.rounds % self._every == 0:
+                self._folder.save(self.rounds, state, {"rejected": self.rejected})
+            if self._bar.enabled:
+                self._bar.advance(1, info.played_value)
         except BaseException:
             self.close()
             raise
-
-    def _play_one(self, round: PyTree) -> tuple[Any, Info]:
-        state, info = self._step(self._dynamic, self.state, round)
-        self.rounds += 1
-        if not info.accepted:
-            self.rejected += 1
-            if self._raise:
-                raise rejection(self._algorithm, self.state, round, self.rounds - 1)
-        self.state = state
-        if self._folder is not None and self.rounds % self._every == 0:
-            self._folder.save(self.rounds, state, {"rejected": self.rejected})
-        if self._bar.enabled:
-            self._bar.advance(1, info.played_value)
         return state, info
 
     def __enter__(self) -> "Play":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -88,7 +82,7 @@ class Play(Iterator[tuple[Any, Info]]):
 
 def play(
     algorithm: Algorithm,
-    state: Any,
+    state: State,
     source: Iterable[PyTree],
     *,
     progress: bool = False,
@@ -132,14 +126,3 @@ def play(
     every = validation.count(checkpoint_every or 1000, "checkpoint_every")
     bar = Progress(total, enabled=progress)
     return Play(algorithm, state, source, bar, on_rejected, folder, every)
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled_step(leaves: tuple[Any, ...], treedef: Any) -> Callable[..., tuple[Any, Info]]:
-    static = jax.tree.unflatten(treedef, leaves)
-    return jax.jit(lambda dynamic, state, round: eqx.combine(dynamic, static).step(state, round))
-
-
-def _hashable(static: PyTree) -> tuple[tuple[Any, ...], Any]:
-    leaves, treedef = jax.tree.flatten(static)
-    return tuple(leaves), treedef

@@ -12,7 +12,6 @@ time that does not depend on w: this is what makes w = T affordable.
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.signal import lfilter
 
 from .._support import validation
 from .._support.trees import PyTree
@@ -66,7 +65,9 @@ def _average(terms: np.ndarray, window: Window) -> np.ndarray:
     if not np.allclose(u, decay ** np.arange(size), rtol=1e-5, atol=1e-30):
         raise ValueError("window.weights must be powers of a decay for windowed moments.")
     # s_t = terms_t + decay s_{t-1} is the sum over all of the past; what left the window goes.
-    sums = lfilter([1.0], [1.0, -decay], terms, axis=0)
+    sums = np.array(terms)
+    for t in range(1, horizon):
+        sums[t] += decay * sums[t - 1]
     sums[size:] = sums[size:] - decay**size * sums[:-size].copy()
     seen = np.cumsum(decay ** np.arange(min(size, horizon)))
     weight = seen[np.minimum(np.arange(horizon), len(seen) - 1)]

@@ -1,0 +1,87 @@
+"""Small leaves of a tree as 32-bit words in one array, bit for bit.
+
+Every array that goes into a compiled function or comes out of it costs a microsecond or two per
+call. A state and an info have some twenty-five; as words they are one. (`packing` keeps dtypes and
+with them derivatives, which `run` has and a live round does not need.)
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .trees import PyTree, structure
+
+# Numbers that a leaf may have to be packed: to copy 4 KB takes less time than to pass an array.
+SMALL = 1024
+WORD = np.dtype(np.uint32)
+BOOL = np.dtype(bool)
+
+
+class Words:
+    """How the leaves of a tree become words, decided once from their shapes.
+
+    Large leaves, and those whose numbers are not of four or eight bytes, stay `alone`.
+    """
+
+    def __init__(self, example: PyTree, small: int = SMALL):
+        self.treedef = structure(example)
+        self.leaves = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(example)]
+        # For each packed leaf: the first word, the word after the last, the dtype of its bytes.
+        self.spans: dict[int, tuple[int, int, np.dtype]] = {}
+        self.alone: list[int] = []
+        self.length = 0
+        sizes = (4,) if jax.default_backend() == "tpu" else (4, 8)  # TPUs emulate eight bytes.
+        for index, (shape, dtype) in enumerate(self.leaves):
+            plain = not jnp.issubdtype(dtype, jax.dtypes.extended)
+            if (
+                math.prod(shape) > small
+                or not plain
+                or (dtype.itemsize not in sizes and dtype != BOOL)
+            ):
+                self.alone.append(index)
+                continue
+            stored = WORD if dtype == BOOL else np.dtype(dtype)
+            begin = self.length
+            self.length += math.prod(shape) * stored.itemsize // WORD.itemsize
+            self.spans[index] = begin, self.length, stored
+        self.stored = [(index, span[2]) for index, span in self.spans.items()]
+
+    def pack(self, tree: PyTree) -> tuple[list[Array], list[Array]]:
+        """Words, leaf by leaf, and large leaves, inside a traced function."""
+        leaves = jax.tree.leaves(tree)
+        words = [
+            jax.lax.bitcast_convert_type(leaves[i].astype(stored), WORD).ravel()
+            for i, stored in self.stored
+        ]
+        return words, [leaves[i] for i in self.alone]
+
+    def unpack(self, words: Array, alone: Sequence[Array]) -> PyTree:
+        """The tree again, inside a traced function."""
+        leaves = dict(zip(self.alone, alone, strict=True))
+        for i, (begin, end, stored) in self.spans.items():
+            shape, dtype = self.leaves[i]
+            pairs = () if stored.itemsize == WORD.itemsize else (2,)
+            block = jax.lax.bitcast_convert_type(words[begin:end].reshape(*shape, *pairs), stored)
+            leaves[i] = block.astype(dtype)
+        return self.treedef.unflatten([leaves[i] for i in range(len(self.leaves))])
+
+    def to_bytes(self, leaves: Sequence[Array | np.ndarray]) -> bytes:
+        """The bytes of the words, from leaves that can be read on the host."""
+        parts = []
+        for i, stored in self.stored:
+            leaf = leaves[i]
+            if type(leaf) is not np.ndarray or leaf.dtype is not stored:
+                leaf = np.asarray(leaf, stored)
+            parts.append(leaf.tobytes())
+        return b"".join(parts)
+
+    def from_bytes(self, data: bytes, index: int) -> np.ndarray:
+        """A leaf of words that have been read back."""
+        begin, _, stored = self.spans[index]
+        shape, dtype = self.leaves[index]
+        leaf = np.frombuffer(data, stored, math.prod(shape), begin * WORD.itemsize)
+        return leaf.astype(dtype, copy=False).reshape(shape)

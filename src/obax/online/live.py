@@ -1,0 +1,224 @@
+"""The compiled step of `play`, on one packed array.
+
+What costs time in a live round of a small problem is not the mathematics but the arrays: some
+twenty-five of them in and out of a compiled function. Here the numbers of the algorithm, the state
+and the round go in as one array, the state and the info come out as one, and what is looked at is
+unpacked. Large leaves stay on the device as they are.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Sharding, SingleDeviceSharding
+from jaxtyping import Array
+
+from .._support import trees
+from .._support.lazy import Lazy, lazy
+from .._support.trees import PyTree
+from .._support.words import WORD, Words
+from ..algorithms import Algorithm, Info
+from ..rounds import RoundSpec
+
+T = TypeVar("T")
+# The types of arrays on the host.
+HOST = (np.ndarray, np.generic)
+
+
+# An object between two rounds: its words on the host, its large leaves where they are, and the
+# device to which the state was committed, if it was.
+Held = tuple[bytes, Sequence[Array], Sharding | None]
+
+
+class View(Generic[T]):
+    """How objects of one structure are packed, and how they look when they are unpacked."""
+
+    def __init__(self, example: T):
+        self.words = Words(example)
+        self.kind = type(example)
+        self.known: dict[str, object] = {}
+        # For each field that holds arrays: its structure, and which leaves of the whole it has.
+        self.fields: dict[str, tuple[PyTree, range]] = {}
+        if isinstance(example, Lazy):
+            end = 0
+            for field in dataclasses.fields(example):
+                value = getattr(example, field.name)
+                count = 0 if field.metadata.get("static") else len(jax.tree.leaves(value))
+                if count:
+                    self.fields[field.name] = trees.structure(value), range(end, end + count)
+                else:
+                    self.known[field.name] = value
+                end += count
+        # A default stands in the class, where it would be found in place of a field to be made.
+        self.at_once = [name for name in self.fields if hasattr(self.kind, name)]
+
+    def unpacked(self, held: Held) -> T:
+        """The object; if its class can be lazy, its leaves are made when they are asked for.
+
+        They are arrays of JAX, as if they had never been packed.
+        """
+        if not self.fields:
+            leaves = self._leaves(held, range(len(self.words.leaves)))
+            return self.words.treedef.unflatten(leaves)
+        known = self.known | self._made(held, self.at_once) if self.at_once else self.known
+        return lazy(self.kind, known, self._made, held)
+
+    def _made(self, held: Held, names: list[str]) -> dict[str, object]:
+        parts = [self.fields[name] for name in names]
+        leaves = iter(self._leaves(held, [i for _, part in parts for i in part]))
+        return {
+            name: structure.unflatten([next(leaves) for _ in part])
+            for name, (structure, part) in zip(names, parts, strict=True)
+        }
+
+    def _leaves(self, held: Held, indices: Sequence[int]) -> list[Array]:
+        words, alone, place = held
+        found = dict(zip(self.words.alone, alone, strict=True))
+        small = [i for i in indices if i not in found]
+        views = [self.words.from_bytes(words, i) for i in small]
+        # A state may be looked at for the first time while a function is traced that closes over
+        # it; what is made here is kept and must not belong to that function.
+        with jax.ensure_compile_time_eval():
+            made = _on_device(*views)
+        if place is not None:
+            made = jax.device_put(made, place)
+        found.update(zip(small, made, strict=True))
+        return [found[i] for i in indices]
+
+
+# To copy arrays in one compiled call takes a fraction of the time of `device_put`, leaf by leaf.
+_on_device = jax.jit(lambda *leaves: [jnp.copy(leaf) for leaf in leaves])
+
+
+class LiveStep(Generic[T]):
+    """`algorithm.step` on words, for algorithms, states and rounds of one structure.
+
+    The compiled function takes the words of the algorithm's numbers, the state and the round, one
+    behind the other, then their large leaves; it returns the same of the state and the info.
+    """
+
+    def __init__(self, static: PyTree, numbers: Words, state: View[T], round: Words):
+        self.static = static
+        self.numbers, self.state, self.round = numbers, state, round
+        self.compiled = jax.jit(self._step)
+        # Known once the step has been traced; `accepted` is the byte of the info that says so.
+        self.info: View[Info]
+        self.accepted: int
+
+    def _step(self, words: Array, *alone: Array) -> list[Array]:
+        large, end = iter(alone), 0
+
+        def unpacked(part: Words) -> PyTree:
+            nonlocal end
+            begin, end = end, end + part.length
+            return part.unpack(words[begin:end], [next(large) for _ in part.alone])
+
+        algorithm: Algorithm = eqx.combine(unpacked(self.numbers), self.static)
+        before = unpacked(self.state.words)
+        after, info = algorithm.step(before, unpacked(self.round))
+        kept = Words(after)
+        if (kept.treedef, kept.leaves) != (self.state.words.treedef, self.state.words.leaves):
+            raise ValueError(
+                f"{type(algorithm).__name__}.step must return a state of the structure, shapes and "
+                f"dtypes of the one it is given, but does not."
+            )
+        self.info = View(info)
+        span = self.info.words.spans[self.info.fields["accepted"][1].start]
+        self.accepted = span[0] * WORD.itemsize
+        left, left_alone = kept.pack(after)
+        right, right_alone = self.info.words.pack(info)
+        return [jnp.concatenate([*left, *right]), *left_alone, *right_alone]
+
+
+class Live(Generic[T]):
+    """A state that moves from round to round, packed."""
+
+    def __init__(self, algorithm: Algorithm, state: T, round_spec: RoundSpec):
+        numbers, static = eqx.partition(algorithm, eqx.is_array)
+        leaves, treedef = jax.tree.flatten(static)
+        steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), round_spec)
+        self.packed, self.plain = steps
+        self.view: View[T] = steps[0].state
+        self.cut = self.view.words.length * WORD.itemsize
+        self.constants, self.fixed, _ = _held(steps[0].numbers, numbers)
+        self.held = _held(self.view.words, state)
+        self.round_spec = round_spec
+        self.expected = list(round_spec.leaves)
+
+    def play(self, round: PyTree) -> tuple[Held, Info, bool]:
+        """The state after a round, still packed, the info, and whether the round was accepted."""
+        try:
+            leaves = self.round_spec.treedef.flatten_up_to(round)
+            fits = [(leaf.shape, leaf.dtype) for leaf in leaves] == self.expected
+        except (ValueError, TypeError, AttributeError):
+            fits = False
+        if not fits:
+            # Raises, or the round has a precision that JAX would have converted as well.
+            self.round_spec.check(round)
+        # Arrays of JAX may be on a device, and even on CPU it takes longer to read them on the host
+        # than to pass them.
+        step = self.packed
+        for leaf in leaves:
+            if not isinstance(leaf, HOST):
+                step = self.plain
+                break
+        before, large, place = self.held
+        words = np.frombuffer(self.constants + before + step.round.to_bytes(leaves), WORD)
+        if place is not None:
+            words = jax.device_put(words, place)
+        rest = [leaves[i] for i in step.round.alone]
+        out, *alone = step.compiled(words, *self.fixed, *large, *rest)
+        data, cut, count = np.asarray(out).tobytes(), self.cut, len(large)
+        record = data[cut:]
+        info = step.info.unpacked((record, alone[count:], place))
+        return (data[:cut], alone[:count], place), info, record[step.accepted] != 0
+
+    def accept(self, held: Held) -> T:
+        """Go on from there; the state as people see it."""
+        self.held = held
+        return self.view.unpacked(held)
+
+
+def _held(words: Words, tree: PyTree) -> Held:
+    leaves = jax.tree.leaves(tree)
+    return words.to_bytes(leaves), [leaves[i] for i in words.alone], _place(leaves)
+
+
+def _place(leaves: list[Array]) -> Sharding | None:
+    """The one device to which an array among the leaves was committed."""
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array) and leaf.committed:
+            return leaf.sharding if isinstance(leaf.sharding, SingleDeviceSharding) else None
+    return None
+
+
+class _Shapes:
+    """A tree of shapes that is equal to any other of the same structure, shapes and dtypes."""
+
+    def __init__(self, tree: PyTree):
+        self.tree = jax.eval_shape(lambda: tree)
+        leaves, treedef = jax.tree.flatten(self.tree)
+        self.key: Hashable = treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shapes) and self.key == other.key
+
+
+@functools.lru_cache(maxsize=256)
+def _steps(
+    leaves: tuple, treedef: PyTree, numbers: _Shapes, state: _Shapes, round_spec: RoundSpec
+) -> tuple[LiveStep, LiveStep]:
+    """The steps for rounds that are packed on the host and for rounds that are passed as they are;
+    each is compiled when it is first called."""
+    static = jax.tree.unflatten(treedef, leaves)
+    words, view, example = Words(numbers.tree), View(state.tree), round_spec.example()
+    packed, plain = Words(example), Words(example, small=-1)
+    return LiveStep(static, words, view, packed), LiveStep(static, words, view, plain)
