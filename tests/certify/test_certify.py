@@ -5,10 +5,11 @@ import json
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from obax import cli, theory
+from obax import Box, Problem, cli, regret, theory
 from obax.certify import (
     FAMILIES,
     SETTINGS,
@@ -99,8 +100,8 @@ def test_bounds_hold_and_mutants_are_noticed(setting, settings_alone):
 def test_a_regret_that_grows_too_fast_is_a_violation():
     T = np.arange(1.0, 65.0)
     drawn = draw("convex_static", 0, 64, 0)
-    for regret, caught in [(np.sqrt(T), False), (T**0.7, False), (T, True)]:
-        outcome = Outcome(drawn, (), (), regret, 10.0 * T, 10.0 * T, np.sqrt(T))
+    for suffered, caught in [(np.sqrt(T), False), (T**0.7, False), (T, True)]:
+        outcome = Outcome(drawn, (), (), suffered, 10.0 * T, 10.0 * T, np.sqrt(T))
         result = examination._result("convex_static", [outcome], [outcome])
         violations = examination._grows_too_fast(result, seed=3)
         assert bool(violations) == caught
@@ -144,6 +145,19 @@ def test_exceeds_sees_a_single_round_and_a_nan():
     assert outcome.exceeds(2.0 * flat) == 3
     assert outcome.exceeds(3.0 * flat) is None
     assert dataclasses.replace(outcome, regret=np.full(4, np.nan)).exceeds(flat) == 1
+
+
+def test_the_static_comparator_of_cancelling_losses_is_reached():
+    # x* = 0 up to rounding, where the mean loss and its Hessian times x are zero: what rounding is
+    # relative to are the gradients of the rounds.
+    problem = Problem(lambda x, y, slope: jnp.sum(0.35 * x**2 + slope * x), domain=Box(-1.0, 1.0))
+    slopes = np.random.default_rng(0).normal(size=(33, 2))
+    slopes -= slopes.mean(axis=0)
+    with jax.enable_x64(True):
+        start = jnp.array([0.6, 0.6])
+        best = regret.static_solution(problem, jnp.asarray(slopes), outer_start=start)
+    assert float(best.residual) < 1e-12
+    assert float(jnp.abs(best.outer_var).max()) < 1e-12
 
 
 # --- the game and the example ---------------------------------------------------------------------
