@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from ... import datasets, models, regret
 from ..._support.trees import PyTree, is_float
@@ -125,7 +125,7 @@ def _quadratic(config: Config, box: float) -> Task:
     )
 
 
-def _cumulative(terms: Any) -> np.ndarray:
+def _cumulative(terms: ArrayLike) -> np.ndarray:
     """Running sums; a run that diverged has lost everything."""
     with np.errstate(over="ignore", invalid="ignore"):
         curves = np.cumsum(np.asarray(terms, np.float64), axis=-1)
@@ -146,7 +146,7 @@ def _regression(config: Config) -> Task:
         [(jnp.zeros(1), s.inner_var) for s in streams],
         "stage regret",
         lambda history: _cumulative(np.asarray(history.played_value) - least),
-        # One sample a round: larger inner steps learn it by heart.
+        # One sample per round: larger inner steps learn it by heart.
         inner_scale=0.1,
     )
 
