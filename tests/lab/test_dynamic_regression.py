@@ -331,6 +331,7 @@ def kill_and_resume(tmp_path, kills):
     # Compiled once for all: a killed process has not lost what it compiled.
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled")}
     cache["JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    cache["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     environment = os.environ | cache
     run = functools.partial(subprocess.run, check=True, capture_output=True, env=environment)
     run(command(tmp_path / "compile"))

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +16,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table as ScreenTable
+
+if TYPE_CHECKING:
+    from ..lab.report import Table
 
 # Away from a terminal nobody wants lines folded at 80 columns.
 console = Console(width=None if sys.stdout.isatty() else 160)
@@ -36,7 +40,7 @@ def progress_bar(quiet: bool) -> Progress:
     )
 
 
-def show_frame(table: Any) -> None:
+def show_frame(table: "Table") -> None:
     """A table of findings, with its title and caption."""
     rows = [dict(zip(table.frame.columns, row, strict=True)) for row in table.frame.values]
     console.print(f"\n[bold]{table.title}[/]")
@@ -44,7 +48,7 @@ def show_frame(table: Any) -> None:
     console.print(table.caption, style="dim")
 
 
-def show_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
     """Rows of values as a table, or as JSON."""
     if as_json:
         print_json(rows)
@@ -57,6 +61,6 @@ def show_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     console.print(table, highlight=False)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Plain values as indented JSON."""
     typer.echo(json.dumps(value, indent=2))

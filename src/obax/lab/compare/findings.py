@@ -136,9 +136,9 @@ def _budget_table(budget: str, result: pd.DataFrame) -> Table:
             "stationarity": here.stationarity,
             "alpha": here.alpha,
             "beta": here.beta,
-            "times a round": here.repeats,
-            "calls a round": here.calls.round(1),
-            "us a round": 1e6 * here.seconds,
+            "times per round": here.repeats,
+            "calls per round": here.calls.round(1),
+            "us per round": 1e6 * here.seconds,
             "of the budget": here.share,
             "rounds rejected": here.rejected,
         }

@@ -43,7 +43,7 @@ class Repeated(Algorithm):
     def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
         """All times."""
 
-        def again(_: Any, now: tuple[Any, tuple[Array, ...]]) -> tuple[Any, tuple[Array, ...]]:
+        def again(_: int, now: tuple[Any, tuple[Array, ...]]) -> tuple[Any, tuple[Array, ...]]:
             state, info = self.algorithm.step(now[0], round)
             return state, jax.tree.map(jnp.add, now[1], _counts(info))
 
@@ -74,7 +74,7 @@ def make(
     stored = Window(config.window, config.decay, normalise="seen")
     shared = Window(config.window, config.decay, normalise="seen", curvature="current")
 
-    def sogd(kind: Any, **more: Any) -> Algorithm:
+    def sogd(kind: type[SOGD] | type[ZOSOGD], **more: int) -> Algorithm:
         # alpha_1 is about alpha, and c_1 about the momentum of the config.
         unit = config.momentum / alpha**2
         return kind(

@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from ... import datasets, models, regret
 from ..._support.trees import PyTree, is_float
@@ -30,21 +30,19 @@ class Task:
     """One problem with a stream for each seed.
 
     `rounds` are stacked [seeds, T, ...], `starts` are (x_1, y_1) of each seed. `score` turns a
-    history [settings, seeds, T] into the curves that count, lower is better; `measure` says what
-    they are. `stationarity(outer_vars, seed)` is a local regret of one trajectory, or `None`.
-    The step sizes of the grid are multiplied by `outer_scale` and `inner_scale`, for all alike.
+    history [settings, seeds, T] into the curves that count, lower is better.
+    `stationarity(outer_vars, seed)` is a local regret of one trajectory, or `None`. The step sizes
+    of the grid are multiplied by `outer_scale` and `inner_scale`, for all alike.
     """
 
     problem: Problem
     rounds: PyTree
     starts: list[tuple[PyTree, PyTree]]
-    measure: str
     score: Callable[[Info], np.ndarray]
     outer_scale: float = 1.0
     inner_scale: float = 1.0
     buffers: PyTree = None
     stationarity: Callable[[PyTree, int], np.ndarray] | None = None
-    stationarity_measure: str = ""
 
     @property
     def example_round(self) -> PyTree:
@@ -118,14 +116,12 @@ def _quadratic(config: Config, box: float) -> Task:
         problem,
         _stack(of_seed),
         [(s.outer_var, s.inner_var) for s in streams],
-        "BD-Reg",
         score,
         stationarity=stationarity,
-        stationarity_measure="projected-gradient regret" if active else "local regret",
     )
 
 
-def _cumulative(terms: Any) -> np.ndarray:
+def _cumulative(terms: ArrayLike) -> np.ndarray:
     """Running sums; a run that diverged has lost everything."""
     with np.errstate(over="ignore", invalid="ignore"):
         curves = np.cumsum(np.asarray(terms, np.float64), axis=-1)
@@ -144,9 +140,8 @@ def _regression(config: Config) -> Task:
         streams[0].problem,
         _stack([s.rounds for s in streams]),
         [(jnp.zeros(1), s.inner_var) for s in streams],
-        "stage regret",
         lambda history: _cumulative(np.asarray(history.played_value) - least),
-        # One sample a round: larger inner steps learn it by heart.
+        # One sample per round: larger inner steps learn it by heart.
         inner_scale=0.1,
     )
 
@@ -205,11 +200,9 @@ def _network(config: Config) -> Task:
         problem,
         rounds,
         starts,
-        "loss suffered",
         lambda history: _cumulative(history.played_value),
         outer_scale=3.0,
         stationarity=stationarity,
-        stationarity_measure="local regret",
     )
 
 
@@ -228,7 +221,6 @@ def _adult(config: Config) -> Task:
         # In the precision of the model.
         jax.tree.map(lambda leaf: leaf.astype(float) if is_float(leaf) else leaf, _stack(streams)),
         starts,
-        "balanced loss suffered",
         lambda history: _cumulative(history.played_value),
         buffers=(),
     )

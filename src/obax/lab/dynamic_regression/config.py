@@ -144,7 +144,7 @@ COMPARATORS, OFFLINE = Method("comparators"), Method("offline")
 
 
 def shared(size: int, decay: float, normalise: str, follower: str) -> Method:
-    """The method that solves once a round, with the curvature of what the follower trains on."""
+    """The method that solves once per round, with the curvature of what the follower trains on."""
     if size == 1:
         return Method("OAGD", w=1)
     curvature = "current" if follower == "current" else "window"
@@ -168,7 +168,7 @@ def window_methods(config: Config, group: Group) -> list[Method]:
 
 
 def own_methods(config: Config, group: Group) -> list[Method]:
-    """Algorithm 1 to the letter: own curvature, w linear systems a round, follower on g_t alone.
+    """Algorithm 1 to the letter: own curvature, w linear systems per round, follower on g_t alone.
 
     On the paper's own scenario with one penalty: it costs w times as much as the others.
     """

@@ -129,7 +129,7 @@ def _table(table: Table) -> str:
     )
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, bool):
         return f"<td>{'yes' if value else 'no'}</td>"
     if isinstance(value, int | float):
@@ -208,10 +208,10 @@ def _chart(figure: Figure) -> dict[str, Any]:
     return {"data": traces, "layout": layout}
 
 
-def _number(value: Any) -> float | None:
+def _number(value: float) -> float | None:
     number = float(value)
     return number if number == number and abs(number) != float("inf") else None
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
