@@ -57,6 +57,6 @@ def show_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     console.print(table, highlight=False)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Plain values as indented JSON."""
     typer.echo(json.dumps(value, indent=2))

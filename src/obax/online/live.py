@@ -66,7 +66,7 @@ class View(Generic[T]):
             leaves = self._leaves(held, range(len(self.words.leaves)))
             return self.words.treedef.unflatten(leaves)
         known = self.known | self._made(held, self.at_once) if self.at_once else self.known
-        return lazy(self.kind, known, self._made, held)
+        return lazy(self.kind, known, self._made, held)  # type: ignore[type-var]
 
     def _made(self, held: Held, names: list[str]) -> dict[str, object]:
         parts = [self.fields[name] for name in names]
