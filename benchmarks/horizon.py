@@ -64,7 +64,7 @@ def memory_of_live_rounds(quick: bool) -> list[Result]:
     return [
         Result(
             f"peak memory over {rounds:,} live rounds, w = 10: growth in MiB "
-            f"(slope of resident memory {slope:+.2f} bytes a round)",
+            f"(slope of resident memory {slope:+.2f} bytes per round)",
             f"{resident[-1] / MIB:.1f} MiB",
             f"{resident[1] / MIB:.1f} MiB",
             "",
@@ -74,7 +74,7 @@ def memory_of_live_rounds(quick: bool) -> list[Result]:
             {**measured, "slope": slope},
         ),
         Result(
-            "the same: us a round, last samples against first ones",
+            "the same: us per round, last samples against first ones",
             f"{1e6 * np.median(seconds[-5:]):.3g}",
             f"{1e6 * np.median(seconds[1:6]):.3g}",
             "",

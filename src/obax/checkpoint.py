@@ -2,7 +2,7 @@
 
 A checkpoint is one file, a zip without compression:
 
-    manifest.json     format, version, what it is, one entry a leaf: path, dtype, shape, SHA-256
+    manifest.json     format, version, what it is, one entry per leaf: path, dtype, shape, SHA-256
     manifest.sha256   the checksum of manifest.json
     leaves/0, 1 ...   the bytes of each array, little-endian, C order
 

@@ -1,6 +1,6 @@
 """Small leaves side by side in one array.
 
-On CPU every output of a scan costs a kernel launch a round; the dozen scalars of an `Info` would
+On CPU every output of a scan costs a kernel launch per round; the dozen scalars of an `Info` would
 cost more than a round of a small problem. Packed by dtype they cost two.
 """
 

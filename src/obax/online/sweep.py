@@ -32,7 +32,7 @@ def sweep(
       size of the window, must be the same: sweep over such things with several calls.
     - `state`: one start for all, from any of the algorithms; or, with `seeds`, starts stacked on a
       leading axis, one for each seed.
-    - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry a seed.
+    - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry per seed.
     - `record`: as in `run`.
 
     **Returns:** states and histories with leading axes (settings, seeds), each only where asked
