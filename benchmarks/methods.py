@@ -21,7 +21,7 @@ from .harness import Result, compare, interleaved, report
 
 REFERENCE = "OAGD, w = 1"
 NOTE = """\
-Median us per round, the minimum in brackets; the ratio is that to OAGD with w = 1 (K = 5, 5 steps of
+Median us per round, minimum in brackets; the ratio is that to OAGD with w = 1 (K = 5, 5 steps of
 CG), timed in turn. State: what is kept between rounds. Scratch: what XLA sets aside for a round of
 the live step. OAGD keeps the rounds of its window, SOBOW and OBBO the hypergradients of theirs."""
 

@@ -26,7 +26,7 @@ PEERS = {
     "plain torch.autograd": torch_rounds.with_autograd,
 }
 NOTE = """\
-Times are medians in us per round, minima in brackets; ours is obax, the reference is the peer, and a
+Times are medians in us per round, minima in brackets; ours is obax, the reference the peer, and a
 ratio of 0.001 says that obax takes a thousandth of the time. obax keeps its full record and guard,
 the peers only x_t and the loss played. All play the same data and agree on both."""
 

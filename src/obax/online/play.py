@@ -49,13 +49,13 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            packed, info, accepted = self._live.play(round)
+            state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
                 if self._raise:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
-            self.state = state = self._live.accept(packed)
+            self.state = state
             if self._folder is not None and self.rounds % self._every == 0:
                 self._folder.save(self.rounds, state, {"rejected": self.rejected})
             if self._bar.enabled:
