@@ -24,7 +24,7 @@ BENCHMARKS = {
     "imports": imports.imports_against_libraries,
 }
 NOTE = """\
-Times are medians in us a round, minima in brackets; compilation is apart (ours / reference). The
+Times are medians in us per round, minima in brackets; compilation is apart (ours / reference). The
 ratio is the median over interleaved repetitions, and it is what is judged. The limits on run are
 judged against the kernel that keeps the same record and guard as obax; the kernels without them, or
 compiled for d2 = 5, are reported. One compilation of a kernel serves all windows."""

@@ -92,7 +92,7 @@ def interleaved(
 def compare(
     name: str, ours: Timing, reference: Timing, limit: float | None, rounds: int, **detail: Any
 ) -> Result:
-    """Ours against a reference, in us a round.
+    """Ours against a reference, in us per round.
 
     What is judged is the median over repetitions of the ratio of neighbours: the two were measured
     within milliseconds of each other. The ratio of the two minima stands beside it.
@@ -117,7 +117,7 @@ def compare(
 
 
 def microseconds(timing: Timing, rounds: int) -> str:
-    """Median and minimum in us a round."""
+    """Median and minimum in us per round."""
     return f"{1e6 * timing.median / rounds:.3g} ({1e6 * timing.best / rounds:.3g})"
 
 

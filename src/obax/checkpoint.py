@@ -2,7 +2,7 @@
 
 A checkpoint is one file, a zip without compression:
 
-    manifest.json     format, version, what it is, one entry a leaf: path, dtype, shape, SHA-256
+    manifest.json     format, version, what it is, one entry per leaf: path, dtype, shape, SHA-256
     manifest.sha256   the checksum of manifest.json
     leaves/0, 1 ...   the bytes of each array, little-endian, C order
 
@@ -26,11 +26,14 @@ import ml_dtypes
 import numpy as np
 
 from ._support import atomic
+from ._support.trees import PyTree
 
+# Plain values by name: a manifest, an entry of it, what is kept beside a state.
+Meta = dict[str, Any]
 FORMAT = "obax-checkpoint"
 VERSION = 1
 # From an older version of the manifest to the next one.
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+MIGRATIONS: dict[int, Callable[[Meta], Meta]] = {}
 SUFFIX = ".obax"
 # What zipfile raises for files whose bytes were changed: members that are not there, not whole,
 # said to be compressed or encrypted.
@@ -42,7 +45,7 @@ class CheckpointError(ValueError):
     """A file that is not a whole checkpoint, or not one of what was asked for."""
 
 
-def save(path: str | Path, state: Any, *, meta: dict[str, Any] | None = None) -> None:
+def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     """Write a state to one file, atomically.
 
     **Arguments:**
@@ -63,7 +66,7 @@ def save(path: str | Path, state: Any, *, meta: dict[str, Any] | None = None) ->
     atomic.write_bytes(Path(path), to_bytes(state, meta))
 
 
-def load(path: str | Path, *, like: Any) -> Any:
+def load(path: str | Path, *, like: PyTree) -> PyTree:
     """Read what `save` wrote.
 
     `like` has the structure, shapes and dtypes of what was saved: a state from `algorithm.init`, or
@@ -79,13 +82,13 @@ def load(path: str | Path, *, like: Any) -> Any:
     return from_bytes(data, like, str(path))
 
 
-def to_bytes(state: Any, meta: dict[str, Any] | None = None) -> bytes:
+def to_bytes(state: PyTree, meta: Meta | None = None) -> bytes:
     """The checkpoint as bytes."""
     kind, extra = "state", None
     if hasattr(state, "__obax_save__"):
         kind = type(state).__name__
         state, extra = state.__obax_save__()
-    entries: list[dict[str, Any]] = []
+    entries: list[Meta] = []
     blobs: list[bytes] = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         name = jax.tree_util.keystr(path)
@@ -129,7 +132,7 @@ def to_bytes(state: Any, meta: dict[str, Any] | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def from_bytes(data: bytes, like: Any, name: str = "the checkpoint") -> Any:
+def from_bytes(data: bytes, like: PyTree, name: str = "the checkpoint") -> PyTree:
     """What `to_bytes` wrote, with the structure of `like`."""
     manifest, file = _open(data, name)
     if hasattr(like, "__obax_load__"):
@@ -165,7 +168,7 @@ def from_bytes(data: bytes, like: Any, name: str = "the checkpoint") -> Any:
     return jax.tree.unflatten(jax.tree.structure(like), restored)
 
 
-def read_meta(path: str | Path) -> dict[str, Any]:
+def read_meta(path: str | Path) -> Meta:
     """The plain values that were saved beside a state."""
     manifest, _ = _open(Path(path).read_bytes(), str(path))
     return manifest["meta"]
@@ -180,7 +183,7 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         atomic.sweep_up(self.path)
 
-    def save(self, round: int, state: Any, meta: dict[str, Any] | None = None) -> None:
+    def save(self, round: int, state: PyTree, meta: Meta | None = None) -> None:
         """A checkpoint after so many rounds; the oldest go."""
         save(self.path / f"{round:012d}{SUFFIX}", state, meta={"round": round} | (meta or {}))
         for old in self.files()[: -self.keep]:
@@ -191,7 +194,7 @@ class Folder:
         named = re.compile(rf"\d{{12}}{re.escape(SUFFIX)}")
         return sorted(file for file in self.path.iterdir() if named.fullmatch(file.name))
 
-    def latest(self, like: Any) -> tuple[Any, dict[str, Any]] | None:
+    def latest(self, like: PyTree) -> tuple[PyTree, Meta] | None:
         """The newest checkpoint and its meta, or `None` if there is none.
 
         One that is damaged is passed over for the one before it; if all are, that is an error.
@@ -213,7 +216,7 @@ class Folder:
         return None
 
 
-def seek(source: Iterable[Any], round: int) -> Iterable[Any]:
+def seek(source: Iterable[PyTree], round: int) -> Iterable[PyTree]:
     """A source from `round` on, counted from 0: a sequence, or what has a method `seek(round)`."""
     if hasattr(source, "seek"):
         source.seek(round)
@@ -230,7 +233,7 @@ class DamagedError(CheckpointError):
     """A file whose bytes are not those that were written."""
 
 
-def _open(data: bytes, name: str) -> tuple[dict[str, Any], zipfile.ZipFile]:
+def _open(data: bytes, name: str) -> tuple[Meta, zipfile.ZipFile]:
     try:
         file = zipfile.ZipFile(io.BytesIO(data))
         text = file.read("manifest.json")
@@ -261,7 +264,7 @@ def _open(data: bytes, name: str) -> tuple[dict[str, Any], zipfile.ZipFile]:
     return manifest, file
 
 
-def _read(file: zipfile.ZipFile, entry: dict[str, Any], name: str) -> Any:
+def _read(file: zipfile.ZipFile, entry: Meta, name: str) -> PyTree:
     """A leaf as NumPy, or the plain value."""
     if "file" not in entry:
         return entry["value"]
@@ -279,7 +282,7 @@ def _read(file: zipfile.ZipFile, entry: dict[str, Any], name: str) -> Any:
     return array.astype(dtype.newbyteorder("=")).reshape(entry["shape"])
 
 
-def _restored(file: zipfile.ZipFile, entry: dict[str, Any], like: Any, leaf: str, name: str) -> Any:
+def _restored(file: zipfile.ZipFile, entry: Meta, like: PyTree, leaf: str, name: str) -> PyTree:
     if isinstance(like, PLAIN) != ("file" not in entry):
         raise CheckpointError(f"{name}: {leaf} is an array in one and a plain value in the other.")
     if "file" not in entry:
@@ -300,7 +303,7 @@ def _restored(file: zipfile.ZipFile, entry: dict[str, Any], like: Any, leaf: str
     return array if isinstance(like, np.ndarray) else jnp.asarray(array)
 
 
-def _as_array(leaf: Any, name: str) -> tuple[np.ndarray, str, list[int]]:
+def _as_array(leaf: PyTree, name: str) -> tuple[np.ndarray, str, list[int]]:
     """The bytes of a leaf, with its dtype and shape as the manifest has them."""
     prefix = ""
     if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -329,7 +332,7 @@ def _dtype(name: str) -> np.dtype:
     return found.newbyteorder("<")
 
 
-def _check_plain(leaf: Any, name: str) -> None:
+def _check_plain(leaf: PyTree, name: str) -> None:
     if isinstance(leaf, int) and not isinstance(leaf, bool) and abs(leaf) > 2**63:
         raise CheckpointError(f"state{name} is an integer beyond 64 bits.")
 

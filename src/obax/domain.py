@@ -4,14 +4,12 @@ The projections are those of `optax.projections`; here they get bounds that foll
 the variable, a membership test and the diameter that the regret bounds ask for.
 """
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._support import trees, validation
 from ._support.trees import PyTree
@@ -109,7 +107,7 @@ class Box(Domain):
                     )
 
     def _bounds(self, outer_var: PyTree) -> tuple[PyTree, PyTree]:
-        def like(bound: Any) -> PyTree:
+        def like(bound: PyTree) -> PyTree:
             if _is_single_leaf(bound):
                 bound = jax.tree.map(lambda _: jax.tree.leaves(bound)[0], outer_var)
             return jax.tree.map(
@@ -131,7 +129,7 @@ class Ball(Domain):
     radius: Array
     center: PyTree
 
-    def __init__(self, radius: Any, center: PyTree = None):
+    def __init__(self, radius: ArrayLike, center: PyTree = None):
         self.radius = validation.positive_number(radius, "Ball.radius")
         self.center = None if center is None else validation.variable(center, "Ball.center")
 
@@ -161,7 +159,7 @@ class Simplex(Domain):
 
     scale: Array
 
-    def __init__(self, scale: Any = 1.0):
+    def __init__(self, scale: ArrayLike = 1.0):
         self.scale = validation.positive_number(scale, "Simplex.scale")
 
     def project(self, outer_var: PyTree) -> PyTree:

@@ -1,13 +1,17 @@
 """What a round must look like: checked when a function is traced, free when it runs."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import PyTreeDef
 
 from ._support import trees
 from ._support.trees import PyTree
+
+# Shape and dtype of each leaf.
+Leaves = tuple[tuple[tuple[int, ...], np.dtype], ...]
 
 
 class RoundSpec:
@@ -17,7 +21,7 @@ class RoundSpec:
     round of another shape is an error and never a second compilation.
     """
 
-    def __init__(self, treedef: Any, leaves: tuple[tuple[tuple[int, ...], Any], ...]):
+    def __init__(self, treedef: PyTreeDef, leaves: Leaves):
         self.treedef = treedef
         self.leaves = leaves
 
@@ -70,11 +74,11 @@ class RoundSpec:
 
 
 @functools.cache
-def _interned(treedef: Any, leaves: tuple[tuple[tuple[int, ...], Any], ...]) -> RoundSpec:
+def _interned(treedef: PyTreeDef, leaves: Leaves) -> RoundSpec:
     return RoundSpec(treedef, leaves)
 
 
-def _described_leaf(name: str, leaf: Any) -> jax.ShapeDtypeStruct:
+def _described_leaf(name: str, leaf: PyTree) -> jax.ShapeDtypeStruct:
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return leaf
     if not hasattr(leaf, "dtype") and not isinstance(leaf, float | int | bool):

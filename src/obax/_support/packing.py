@@ -1,11 +1,10 @@
 """Small leaves side by side in one array.
 
-On CPU every output of a scan costs a kernel launch a round; the dozen scalars of an `Info` would
+On CPU every output of a scan costs a kernel launch per round; the dozen scalars of an `Info` would
 cost more than a round of a small problem. Packed by dtype they cost two.
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ class Packing:
     """How a tree of arrays is packed, decided once from its shapes."""
 
     def __init__(self, example: PyTree):
-        self.treedef: Any = structure(example)
+        self.treedef = structure(example)
         self.leaves = leaves = jax.tree.leaves(example)
         self.groups: dict[str, list[int]] = {}
         self.alone: list[int] = []

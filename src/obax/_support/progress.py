@@ -1,7 +1,7 @@
 """A progress bar that costs nothing when it is off and little when it is on."""
 
 import time
-from typing import Any
+from typing import SupportsFloat
 
 REFRESH_SECONDS = 0.1
 
@@ -36,14 +36,14 @@ class Progress:
         self._bar.start()
         self._task = self._bar.add_task("", total=total, loss="-")
 
-    def advance(self, rounds: int, loss: Any) -> None:
+    def advance(self, rounds: int, loss: SupportsFloat) -> None:
         """Count rounds; draws at most ten times a second, so a fast stream is not slowed."""
         self._pending += rounds
         if (now := time.monotonic()) - self._last >= REFRESH_SECONDS:
             self._flush(loss)
             self._last = now
 
-    def _flush(self, loss: Any) -> None:
+    def _flush(self, loss: SupportsFloat | None) -> None:
         if loss is not None:
             self._bar.update(self._task, loss=f"{float(loss):.4g}")
         self._bar.update(self._task, advance=self._pending)
@@ -59,5 +59,5 @@ class Progress:
     def __enter__(self) -> "Progress":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,16 +1,18 @@
 """What every room does to pytrees: norms, finiteness, names of leaves."""
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float
 
-PyTree = Any
+# Any nesting of tuples, lists, dicts and modules, with arrays as leaves.
+PyTree: TypeAlias = Any
 
 
-def standard_promotion() -> Any:
+def standard_promotion() -> AbstractContextManager[None]:
     """Around calls into optax, which is not written for strict dtype promotion."""
     return jax.numpy_dtype_promotion("standard")
 
@@ -25,12 +27,12 @@ def structure(tree: PyTree) -> Any:
     return jax.tree.structure(tree)
 
 
-def is_float(leaf: Any) -> bool:
+def is_float(leaf: ArrayLike) -> bool:
     """Whether a leaf has a floating dtype, i.e. can be differentiated and can be NaN."""
     return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
-def is_concrete(value: Any) -> bool:
+def is_concrete(value: PyTree) -> bool:
     """Whether a value can be tested with `if`: nothing in it is a JAX tracer."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
@@ -61,7 +63,7 @@ def difference(left: PyTree, right: PyTree) -> PyTree:
     return jax.tree.map(jnp.subtract, left, right)
 
 
-def scaled_add(tree: PyTree, scale: Any, direction: PyTree) -> PyTree:
+def scaled_add(tree: PyTree, scale: ArrayLike, direction: PyTree) -> PyTree:
     """`tree + scale * direction`, in the dtype of `tree` whatever that of `scale` is."""
     return jax.tree.map(
         lambda leaf, step: leaf + jnp.asarray(scale, leaf.dtype) * step, tree, direction

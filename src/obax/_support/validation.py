@@ -1,12 +1,12 @@
 """Eager checks of what a person passes in. Each message names the argument, what was expected
 and what came. Traced values are let through: they cannot be tested with `if`."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from .trees import PyTree, is_concrete, is_float, map_with_name, structure
 
@@ -16,7 +16,7 @@ def strong(array: Array) -> Array:
     return jax.lax.convert_element_type(array, array.dtype)
 
 
-def positive_number(value: Any, name: str) -> Array:
+def positive_number(value: ArrayLike, name: str) -> Array:
     """One number > 0, not an array of them."""
     array = positive(value, name)
     if array.shape != ():
@@ -24,7 +24,7 @@ def positive_number(value: Any, name: str) -> Array:
     return array
 
 
-def positive(value: Any, name: str) -> Array:
+def positive(value: ArrayLike, name: str) -> Array:
     """A number > 0 as a floating array, so that it is a leaf and can be swept over."""
     array = as_number(value, name)
     if is_concrete(array) and not np.all(np.asarray(array) > 0):
@@ -32,7 +32,7 @@ def positive(value: Any, name: str) -> Array:
     return array
 
 
-def as_number(value: Any, name: str) -> Array:
+def as_number(value: ArrayLike | Sequence[float], name: str) -> Array:
     """A finite number as a floating array."""
     expected = f"{name} must be a number, but got {value!r}"
     if isinstance(value, bool) or value is None or isinstance(value, str):
@@ -49,14 +49,14 @@ def as_number(value: Any, name: str) -> Array:
     return array
 
 
-def count(value: Any, name: str) -> int:
+def count(value: object, name: str) -> int:
     """A Python or NumPy integer >= 1, as an `int`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1, but got {value!r}.")
     return int(value)
 
 
-def one_of(value: Any, choices: tuple[str, ...], name: str) -> str:
+def one_of(value: str, choices: tuple[str, ...], name: str) -> str:
     """One of a few words."""
     if value not in choices:
         expected = ", ".join(repr(choice) for choice in choices)
@@ -64,7 +64,7 @@ def one_of(value: Any, choices: tuple[str, ...], name: str) -> str:
     return value
 
 
-def function(value: Any, name: str, signature: str) -> None:
+def function(value: object, name: str, signature: str) -> None:
     """A callable."""
     if not callable(value):
         raise ValueError(f"{name} must be a function {signature}, but got {value!r}.")
@@ -73,7 +73,7 @@ def function(value: Any, name: str, signature: str) -> None:
 def variable(tree: PyTree, name: str) -> PyTree:
     """A pytree of floating arrays, from one whose leaves are arrays or Python floats."""
 
-    def leaf_as_array(leaf_name: str, leaf: Any) -> Array:
+    def leaf_as_array(leaf_name: str, leaf: ArrayLike) -> Array:
         try:
             array = jnp.asarray(leaf)
         except (TypeError, ValueError) as error:
@@ -115,13 +115,13 @@ def same_tree(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> 
             )
 
 
-def instance(value: Any, kind: type, name: str, example: str) -> None:
+def instance(value: object, kind: type, name: str, example: str) -> None:
     """An object of a class of ours, where a number or a word is easily passed instead."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} must be {example}, but got {value!r}.")
 
 
-def scalar_loss(value: Any, name: str) -> None:
+def scalar_loss(value: PyTree, name: str) -> None:
     """The abstract value of a loss: one floating-point number."""
     leaves = jax.tree.leaves(value)
     if len(leaves) != 1 or leaves[0].shape != () or not is_float(leaves[0]):

@@ -1,17 +1,17 @@
 """Eager checks that are the same in several files of this room."""
 
 import operator
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .containers import Array
 
 
-def at_least(value: Any, least: int, name: str) -> int:
+def at_least(value: object, least: int, name: str) -> int:
     """An integer no smaller than `least`."""
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = least - 1
     if isinstance(value, bool) or number < least:
@@ -19,7 +19,7 @@ def at_least(value: Any, least: int, name: str) -> int:
     return number
 
 
-def labels(values: Any, classes: int, name: str) -> Array:
+def labels(values: ArrayLike, classes: int, name: str) -> Array:
     """Integer labels in 0..classes-1."""
     array = np.asarray(values)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
@@ -34,7 +34,7 @@ def labels(values: Any, classes: int, name: str) -> Array:
     return array
 
 
-def proportions(values: Any, name: str) -> Array:
+def proportions(values: ArrayLike, name: str) -> Array:
     """Numbers >= 0, not all 0, scaled to sum to 1."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all() or (array < 0).any() or not array.sum() > 0:

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from .._support import atomic
 
@@ -77,7 +77,7 @@ def download(
 
 
 def _transfer(
-    url: str, file: Any, progress: Callable[[int, int | None], None], by_hand: str
+    url: str, file: IO[bytes], progress: Callable[[int, int | None], None], by_hand: str
 ) -> None:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import argument_checks
 from .containers import Array
@@ -52,7 +53,7 @@ class TaskStream:
     def __init__(
         self,
         images: Any,
-        labels: Any,
+        labels: ArrayLike,
         *,
         ways: int = 5,
         shots: int = 5,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import argument_checks, registry
 from .containers import Array
@@ -218,7 +219,7 @@ class ImageFiles:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, indices: Any) -> Array:
+    def __getitem__(self, indices: ArrayLike) -> Array:
         wanted = np.asarray(indices)
         images = [self._image(int(index)) for index in wanted.reshape(-1)]
         return np.array(images, np.uint8).reshape(*wanted.shape, *self.shape[1:])

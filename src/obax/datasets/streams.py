@@ -4,10 +4,11 @@ Everything is a function of the seed and the round t, which counts from 1: `star
 up at any round, and a resumed run sees the batches that the uninterrupted one would have seen.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import argument_checks
 from .containers import Array, Split
@@ -31,7 +32,7 @@ def profile(base: float, classes: int) -> Array:
     )
 
 
-def imbalanced(labels: Any, wanted: Any, seed: int = 0) -> Array:
+def imbalanced(labels: ArrayLike, wanted: ArrayLike, seed: int = 0) -> Array:
     """Indices of a random part of the data with the wanted numbers or proportions of the classes.
 
     `wanted` has an entry for each class. Integers are counts; anything else are proportions, such
@@ -112,7 +113,7 @@ class _Deck:
 
 
 def class_mix(
-    labels: Any, proportions: Any, size: int, seed: int = 0, *, start: int = 1
+    labels: ArrayLike, proportions: ArrayLike, size: int, seed: int = 0, *, start: int = 1
 ) -> Iterator[Array]:
     """Endless batches of indices whose classes come with the given proportions.
 
@@ -132,7 +133,13 @@ def class_mix(
 
 
 def phases(
-    plan: Plan, labels: Any, size: int, seed: int = 0, *, classes: int | None = None, start: int = 1
+    plan: Plan,
+    labels: ArrayLike,
+    size: int,
+    seed: int = 0,
+    *,
+    classes: int | None = None,
+    start: int = 1,
 ) -> Iterator[tuple[Array, Array]]:
     """A stream whose class proportions change from phase to phase, and that ends with the plan.
 
@@ -183,7 +190,7 @@ def _in_force(schedule: list[tuple[int, Array]], t: int) -> Array | None:
 class _Mix:
     """Batches whose classes are drawn, and whose rows come from one deck for each class."""
 
-    def __init__(self, labels: Any, classes: int, size: int, seed: int):
+    def __init__(self, labels: ArrayLike, classes: int, size: int, seed: int):
         values = argument_checks.labels(labels, classes, "labels")
         self.size, self.seed = (
             argument_checks.at_least(size, 1, "size"),
@@ -202,11 +209,15 @@ class _Mix:
                 f"{name} asks for class {', '.join(map(str, absent))}, but labels has none of it."
             )
 
-    def stream(self, shares_at: Any, start: int) -> Iterator[tuple[Array, Array]]:
+    def stream(
+        self, shares_at: Callable[[int], Array | None], start: int
+    ) -> Iterator[tuple[Array, Array]]:
         # Checked here and not at the first `next`.
         return self._stream(shares_at, argument_checks.at_least(start, 1, "start"))
 
-    def _stream(self, shares_at: Any, start: int) -> Iterator[tuple[Array, Array]]:
+    def _stream(
+        self, shares_at: Callable[[int], Array | None], start: int
+    ) -> Iterator[tuple[Array, Array]]:
         taken = np.zeros(len(self.decks), np.int64)
         t = 1
         while (shares := shares_at(t)) is not None:

@@ -1,7 +1,8 @@
 """A convolutional network and a perceptron."""
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -112,7 +113,11 @@ class DenseFeatures(eqx.Module):
     dropout: float = eqx.field(static=True)
 
     def __call__(
-        self, inputs: Float[Array, "batch features"], *, training: bool = True, key: Any = None
+        self,
+        inputs: Float[Array, "batch features"],
+        *,
+        training: bool = True,
+        key: Array | None = None,
     ) -> Float[Array, "batch hidden"]:
         """Hidden units; in training each is dropped with probability `dropout`."""
         features = self.hidden.weight.shape[0]
@@ -149,7 +154,7 @@ class CNN(eqx.Module):
         buffers: tuple[Statistics, ...],
         *,
         training: bool = True,
-        key: Any = None,
+        key: Array | None = None,
     ) -> tuple[Float[Array, "batch classes"], tuple[Statistics, ...]]:
         """Logits, and the buffers after this batch. `key` is not used."""
         features, buffers = self.features(inputs, buffers, training=training)
@@ -171,7 +176,7 @@ class MLP(eqx.Module):
         buffers: tuple[()] = (),
         *,
         training: bool = True,
-        key: Any = None,
+        key: Array | None = None,
     ) -> tuple[Float[Array, "batch classes"], tuple[()]]:
         """Logits and the empty buffers. Training draws the dropout from `key`, uint32[2] or a
         typed key; the same key drops the same units."""
@@ -274,7 +279,7 @@ def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
     return jax.random.uniform(key, shape, minval=-bound, maxval=bound)
 
 
-def _typed(key: Any) -> Array:
+def _typed(key: Array) -> Array:
     """A typed key from one, or from the raw numbers that a round can carry."""
     if jnp.issubdtype(jnp.result_type(key), jax.dtypes.prng_key):
         return key
@@ -286,7 +291,7 @@ def _typed(key: Any) -> Array:
     return jax.random.wrap_key_data(key, impl="threefry2x32")
 
 
-def _checked_shape(image_shape: Any) -> tuple[int, int, int]:
+def _checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
     if not isinstance(image_shape, tuple | list) or len(image_shape) != 3:
         raise ValueError(f"image_shape must be (height, width, channels), but got {image_shape!r}.")
     height, width, channels = (
@@ -295,7 +300,7 @@ def _checked_shape(image_shape: Any) -> tuple[int, int, int]:
     return height, width, channels
 
 
-def _in_unit_interval(value: Any, name: str, *, closed_right: bool) -> float:
+def _in_unit_interval(value: float, name: str, *, closed_right: bool) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (number and 0 <= value <= 1 and (closed_right or value < 1)):
         end = "]" if closed_right else ")"

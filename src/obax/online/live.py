@@ -56,17 +56,21 @@ class View(Generic[T]):
                 end += count
         # A default stands in the class, where it would be found in place of a field to be made.
         self.at_once = [name for name in self.fields if hasattr(self.kind, name)]
+        self.is_eager = bool(self.at_once) or not self.fields
+        self.make = self._made
 
     def unpacked(self, held: Held) -> T:
         """The object; if its class can be lazy, its leaves are made when they are asked for.
 
         They are arrays of JAX, as if they had never been packed.
         """
-        if not self.fields:
-            leaves = self._leaves(held, range(len(self.words.leaves)))
-            return self.words.treedef.unflatten(leaves)
-        known = self.known | self._made(held, self.at_once) if self.at_once else self.known
-        return lazy(self.kind, known, self._made, held)
+        known = self.known
+        if self.is_eager:
+            if not self.fields:
+                leaves = self._leaves(held, range(len(self.words.leaves)))
+                return self.words.treedef.unflatten(leaves)
+            known = known | self._made(held, self.at_once)
+        return lazy(self.kind, known, self.make, held)  # type: ignore[type-var]
 
     def _made(self, held: Held, names: list[str]) -> dict[str, object]:
         parts = [self.fields[name] for name in names]
@@ -150,8 +154,11 @@ class Live(Generic[T]):
         self.round_spec = round_spec
         self.expected = list(round_spec.leaves)
 
-    def play(self, round: PyTree) -> tuple[Held, Info, bool]:
-        """The state after a round, still packed, the info, and whether the round was accepted."""
+    def play(self, round: PyTree) -> tuple[T, Info, bool]:
+        """The state after a round, the info, and whether the round was accepted.
+
+        A rejected round leaves every bit of the state as it was, so one can go on after it.
+        """
         try:
             leaves = self.round_spec.treedef.flatten_up_to(round)
             fits = [(leaf.shape, leaf.dtype) for leaf in leaves] == self.expected
@@ -171,17 +178,14 @@ class Live(Generic[T]):
         words = np.frombuffer(self.constants + before + step.round.to_bytes(leaves), WORD)
         if place is not None:
             words = jax.device_put(words, place)
-        rest = [leaves[i] for i in step.round.alone]
-        out, *alone = step.compiled(words, *self.fixed, *large, *rest)
+        out, *alone = step.compiled(
+            words, *self.fixed, *large, *[leaves[i] for i in step.round.alone]
+        )
         data, cut, count = np.asarray(out).tobytes(), self.cut, len(large)
         record = data[cut:]
-        info = step.info.unpacked((record, alone[count:], place))
-        return (data[:cut], alone[:count], place), info, record[step.accepted] != 0
-
-    def accept(self, held: Held) -> T:
-        """Go on from there; the state as people see it."""
-        self.held = held
-        return self.view.unpacked(held)
+        self.held = held = data[:cut], alone[:count], place
+        state = self.view.unpacked(held)
+        return state, step.info.unpacked((record, alone[count:], place)), record[step.accepted] != 0
 
 
 def _held(words: Words, tree: PyTree) -> Held:

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
+from typing import Generic
 
 from .._support import validation
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..algorithms.base import State
 from ..checkpoint import Folder, seek
 from .live import Live
 from .rejection import POLICIES, rejection
+from .stacks import S
 
 
-class Play(Iterator[tuple[State, Info]]):
+class Play(Iterator[tuple[S, Info]], Generic[S]):
     """An iterator over (state, info) that pulls rounds from a live source; see `play`.
 
     `rounds` and `rejected` count what has been played so far, the rounds before a resumption
@@ -23,7 +24,7 @@ class Play(Iterator[tuple[State, Info]]):
     def __init__(
         self,
         algorithm: Algorithm,
-        state: State,
+        state: S,
         source: Iterable[PyTree],
         bar: Progress,
         policy: str,
@@ -45,16 +46,16 @@ class Play(Iterator[tuple[State, Info]]):
         self._bar = bar
         self._raise = policy == "raise"
 
-    def __next__(self) -> tuple[State, Info]:
+    def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            packed, info, accepted = self._live.play(round)
+            state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
                 if self._raise:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
-            self.state = state = self._live.accept(packed)
+            self.state = state
             if self._folder is not None and self.rounds % self._every == 0:
                 self._folder.save(self.rounds, state, {"rejected": self.rejected})
             if self._bar.enabled:
@@ -64,7 +65,7 @@ class Play(Iterator[tuple[State, Info]]):
             raise
         return state, info
 
-    def __enter__(self) -> "Play":
+    def __enter__(self) -> "Play[S]":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,7 +83,7 @@ class Play(Iterator[tuple[State, Info]]):
 
 def play(
     algorithm: Algorithm,
-    state: State,
+    state: S,
     source: Iterable[PyTree],
     *,
     progress: bool = False,
@@ -90,7 +91,7 @@ def play(
     checkpoint_every: int | None = None,
     checkpoint_dir: str | Path | None = None,
     keep: int = 3,
-) -> Play:
+) -> Play[S]:
     """Play rounds as they arrive: `for state, info in obax.play(algorithm, state, source): ...`
 
     The step is compiled once for the shapes that `algorithm.init` was given; a round of another

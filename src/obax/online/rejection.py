@@ -1,13 +1,12 @@
 """What becomes of a round that the guard rejects: an error that says why, or a count."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from .._support import trees
 from .._support.trees import PyTree
 from ..algorithms import Algorithm
+from ..algorithms.base import State
 
 POLICIES = ("raise", "skip")
 
@@ -19,13 +18,13 @@ class RejectedRoundError(RuntimeError):
     from which one can go on.
     """
 
-    def __init__(self, message: str, index: int, state: Any):
+    def __init__(self, message: str, index: int, state: State):
         super().__init__(message)
         self.index = index
         self.state = state
 
 
-def rejection(algorithm: Algorithm, state: Any, round: PyTree, index: int) -> RejectedRoundError:
+def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> RejectedRoundError:
     """The error for a rejected round, with the reason in words."""
     bad = [
         trees.leaf_name(path, "round")

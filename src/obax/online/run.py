@@ -1,7 +1,5 @@
 """`run`: recorded rounds in one compiled scan."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,18 +11,18 @@ from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from .rejection import POLICIES, rejection
-from .stacks import Record, between, first, length, recording_step
+from .stacks import Record, S, between, first, length, recording_step
 
 
 def run(
     algorithm: Algorithm,
-    state: Any,
+    state: S,
     rounds: PyTree,
     *,
     record: Record | None = None,
     progress: bool = False,
     on_rejected: str = "raise",
-) -> tuple[Any, Info]:
+) -> tuple[S, Info]:
     """Play recorded rounds in one compiled scan.
 
     **Arguments:**
@@ -68,13 +66,11 @@ def run(
 
 
 @eqx.filter_jit
-def _scan(
-    algorithm: Algorithm, state: Any, rounds: PyTree, record: Record | None
-) -> tuple[Any, Info]:
+def _scan(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
     step = recording_step(algorithm, record)
     packing = Packing(jax.eval_shape(step, state, first(rounds))[1])
 
-    def body(state: Any, round: PyTree) -> tuple[Any, PyTree]:
+    def body(state: S, round: PyTree) -> tuple[S, PyTree]:
         state, info = step(state, round)
         return state, packing.pack(info)
 
@@ -90,7 +86,7 @@ def _piece(horizon: int) -> int:
 
 
 def _raise_if_rejected(
-    algorithm: Algorithm, state: Any, rounds: PyTree, history: Info, offset: int
+    algorithm: Algorithm, state: S, rounds: PyTree, history: Info, offset: int
 ) -> None:
     accepted = np.asarray(history.accepted)
     if accepted.all():

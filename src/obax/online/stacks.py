@@ -1,21 +1,25 @@
 """Rounds stacked on axis 0, and a step that records more than its info."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from ..algorithms.base import State
 
-Record = Callable[[Any], PyTree]
+S = TypeVar("S", bound=State)
+Record = Callable[[PyTree], PyTree]
 
 
-def recording_step(algorithm: Algorithm, record: Record | None) -> Callable[..., Any]:
+def recording_step(
+    algorithm: Algorithm, record: Record | None
+) -> Callable[[S, PyTree], tuple[S, Info]]:
     """`algorithm.step`, with what `record` says of the new state in `info.recorded`."""
 
-    def step(state: Any, round: PyTree) -> tuple[Any, Info]:
+    def step(state: S, round: PyTree) -> tuple[S, Info]:
         state, info = algorithm.step(state, round)
         if record is None:
             return state, info

@@ -1,29 +1,28 @@
 """`sweep`: many settings and seeds as one batch inside one scan."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from .._support import trees
 from .._support.packing import Packing
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from .stacks import Record, first, length, recording_step
+from .stacks import Record, S, first, length, recording_step
 
 
 def sweep(
     algorithms: Algorithm | Sequence[Algorithm],
-    state: Any,
+    state: S,
     rounds: PyTree,
     *,
     seeds: bool = False,
     record: Record | None = None,
-) -> tuple[Any, Info]:
+) -> tuple[S, Info]:
     """Play many settings and/or seeds in one compiled call.
 
     **Arguments:**
@@ -33,7 +32,7 @@ def sweep(
       size of the window, must be the same: sweep over such things with several calls.
     - `state`: one start for all, from any of the algorithms; or, with `seeds`, starts stacked on a
       leading axis, one for each seed.
-    - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry a seed.
+    - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry per seed.
     - `record`: as in `run`.
 
     **Returns:** states and histories with leading axes (settings, seeds), each only where asked
@@ -75,12 +74,12 @@ def sweep(
 def _sweep(
     numbers: PyTree,
     shared: PyTree,
-    state: Any,
+    state: S,
     rounds: PyTree,
     record: Record | None,
     seeds: bool,
     settings: int,
-) -> tuple[Any, Info]:
+) -> tuple[S, Info]:
     """All settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as fast on
     [settings * seeds, d] arrays as on [settings, seeds, d]."""
     replicas = length(rounds) if seeds else 1
@@ -96,17 +95,17 @@ def _sweep(
         state,
     )
 
-    def step(numbers: PyTree, state: Any, round: PyTree) -> tuple[Any, Info]:
+    def step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, Info]:
         return recording_step(eqx.combine(numbers, shared), record)(state, round)
 
     example = first(first(rounds) if seeds else rounds)
     packing = Packing(jax.eval_shape(step, *first((numbers, states)), example)[1])
 
-    def packed_step(numbers: PyTree, state: Any, round: PyTree) -> tuple[Any, PyTree]:
+    def packed_step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, PyTree]:
         state, info = step(numbers, state, round)
         return state, packing.pack(info)
 
-    def body(states: Any, round: PyTree) -> tuple[Any, PyTree]:
+    def body(states: S, round: PyTree) -> tuple[S, PyTree]:
         batch = jax.tree.map(lambda leaf: leaf[seed_of], round) if seeds else round
         return jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
 
@@ -153,7 +152,7 @@ def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
     return jax.tree.unflatten(treedef, stacked), jax.tree.unflatten(treedef, shared)
 
 
-def _stack_numbers(values: list[Any]) -> Array:
+def _stack_numbers(values: list[ArrayLike]) -> Array:
     if trees.is_concrete(values):
         # Stacking hundreds of device arrays one by one would take longer than a short sweep.
         return jnp.asarray(np.stack([np.asarray(value) for value in values]))
