@@ -24,7 +24,7 @@ def positive_number(value: ArrayLike, name: str) -> Array:
     return array
 
 
-def positive(value: ArrayLike, name: str) -> Array:
+def positive(value: ArrayLike | Sequence[float], name: str) -> Array:
     """A number > 0 as a floating array, so that it is a leaf and can be swept over."""
     array = as_number(value, name)
     if is_concrete(array) and not np.all(np.asarray(array) > 0):

@@ -7,7 +7,7 @@ projection are here.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
@@ -40,6 +40,9 @@ class State(Lazy):
     inner_optimiser: PyTree
     carry: PyTree
     """What the estimator of the hypergradient carries."""
+
+
+S = TypeVar("S", bound=State)
 
 
 class Algorithm(eqx.Module):
@@ -123,7 +126,7 @@ class Algorithm(eqx.Module):
         """
         return self._fresh(*self._checked_start(outer_var, inner_var, example_round, buffers))
 
-    def step(self, state: State, round: PyTree) -> tuple[State, Info]:
+    def step(self, state: S, round: PyTree) -> tuple[S, Info]:
         """Play one round.
 
         A round with NaN or Inf, or one that would make any part of the state so, leaves the state

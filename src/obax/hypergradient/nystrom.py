@@ -41,8 +41,9 @@ class Nystrom(Implicit):
 
     def __init__(self, rank: int, damping: float | Array | None = None, seed: int = 0):
         self.rank = validation.count(rank, "Nystrom.rank")
-        given = damping is not None
-        self.damping = validation.positive_number(damping, "Nystrom.damping") if given else None
+        if damping is not None:
+            damping = validation.positive_number(damping, "Nystrom.damping")
+        self.damping = damping
         self.seed = int(seed)
 
     def init(self, inner_var: PyTree) -> PyTree:
