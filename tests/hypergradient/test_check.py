@@ -216,7 +216,7 @@ def test_a_wrong_formula_is_named():
 
 
 def test_a_follower_of_a_thousand_parameters():
-    """Softmax regression, 100 features x 10 classes, ridge 1e-3: y*(x) needs more than a descent."""
+    """Softmax regression, 100 features x 10 classes, ridge 1e-3: a descent does not reach y*(x)."""
     rng = np.random.default_rng(0)
     data = {
         "a": jnp.asarray(rng.standard_normal((80, 100))),
