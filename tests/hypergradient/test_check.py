@@ -213,3 +213,25 @@ def test_a_wrong_formula_is_named():
     assert "its formula is wrong" in str(
         obax.check_hypergradient(problem, 1.0, 1.0, jnp.asarray(2.0))
     )
+
+
+def test_a_follower_of_a_thousand_parameters():
+    """Softmax regression, 100 features x 10 classes, ridge 1e-3: a descent does not reach y*(x)."""
+    rng = np.random.default_rng(0)
+    data = {
+        "a": jnp.asarray(rng.standard_normal((80, 100))),
+        "b": jnp.asarray(rng.integers(0, 10, 80)),
+    }
+
+    def loss(y, part):
+        logits = jax.nn.log_softmax(data["a"][part] @ y)
+        return -jnp.mean(jnp.take_along_axis(logits, data["b"][part, None], axis=1))
+
+    problem = obax.Problem(
+        lambda x, y, r: loss(y, slice(60, 80)),
+        lambda x, y, r: loss(y, slice(0, 60)) + jnp.exp(x) * jnp.sum(y**2),
+    )
+    point = (jnp.log(1e-3), jnp.zeros((100, 10)), jnp.zeros(()))
+    check = obax.check_hypergradient(problem, *point)
+    assert check.ok and check.relative_error < 1e-6, str(check)
+    np.testing.assert_allclose(check.smallest_eigenvalue, 2e-3, rtol=1e-2)
