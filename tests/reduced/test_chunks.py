@@ -43,6 +43,6 @@ def test_compiled_is_right_where_jit_is_not():
     np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-6)
     if jaxlib.__version__ != "0.10.2" or jax.default_backend() != "cpu":
         pytest.skip("the fault is known of jaxlib 0.10.2 on CPU only")
-    theirs = jax.jit(jax.vmap(values, in_axes=(0, None)))(x, rounds)
+    theirs = np.asarray(jax.jit(jax.vmap(values, in_axes=(0, None)))(x, rounds))
     wrong = np.abs(theirs - exact) > 1e-3
     assert wrong[21].mean() > 0.9 and not wrong[:21].any()

@@ -12,6 +12,8 @@ from obax.domain import Ball, Box, NonNegative, Simplex  # noqa: E402
 from obax.problem import Problem  # noqa: E402
 from obax.regret import Solver  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 FIRST_ORDER = Solver(dense_limit=0)  # conjugate gradients and spectral projected gradient
 
 

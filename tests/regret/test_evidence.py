@@ -193,3 +193,13 @@ def coordinate_grid(loss, dim):
             points[:, i] = np.linspace(-8.0, 2.0, 101)
             best = points[np.argmin([loss(point) for point in points])]
     return best
+
+
+def test_starts_and_settings_that_do_not_fit():
+    rounds = jnp.ones(3)
+    with pytest.raises(ValueError, match="starts must be 3 points, one for each round, but are 2"):
+        regret.outer_solutions(WELLS, rounds, starts=jnp.zeros(2), outer_start=ZERO)
+    with pytest.raises(ValueError, match=r"starts\[0\] must match outer_start"):
+        regret.static_solution(WELLS, rounds, starts=jnp.zeros((2, 2)), outer_start=ZERO)
+    with pytest.raises(ValueError, match="starts must be an integer >= 0"):
+        regret.Solver(starts=-1)

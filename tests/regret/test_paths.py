@@ -16,6 +16,8 @@ from obax.domain import Ball, Box, NonNegative, Simplex, Unconstrained  # noqa: 
 from obax.problem import Problem  # noqa: E402
 from obax.window import Window  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROUNDS = {"a": jnp.array([1.0, 2.0, 0.0]), "b": jnp.array([0.5, 0.0, 1.0])}
 ZERO = jnp.zeros(())
 STARTS = {"outer_start": ZERO, "inner_start": ZERO}

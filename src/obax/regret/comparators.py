@@ -30,6 +30,9 @@ from ..reduced import Pair, Solver, curvature_noise
 from . import inputs
 from .search import search_answers, search_rounds, search_stages, search_static
 
+# How many of the decisions that were played a search over many rounds looks at.
+MOST_STARTS = 8
+
 
 class ComparatorWarning(UserWarning):
     """A comparator is less accurate than asked for, or not a minimum; regrets against it are
@@ -129,14 +132,13 @@ def inner_solution(
     if stacked:
         rounds, _ = inputs.stacked(rounds, "rounds")
         outer_vars = inputs.decisions(problem, outer_vars, rounds)
-        given = inputs.setup(problem, rounds, None, inner_start, outer_vars)
+        given = inputs.setup(problem, rounds, None, inner_start, outer_vars, solver)
     else:
-        given = inputs.setup(problem, rounds, outer_vars, inner_start)
+        given = inputs.setup(problem, rounds, outer_vars, inner_start, None, solver)
         outer_vars = given.outer_start
-    solver = solver or Solver()
-    y, inner = search_answers(*given.arguments(solver), outer_vars, stacked)
+    y, inner = search_answers(given, outer_vars, stacked)
     none = jnp.zeros((0,), inner.dtype)
-    return _comparator("given", given, solver, Pair(outer_vars, y, none, inner, none))
+    return _comparator("given", given, Pair(outer_vars, y, none, inner, none))
 
 
 def outer_solutions(
@@ -163,10 +165,9 @@ def outer_solutions(
     >>> print(found.outer_var, found.inner_var)
     [0.5 2. ] [1. 4.]
     """
-    given = inputs.setup(problem, rounds, outer_start, inner_start)
+    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
     points = _points(given, starts, given.horizon)
-    found = search_rounds(*given.arguments(solver), points)
-    return _comparator("rounds", given, solver, found)
+    return _comparator("rounds", given, search_rounds(given, points))
 
 
 def static_solution(
@@ -189,9 +190,8 @@ def static_solution(
     >>> print(found.outer_var, found.inner_var)
     1.25 [2.5 2.5]
     """
-    given = inputs.setup(problem, rounds, outer_start, inner_start)
-    found = search_static(*given.arguments(solver), _points(given, starts))
-    return _comparator("static", given, solver, found)
+    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    return _comparator("static", given, search_static(given, _points(given, starts)))
 
 
 def stage_solutions(
@@ -218,32 +218,31 @@ def stage_solutions(
     >>> print(found.outer_var, found.inner_var, found.stage)
     [1. 4.] [2. 8.] [0 0 1]
     """
-    given = inputs.setup(problem, rounds, outer_start, inner_start)
+    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
     lengths = np.asarray(inputs.stage_lengths(stages, given.horizon))
     firsts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     found = search_stages(
-        *given.arguments(solver),
+        given,
         _points(given, starts),
         jnp.asarray(firsts),
         jnp.asarray(lengths),
         int(lengths.max()),
     )
     stage = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths))
-    return _comparator("stages", given, solver, found, stage)
+    return _comparator("stages", given, found, stage)
 
 
 def optima(
     given: inputs.Setup,
     comparators: Comparator | None,
     static: Comparator | None,
-    solver: Solver | None,
 ) -> tuple[Comparator, Comparator]:
     """The optima of the rounds and of the horizon, solved for where they are not given."""
-    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start, "solver": solver}
+    starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
     if comparators is None:
-        comparators = outer_solutions(given.problem, given.rounds, **starts)
+        comparators = outer_solutions(given.problem, given.rounds, solver=given.solver, **starts)
     if static is None:
-        static = static_solution(given.problem, given.rounds, **starts)
+        static = static_solution(given.problem, given.rounds, solver=given.solver, **starts)
     for name, found, kind in (("comparators", comparators, "rounds"), ("static", static, "static")):
         if found.kind != kind or found.horizon != given.horizon:
             raise ValueError(
@@ -254,9 +253,10 @@ def optima(
 
 
 def _points(given: inputs.Setup, starts: PyTree, count: int | None = None) -> PyTree:
-    """More points to look at, stacked: `starts`, or the start again."""
+    """More points to look at, stacked: `starts`, or the start again, in the number that a regret
+    has them: one compilation serves both."""
     if starts is None:
-        shape = (count or 1,)
+        shape = (count or min(MOST_STARTS, given.horizon),)
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, shape + leaf.shape), given.outer_start
         )
@@ -272,7 +272,6 @@ def _points(given: inputs.Setup, starts: PyTree, count: int | None = None) -> Py
 def _comparator(
     kind: str,
     given: inputs.Setup,
-    solver: Solver | None,
     found: Pair,
     stage: Array | None = None,
 ) -> Comparator:
@@ -286,7 +285,7 @@ def _comparator(
         stage=stage,
         beaten=None,
         kind=kind,
-        tolerance=(solver or Solver()).tolerance_for(dtype),
+        tolerance=given.solver.tolerance_for(dtype),
         closed_form=kind == "rounds" and given.problem.outer_argmin is not None,
         inner_closed_form=kind != "stages" and given.problem.inner_argmin is not None,
     )

@@ -12,21 +12,22 @@ from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..problem import Problem
-from ..reduced import Solver, compiled, length_of
+from ..reduced import Flat, Solver, compiled, length_of
 
 
 class Setup(NamedTuple):
-    """What the numerical part needs: rounds as arrays, and where x and y start."""
+    """What every compiled part takes: rounds as arrays, where x and y start, how to search."""
 
     problem: Problem
     rounds: PyTree
     horizon: int
     outer_start: PyTree
     inner_start: PyTree
+    solver: Solver
 
-    def arguments(self, solver: Solver | None) -> tuple[Problem, PyTree, PyTree, PyTree, Solver]:
-        """What every compiled search takes first."""
-        return self.problem, self.rounds, self.outer_start, self.inner_start, solver or Solver()
+    def flat(self) -> Flat:
+        """The problem over vectors."""
+        return Flat(self.problem, self.outer_start, self.inner_start, self.solver)
 
 
 def decisions_of(outer_vars: PyTree) -> PyTree:
@@ -49,6 +50,7 @@ def setup(
     outer_start: PyTree = None,
     inner_start: PyTree = None,
     outer_vars: PyTree = None,
+    solver: Solver | None = None,
 ) -> Setup:
     """Check that problem, rounds and starting points fit together; fill in what is not given."""
     if not isinstance(problem, Problem):
@@ -72,9 +74,8 @@ def setup(
             "outer_start must be given: the problem has no outer_argmin, so the shape of x is not "
             "known. Pass a point x; the numerical search begins there."
         )
-    return Setup(
-        problem, rounds, horizon, outer_start, _inner(problem, example, outer_start, inner_start)
-    )
+    inner_start = _inner(problem, example, outer_start, inner_start)
+    return Setup(problem, rounds, horizon, outer_start, inner_start, solver or Solver())
 
 
 def _inner(problem: Problem, example: PyTree, outer_start: PyTree, inner_start: PyTree) -> PyTree:

@@ -16,11 +16,12 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..reduced import Flat, Solver, compiled, length_of, one_round, pulled_back, reduced_gradient
+from ..reduced import Solver, compiled, one_round, pulled_back, reduced_gradient
 from ..window import Window
 from . import inputs
 from .comparators import Comparator, inner_solution
 from .curve import RegretCurve
+from .inputs import Setup
 
 
 def local(
@@ -97,24 +98,19 @@ def averaged_gradients(
         raise ValueError(f"window must be an obax.Window, but got {window!r}.")
     found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
     inner_start = inputs.follower_of(outer_vars, inner_start)
-    given = inputs.setup(problem, rounds, None, inner_start, found.outer_var)
+    given = inputs.setup(problem, rounds, None, inner_start, found.outer_var, solver)
     compute = {"current": _at_the_decision, "past": _at_past_decisions}[at]
-    pairs = found.outer_var, found.inner_var
-    return compute(*given.arguments(solver), *pairs, window), found
+    return compute(given, found.outer_var, found.inner_var, window), found
 
 
 @compiled
 def _at_the_decision(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     xs: PyTree,
     ys: PyTree,
     window: Window,
 ) -> Float[Array, "T d1"]:
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
     ages = jnp.arange(window.size)
 
     def term(round: PyTree, t: Array, x: PyTree, y: PyTree) -> Array:
@@ -124,35 +120,31 @@ def _at_the_decision(
         whole = jnp.sum(window.weights.astype(flat.dtype))
         shares = weights / (whole if window.normalise == "full" else jnp.sum(weights))
         # Rounds before the first are stood in for by the first, with weight zero.
-        past = jax.tree.map(lambda leaf: leaf[jnp.maximum(t - ages, 0)], rounds)
+        past = jax.tree.map(lambda leaf: leaf[jnp.maximum(t - ages, 0)], given.rounds)
         slopes = window.map(lambda r: jax.grad(flat.outer, (0, 1))(x, y, r), past)
         slope_x, slope_y = jax.tree.map(lambda leaf: shares @ leaf, slopes)
         return pulled_back(flat, one_round(round), x, y, slope_x, slope_y)
 
-    times = jnp.arange(length_of(rounds))
-    return flat.map_rounds(term, rounds, times, xs, ys, copies=window.size)
+    times = jnp.arange(given.horizon)
+    return flat.map_rounds(term, given.rounds, times, xs, ys, copies=window.size)
 
 
 @compiled
 def _at_past_decisions(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     xs: PyTree,
     ys: PyTree,
     window: Window,
 ) -> Float[Array, "T d1"]:
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
 
     def own(round: PyTree, x: PyTree, y: PyTree) -> Array:
         y = ravel_pytree(y)[0].astype(flat.dtype)
         return reduced_gradient(flat, ravel_pytree(x)[0], round, y)
 
-    gradients = flat.map_rounds(own, rounds, xs, ys)
+    gradients = flat.map_rounds(own, given.rounds, xs, ys)
     u = window.weights.astype(flat.dtype)
-    horizon = length_of(rounds)
+    horizon = given.horizon
     seen = jnp.cumsum(u)[jnp.minimum(jnp.arange(horizon), window.size - 1)]
     total = jnp.sum(u) if window.normalise == "full" else seen[:, None]
 

@@ -17,9 +17,10 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..reduced import Flat, Solver, compiled, norms
+from ..reduced import Solver, compiled, norms
 from . import inputs
 from .comparators import Comparator, optima
+from .inputs import Setup
 from .search import as_vectors
 from .supremum import (
     affine_answers,
@@ -91,11 +92,11 @@ def path_lengths(
     [0. 2. 3.] [0. 4. 6.] [0. 2. 3.] True
     """
     order = inputs.power(order)
-    given = inputs.setup(problem, rounds, outer_start, inner_start)
-    comparators, static = optima(given, comparators, static, solver)
+    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    comparators, static = optima(given, comparators, static)
     variation, exact = None, False
     if with_H:
-        variation, exact = inner_variation(given, comparators, samples, solver or Solver())
+        variation, exact = inner_variation(given, comparators, samples)
     P = _path(comparators.outer_var, order)
     Y, Y_bar = jnp.zeros_like(P), jnp.zeros_like(P)
     if problem.inner is not None:
@@ -105,19 +106,18 @@ def path_lengths(
 
 
 def inner_variation(
-    given: inputs.Setup, comparators: Comparator, samples: int, solver: Solver
+    given: Setup, comparators: Comparator, samples: int
 ) -> tuple[Float[Array, " T-1"], bool]:
     """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
-    arguments = given.arguments(solver)
-    flat = Flat(given.problem, given.outer_start, given.inner_start, solver)
+    flat = given.flat()
     if not flat.has_follower or given.horizon == 1:
         return jnp.zeros(given.horizon - 1, flat.dtype), True
     example = jax.tree.map(lambda leaf: leaf[0], given.rounds)
     if flat.dense and affine_answers(flat, example):
-        found, parallel = _affine(*arguments)
+        found, parallel = _affine(given)
         if can_be_exact(flat) or bool(parallel):
             return found, True
-    return _searched(*arguments, points_of(comparators), samples), False
+    return _searched(given, points_of(comparators), samples), False
 
 
 def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
@@ -126,25 +126,19 @@ def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
 
 
 @compiled
-def _affine(
-    problem: Problem, rounds: PyTree, outer_start: PyTree, inner_start: PyTree, solver: Solver
-) -> tuple[Array, Array]:
-    return affine_supremum(Flat(problem, outer_start, inner_start, solver), rounds)
+def _affine(given: Setup) -> tuple[Array, Array]:
+    return affine_supremum(given.flat(), given.rounds)
 
 
 @compiled
 def _searched(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     around: Array,
     samples: int,
 ) -> Array:
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
     key = jax.random.key(SEED)
-    return searched_supremum(flat, answer_change(flat), rounds, around, key, samples)
+    return searched_supremum(flat, answer_change(flat), given.rounds, around, key, samples)
 
 
 @compiled

@@ -29,6 +29,7 @@ from ..problem import Problem
 from ..reduced import Solver, compiled, length_of
 from . import inputs
 from .comparators import (
+    MOST_STARTS,
     Comparator,
     ComparatorWarning,
     inner_solution,
@@ -37,9 +38,6 @@ from .comparators import (
     static_solution,
 )
 from .curve import RegretCurve
-
-# How many of the decisions that were played a search over many rounds looks at.
-MOST_STARTS = 8
 
 
 def dynamic(

@@ -6,11 +6,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._support.trees import PyTree
-from ..problem import Problem
 from ..reduced import (
     Flat,
     Pair,
-    Solver,
     answer,
     check_round,
     compiled,
@@ -18,62 +16,53 @@ from ..reduced import (
     solve_stage,
     solve_static,
 )
+from .inputs import Setup
 
 
 @compiled
 def search_answers(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     outer_vars: PyTree,
     stacked: bool,
 ) -> tuple[PyTree, Array]:
     """y*_t of the decisions, one for each round or one for all, and the residuals."""
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
     if stacked:
-        found = flat.map_rounds(lambda r, x: answer(flat, x, r), rounds, as_vectors(outer_vars))
+        found = flat.map_rounds(
+            lambda r, x: answer(flat, x, r), given.rounds, as_vectors(outer_vars)
+        )
     else:
         x = ravel_pytree(outer_vars)[0]
-        found = flat.map_rounds(lambda r: answer(flat, x, r), rounds)
+        found = flat.map_rounds(lambda r: answer(flat, x, r), given.rounds)
     return jax.vmap(flat.tree_y)(found.y), found.residual
 
 
 @compiled
 def search_rounds(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     starts: PyTree,
 ) -> Pair:
     """The pairs of all rounds as trees. `starts` has one more place to look at for each round."""
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
 
     def best(round: PyTree, start: Array) -> Pair:
-        if problem.outer_argmin is None:
+        if given.problem.outer_argmin is None:
             return solve_round(flat, round, jnp.stack([flat.start, start]))
-        return check_round(flat, ravel_pytree(problem.outer_argmin(round))[0], round)
+        return check_round(flat, ravel_pytree(given.problem.outer_argmin(round))[0], round)
 
-    pairs = flat.map_rounds(best, rounds, as_vectors(starts))
+    pairs = flat.map_rounds(best, given.rounds, as_vectors(starts))
     return _trees(flat, pairs)
 
 
 @compiled
 def search_static(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     starts: PyTree,
 ) -> Pair:
     """The one x, with the answers and inner residuals of all rounds."""
-    flat = Flat(problem, outer_start, inner_start, solver)
-    best = solve_static(flat, rounds, as_vectors(starts))
-    found = flat.map_rounds(lambda r: answer(flat, best.x, r), rounds)
+    flat = given.flat()
+    best = solve_static(flat, given.rounds, as_vectors(starts))
+    found = flat.map_rounds(lambda r: answer(flat, best.x, r), given.rounds)
     return best._replace(
         x=flat.unravel_x(best.x), y=jax.vmap(flat.tree_y)(found.y), inner_residual=found.residual
     )
@@ -81,18 +70,14 @@ def search_static(
 
 @compiled
 def search_stages(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     starts: PyTree,
     firsts: Array,
     lengths: Array,
     longest: int,
 ) -> Pair:
     """The pairs of all stages as trees: `lengths` rounds each, from `firsts` on."""
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
     places = jnp.arange(longest, dtype=firsts.dtype)
     points = as_vectors(starts)
 
@@ -101,7 +86,9 @@ def search_stages(
         # One shape for all stages: a shorter one repeats its last round with weight zero.
         index = first + jnp.minimum(places, length - 1)
         weights = (places < length).astype(flat.dtype) / length.astype(flat.dtype)
-        return solve_stage(flat, jax.tree.map(lambda leaf: leaf[index], rounds), weights, points)
+        return solve_stage(
+            flat, jax.tree.map(lambda leaf: leaf[index], given.rounds), weights, points
+        )
 
     return _trees(flat, jax.lax.map(best, (firsts, lengths)))
 

@@ -20,18 +20,17 @@ from .._support import validation
 from .._support.trees import PyTree
 from ..problem import Problem
 from ..reduced import (
-    Flat,
     Scalar,
     Solver,
     Vector,
     compiled,
-    length_of,
     reduced_gradient,
     reduced_value,
 )
 from ..window import Window
 from . import inputs
 from .comparators import Comparator, optima
+from .inputs import Setup
 from .paths import SAMPLES, SEED, inner_variation, path_lengths, points_of
 from .regrets import losses_of
 from .supremum import Objective, searched_supremum
@@ -76,16 +75,15 @@ def variations(
     [0. 1. 5.] [0. 0. 0.]
     """
     validation.count(samples, "samples")
-    given = inputs.setup(problem, rounds, outer_start, inner_start)
-    comparators, static = optima(given, comparators, static, solver)
-    common = given.arguments(solver)
-    values, slopes = _searched_changes(*common, points_of(comparators), samples)
+    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    comparators, static = optima(given, comparators, static)
+    values, slopes = _searched_changes(given, points_of(comparators), samples)
     return Variations(
         V=jnp.cumsum(values),
         G=jnp.cumsum(slopes),
         F=jnp.cumsum(losses_of(problem, comparators, given.rounds)),
         F_static=jnp.cumsum(losses_of(problem, static, given.rounds)),
-        squared_gradients=_squared_gradients(*common, comparators.outer_var),
+        squared_gradients=_squared_gradients(given, comparators.outer_var),
         comparators=comparators,
         static=static,
     )
@@ -115,8 +113,8 @@ def bound_arguments(
     [1 2 3] [0. 1. 3.] [0. 1. 5.]
     """
     names = [name for name in inspect.signature(bound).parameters if name != "self"]
-    given = inputs.setup(problem, rounds, outer_start, inner_start)
-    comparators, static = optima(given, None, None, solver)
+    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    comparators, static = optima(given, None, None)
     known: dict[str, Any] = {"T": jnp.arange(1, given.horizon + 1)}
     if window is not None:
         known["W"] = jnp.sum(window.weights)
@@ -134,7 +132,7 @@ def bound_arguments(
         for name in ("P", "Y", "S", "Y_bar"):
             known[f"{name}_{order}"] = getattr(lengths, name)
     if any(name.startswith("H_") for name in names):
-        change, exact = inner_variation(given, comparators, samples, solver or Solver())
+        change, exact = inner_variation(given, comparators, samples)
         change = jnp.concatenate([jnp.zeros(1, change.dtype), change])
         known["H_1"], known["H_2"] = jnp.cumsum(change), jnp.cumsum(change**2)
         if not exact:
@@ -145,9 +143,7 @@ def bound_arguments(
                 stacklevel=2,
             )
     if "squared_gradients" in names:
-        known["squared_gradients"] = _squared_gradients(
-            *given.arguments(solver), comparators.outer_var
-        )
+        known["squared_gradients"] = _squared_gradients(given, comparators.outer_var)
     missing = [name for name in names if name not in known]
     if missing:
         hint = "; pass window= for W" if "W" in missing else ""
@@ -160,15 +156,11 @@ def bound_arguments(
 
 @compiled
 def _searched_changes(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     around: Array,
     samples: int,
 ) -> tuple[Array, Array]:
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
     key = jax.random.key(SEED)
 
     def value_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
@@ -179,9 +171,9 @@ def _searched_changes(
         return jnp.vdot(turn, turn)
 
     def found(objective: Objective) -> Array:
-        if length_of(rounds) == 1:
+        if given.horizon == 1:
             return jnp.zeros(1, flat.dtype)
-        changes = searched_supremum(flat, objective, rounds, around, key, samples)
+        changes = searched_supremum(flat, objective, given.rounds, around, key, samples)
         return jnp.concatenate([jnp.zeros(1, changes.dtype), changes])
 
     return found(value_change), found(slope_change)
@@ -189,17 +181,13 @@ def _searched_changes(
 
 @compiled
 def _squared_gradients(
-    problem: Problem,
-    rounds: PyTree,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver,
+    given: Setup,
     outer_vars: PyTree,
 ) -> Array:
-    flat = Flat(problem, outer_start, inner_start, solver)
+    flat = given.flat()
 
     def square(round: PyTree, x: PyTree) -> Scalar:
         slope = reduced_gradient(flat, ravel_pytree(x)[0], round)
         return jnp.vdot(slope, slope)
 
-    return jnp.cumsum(flat.map_rounds(square, rounds, outer_vars))
+    return jnp.cumsum(flat.map_rounds(square, given.rounds, outer_vars))
