@@ -1,0 +1,132 @@
+"""Linear algebra of a row: Cholesky factors, conjugate gradients and what both are used through.
+
+Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+TINY = float(np.finfo(np.float64).tiny)
+CONVERGED = 1e-30
+"""A squared residual of this share of the first one is rounding."""
+
+
+@njit
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """a . b."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
+
+
+@njit
+def multiply(matrix: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    """out = matrix b, for a symmetric matrix."""
+    for i in range(b.shape[0]):
+        out[i] = 0.0
+    for i in range(b.shape[0]):
+        scale, row = b[i], matrix[i]
+        for j in range(b.shape[0]):
+            out[j] += scale * row[j]
+
+
+@njit
+def factorise(matrix: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> bool:
+    """Cholesky factors of a symmetric matrix, both ways round; False where it is not definite.
+
+    The upper triangle of `matrix` is read, and used up.
+    """
+    d = matrix.shape[0]
+    for j in range(d):
+        if not matrix[j, j] > 0.0:
+            return False
+        root = math.sqrt(matrix[j, j])
+        row = upper[j]
+        row[j] = root
+        for i in range(j + 1, d):
+            row[i] = matrix[j, i] / root
+        for i in range(j + 1, d):
+            scale, target = row[i], matrix[i]
+            for k in range(i, d):
+                target[k] -= scale * row[k]
+    for j in range(d):
+        for i in range(j, d):
+            lower[i, j] = upper[j, i]
+    return True
+
+
+@njit
+def substitute(lower: np.ndarray, upper: np.ndarray, b: np.ndarray) -> None:
+    """The solution of lower upper u = b, in place."""
+    d = b.shape[0]
+    for j in range(d):
+        b[j] /= upper[j, j]
+        value, row = b[j], upper[j]
+        for i in range(j + 1, d):
+            b[i] -= value * row[i]
+    for j in range(d - 1, -1, -1):
+        b[j] /= lower[j, j]
+        value, row = b[j], lower[j]
+        for i in range(j):
+            b[i] -= value * row[i]
+
+
+@njit
+def conjugate_gradients(matrix: np.ndarray, lines: np.ndarray, steps: int) -> None:
+    """The solutions of matrix u = line for each line, in place, all side by side.
+
+    Preconditioned by the diagonal; `steps` steps, fewer where nothing is left to do.
+    """
+    count, d = lines.shape
+    left = lines.copy()
+    direction, product = np.empty((count, d)), np.empty((count, d))
+    size, enough = np.empty(count), np.empty(count)
+    for c in range(count):
+        size[c] = 0.0
+        for i in range(d):
+            direction[c, i] = left[c, i] / matrix[i, i]
+            size[c] += left[c, i] * direction[c, i]
+            lines[c, i] = 0.0
+        enough[c] = max(CONVERGED * size[c], TINY)
+    for _ in range(steps):
+        busy = False
+        for c in range(count):
+            busy = busy or size[c] > enough[c]
+            for i in range(d):
+                product[c, i] = 0.0
+        if not busy:
+            return
+        # The matrix, which is what does not fit into the cache, is read once for all lines.
+        for i in range(d):
+            row = matrix[i]
+            for c in range(count):
+                scale, target = direction[c, i], product[c]
+                for j in range(d):
+                    target[j] += scale * row[j]
+        for c in range(count):
+            along = dot(direction[c], product[c])
+            if not (size[c] > enough[c] and along > TINY):
+                continue
+            move, new = size[c] / along, 0.0
+            for i in range(d):
+                lines[c, i] += move * direction[c, i]
+                left[c, i] -= move * product[c, i]
+                new += left[c, i] * left[c, i] / matrix[i, i]
+            keep = new / size[c]
+            for i in range(d):
+                direction[c, i] = left[c, i] / matrix[i, i] + keep * direction[c, i]
+            size[c] = new
+
+
+@njit
+def solve(first: np.ndarray, second: np.ndarray, lines: np.ndarray, steps: int) -> None:
+    """L^-1 of each line, in place: by factors `first` and `second`, or, with `steps`, by conjugate
+    gradients on `first`."""
+    if steps > 0:
+        conjugate_gradients(first, lines, steps)
+        return
+    for c in range(lines.shape[0]):
+        substitute(first, second, lines[c])

@@ -1,0 +1,441 @@
+"""One row: standardise, test, train, tune. See the package for the mathematics."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .algebra import dot, factorise, multiply, solve
+from .layout import (
+    AVERAGES,
+    BALANCE,
+    CENTRE,
+    CLASSES,
+    COUNTS,
+    CURVATURE,
+    CURVATURE_SLOPE,
+    DELTA,
+    DRAWN,
+    ENTRIES,
+    FADING,
+    FEATURES,
+    FIRST,
+    FRESH,
+    FREQUENCY,
+    HIGH,
+    LEARNED,
+    LOSS,
+    LOW,
+    MEAN,
+    OUTPUTS,
+    PENALTIES,
+    RIDGE,
+    ROWS,
+    SCALE_MEMORY,
+    SECOND,
+    SENSITIVITY,
+    SETTINGS,
+    SIGMOID,
+    SOFTMAX,
+    SQUARE,
+    STEP_SIZE,
+    STEPS,
+    TARGET_AVERAGE,
+    TARGET_COUNT,
+    TARGET_VARIANCE,
+    VARIANCES,
+    WEIGHTS,
+    X,
+)
+from .losses import LOGIT_VARIANCE, moderation, proximal, pull_slope, sigmoid, softmax, suffered
+from .record import note
+
+CLIP = 10.0
+"""Standardised features and targets are cut off at this many deviations."""
+STATISTICS_CLIP = 4.0
+"""What a row can do to the running mean and variance, in deviations."""
+STATISTICS_ROWS = 30.0
+"""So many rows enter the statistics as they are."""
+WARM_UP, WARM_UP_ROWS = 10.0, 100.0
+"""The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
+MEAN_DECAY, SQUARE_DECAY = 0.9, 0.99
+"""Of the running means of the hypergradient and of its square."""
+LARGEST = 1e15
+EPS = float(np.finfo(np.float64).eps)
+REJECTED, ACCEPTED, ABSURD = range(3)
+"""A row that would have made the model NaN or Inf; one that was played; one with a value beyond
+LARGEST, which is left to Python to put into words."""
+
+
+@njit
+def part(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
+    """A part of `vector` or `work`."""
+    return flat[sizes[at] : sizes[at + 1]]
+
+
+@njit
+def lines(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
+    """A part that has a line for each output."""
+    return part(flat, sizes, at).reshape(sizes[OUTPUTS], sizes[FEATURES] + 1)
+
+
+@njit
+def squares(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
+    """A part that has a square matrix for each output."""
+    d = sizes[FEATURES] + 1
+    return part(flat, sizes, at).reshape(sizes[OUTPUTS], d, d)
+
+
+@njit
+def hyperparameters(vector: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
+    """Inertia and forgetting. A memory of m rows: weights 1, m/(m+1), ... whose sum is m + 1."""
+    at = sizes[X] + sizes[PENALTIES]
+    return math.exp(vector[at]), sigmoid(vector[at + 1])
+
+
+@njit
+def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray) -> bool:
+    """Factors of L and centres c of every output, if the state has moved since the last time;
+    whether L is definite."""
+    if work[sizes[FRESH]] == 1.0:
+        return True
+    f, d, steps = sizes[FEATURES], sizes[FEATURES] + 1, sizes[STEPS]
+    weights, curvature = lines(vector, sizes, WEIGHTS), squares(vector, sizes, CURVATURE)
+    first = squares(work, sizes, FIRST)
+    second = first if steps > 0 else squares(work, sizes, SECOND)
+    centre, drawn = lines(work, sizes, CENTRE), lines(work, sizes, DRAWN)
+    ridge = part(work, sizes, RIDGE)
+    inertia, forgetting = hyperparameters(vector, sizes)
+    for i in range(f):
+        ridge[i] = math.exp(vector[sizes[X] + (i if sizes[PENALTIES] > 1 else 0)])
+    ridge[f] = 0.0
+    used = np.empty((d, d))
+    for k in range(sizes[OUTPUTS]):
+        matrix = first[k] if steps > 0 else used
+        trace = 0.0
+        for i in range(d):
+            for j in range(d):
+                matrix[i, j] = forgetting * curvature[k, i, j]
+            matrix[i, i] += inertia + ridge[i]
+            trace += matrix[i, i]
+        if steps == 0:
+            # What rounding has taken from the smallest eigenvalue.
+            for i in range(d):
+                matrix[i, i] += 4.0 * EPS * trace
+            if not factorise(matrix, first[k], second[k]):
+                return False
+        for i in range(d):
+            drawn[k, i] = ridge[i] * weights[k, i]
+        solve(first[k], second[k], drawn[k : k + 1], steps)
+        for i in range(d):
+            centre[k, i] = weights[k, i] - drawn[k, i]
+    work[sizes[FRESH]] = 1.0
+    return True
+
+
+@njit
+def deviations(value: float, average: float, variance: float) -> float:
+    """From the running mean, cut off; 0 for a missing value, an absurd one and a constant."""
+    floor = EPS * average
+    if not (abs(value) <= LARGEST and variance > floor * floor):
+        return 0.0
+    return min(max((value - average) / math.sqrt(variance), -CLIP), CLIP)
+
+
+@njit
+def test(
+    vector: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    row: np.ndarray,
+    said: np.ndarray,
+    a: np.ndarray,
+    spread: np.ndarray,
+    z0: np.ndarray,
+    v: np.ndarray,
+    outputs: np.ndarray,
+) -> bool:
+    """Predict a row, NaN where a feature is missing; whether what is said is finite.
+
+    `said` is a number for regression and a probability for each class. Leaves the standardised row,
+    s = L^-1 a, z0, v and the outputs that are predicted with.
+    """
+    f, d, classify = sizes[FEATURES], sizes[FEATURES] + 1, sizes[LOSS] <= SOFTMAX
+    ready = prepare(vector, work, sizes)
+    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
+    for i in range(f):
+        a[i] = deviations(row[i], averages[i], variances[i])
+    a[f] = 1.0
+    first, centre = squares(work, sizes, FIRST), lines(work, sizes, CENTRE)
+    second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
+    finite = ready
+    for k in range(sizes[OUTPUTS]):
+        for i in range(d):
+            spread[k, i] = a[i]
+        solve(first[k], second[k], spread[k : k + 1], sizes[STEPS])
+        z0[k], v[k] = dot(centre[k], a), dot(spread[k], a)
+        outputs[k] = z0[k] / moderation(v[k]) if classify else z0[k]
+        finite = finite and math.isfinite(outputs[k])
+    if not finite:
+        for k in range(sizes[OUTPUTS]):
+            outputs[k] = 0.0
+    if sizes[LOSS] == SIGMOID:
+        said[0], said[1] = sigmoid(-outputs[0]), sigmoid(outputs[0])
+    elif sizes[LOSS] == SOFTMAX:
+        softmax(outputs, np.zeros(outputs.shape[0]), said)
+    else:
+        deviation = math.sqrt(vector[sizes[TARGET_VARIANCE]])
+        said[0] = vector[sizes[TARGET_AVERAGE]] + deviation * outputs[0]
+    return finite
+
+
+@njit
+def importance(vector: np.ndarray, sizes: np.ndarray, label: int) -> float:
+    """The weight of a row in the leader's loss: 1, unless classes are balanced."""
+    if sizes[BALANCE] == 0:
+        return 1.0
+    frequency = part(vector, sizes, FREQUENCY)
+    total, seen = 0.0, 0.0
+    for c in range(frequency.shape[0]):
+        total += frequency[c]
+        seen += 1.0 if frequency[c] > 0.0 else 0.0
+    if not frequency[label] > 0.0:
+        return 1.0
+    return 1.0 / max(frequency[label] / total * seen, 0.01)
+
+
+@njit
+def differentiate(
+    vector: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    entry: int,
+    j: int,
+    k: int,
+    spread: np.ndarray,
+    curved: np.ndarray,
+    q: np.ndarray,
+    bent: np.ndarray,
+) -> None:
+    """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u and bent = dL s."""
+    f, penalties, d = sizes[FEATURES], sizes[PENALTIES], sizes[FEATURES] + 1
+    inertia, forgetting = hyperparameters(vector, sizes)
+    y, drawn = lines(vector, sizes, WEIGHTS)[k], lines(work, sizes, DRAWN)[k]
+    ridge = part(work, sizes, RIDGE)
+    begin = sizes[SENSITIVITY] + (j * sizes[OUTPUTS] + k) * d
+    sensitivity = vector[begin : begin + d]
+    for i in range(d):
+        q[i] = ridge[i] * sensitivity[i]
+        bent[i] = 0.0
+    if entry < penalties:
+        for i in range(f) if penalties == 1 else range(entry, entry + 1):
+            q[i] += ridge[i] * (y[i] - drawn[i])
+            bent[i] = ridge[i] * spread[i]
+    elif entry == penalties:
+        for i in range(d):
+            q[i] -= inertia * drawn[i]
+            bent[i] = inertia * spread[i]
+    elif entry == penalties + 1:
+        slope = forgetting * (1.0 - forgetting)
+        for i in range(d):
+            q[i] -= slope * curved[0, i]
+            bent[i] = slope * curved[1, i]
+
+
+@njit
+def play_row(
+    vector: np.ndarray,
+    record: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    row: np.ndarray,
+    target: float,
+    teach: bool,
+    said: np.ndarray,
+) -> tuple[int, float]:
+    """Test on a row and, where `teach`, train on it and tune; what became of it, and its loss."""
+    f, outs, kind, n = sizes[FEATURES], sizes[OUTPUTS], sizes[LOSS], sizes[LEARNED]
+    d, penalties, classify = f + 1, sizes[PENALTIES], kind <= SOFTMAX
+    settings = part(work, sizes, SETTINGS)
+    if teach:
+        absurd = not abs(target) <= LARGEST
+        for i in range(f):
+            absurd = absurd or abs(row[i]) > LARGEST
+        if absurd:
+            return ABSURD, 0.0
+    a, spread = np.empty(d), np.empty((outs, d))
+    z0, v, outputs, slope = np.empty(outs), np.empty(outs), np.empty(outs), np.empty(outs)
+    if not test(vector, work, sizes, row, said, a, spread, z0, v, outputs):
+        return REJECTED, 0.0
+    label = int(target) if classify else 0
+    if not classify:
+        average = vector[sizes[TARGET_AVERAGE]]
+        target_z = deviations(target, average, vector[sizes[TARGET_VARIANCE]])
+    else:
+        target_z = target
+    balance = importance(vector, sizes, label)
+    loss = balance * suffered(kind, outputs, target_z, settings[DELTA], slope)
+    if not math.isfinite(loss):
+        return REJECTED, 0.0
+    if not teach:
+        return ACCEPTED, loss
+
+    # Train: z*, and with it y* = c + s weight pull(z*).
+    x = part(vector, sizes, X)
+    weight, shift = 1.0, np.zeros(outs)
+    weights_at = penalties + 2
+    shifts_at = weights_at + sizes[CLASSES]
+    if classify:
+        weight = math.exp(x[weights_at + label])
+        if kind == SIGMOID:
+            shift[0] = x[shifts_at + 1] - x[shifts_at]
+        else:
+            for k in range(outs):
+                shift[k] = x[shifts_at + k]
+    p, pull, bend = np.empty(outs), np.empty(outs), np.empty(outs)
+    proximal(kind, z0, v, target_z, weight, shift, settings[DELTA], p, pull, bend)
+
+    # Along each learned entry of x: the slopes of z0 and v, and one solve.
+    inertia, forgetting = hyperparameters(vector, sizes)
+    curvature, tilt = squares(vector, sizes, CURVATURE), squares(vector, sizes, CURVATURE_SLOPE)
+    first, drawn = squares(work, sizes, FIRST), lines(work, sizes, DRAWN)
+    second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
+    sensitivity = part(vector, sizes, SENSITIVITY).reshape(n, outs, d)
+    dz0, dv = np.empty((n, outs)), np.empty((n, outs))
+    solved = np.empty((outs, n, d))
+    curved, moved, bent = np.zeros((2, d)), np.empty((d, d)), np.empty(d)
+    entries = sizes[ENTRIES : ENTRIES + n]
+    with_memory = False
+    for j in range(n):
+        with_memory = with_memory or entries[j] == penalties + 1
+    for k in range(outs):
+        if with_memory:
+            # dL / d forgetting = A + forgetting dA / d forgetting, times u and times s.
+            for i in range(d):
+                for m in range(d):
+                    moved[i, m] = curvature[k, i, m] + forgetting * tilt[k, i, m]
+            multiply(moved, drawn[k], curved[0])
+            multiply(moved, spread[k], curved[1])
+        for j in range(n):
+            q = solved[k, j]
+            differentiate(vector, work, sizes, entries[j], j, k, spread[k], curved, q, bent)
+            dz0[j, k] = dot(sensitivity[j, k], a) - dot(spread[k], q)
+            dv[j, k] = -dot(spread[k], bent)
+            for i in range(d):
+                q[i] += weight * pull[k] * bent[i]
+        solve(first[k], second[k], solved[k], sizes[STEPS])
+
+    # The slope of the loss, and the new sensitivity S - L^-1 (q + weight pull dL s) + s d(pull).
+    slopes, dshift, dpull = np.zeros(n), np.zeros(outs), np.empty(outs)
+    check = 0.0
+    for j in range(n):
+        entry = entries[j]
+        for k in range(outs):
+            change = dz0[j, k]
+            if classify:
+                by = moderation(v[k])
+                change = (change - 0.5 * LOGIT_VARIANCE * z0[k] * dv[j, k] / (by * by)) / by
+            slopes[j] -= balance * slope[k] * change
+            dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
+        if kind == SIGMOID:
+            # One logit for two classes: the shift is that of the second less that of the first.
+            dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]
+        dweight = weight if classify and entry == weights_at + label else 0.0
+        pull_slope(kind, p, v, pull, bend, weight, dz0[j], dv[j], dweight, dshift, dpull)
+        for k in range(outs):
+            by = dweight * pull[k] + weight * dpull[k]
+            for i in range(d):
+                new = sensitivity[j, k, i] - solved[k, j, i] + spread[k, i] * by
+                solved[k, j, i] = settings[FADING] * new
+                check += new
+        check += slopes[j] * slopes[j]
+    centre = lines(work, sizes, CENTRE)
+    for k in range(outs):
+        for i in range(d):
+            check += centre[k, i] + weight * pull[k] * spread[k, i]
+    # The guard: nothing is written before all of it is known to be finite.
+    if not math.isfinite(check):
+        return REJECTED, 0.0
+
+    work[sizes[FRESH]] = 0.0
+    weights = lines(vector, sizes, WEIGHTS)
+    for k in range(outs):
+        for i in range(d):
+            weights[k, i] = centre[k, i] + weight * pull[k] * spread[k, i]
+            lift = bend[k] * a[i]
+            for m in range(d):
+                old = curvature[k, i, m]
+                tilt[k, i, m] = old + forgetting * tilt[k, i, m]
+                curvature[k, i, m] = forgetting * old + lift * a[m]
+        for j in range(n):
+            for i in range(d):
+                sensitivity[j, k, i] = solved[k, j, i]
+    tune(vector, work, sizes, slopes)
+    count(vector, sizes, row, target, label, settings[SCALE_MEMORY])
+    note(record, loss, x)
+    return ACCEPTED, loss
+
+
+@njit
+def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.ndarray) -> None:
+    """The leader's step: along the running mean of the hypergradient, in units of its running size,
+    so that a start that is five orders of magnitude off is left as fast as any other."""
+    rows, x = vector[sizes[ROWS]], part(vector, sizes, X)
+    mean, square = part(vector, sizes, MEAN), part(vector, sizes, SQUARE)
+    low, high = part(work, sizes, LOW), part(work, sizes, HIGH)
+    rate = work[sizes[SETTINGS] + STEP_SIZE] * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
+    mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0)
+    square_share = 1.0 - SQUARE_DECAY ** (rows + 1.0)
+    for j in range(sizes[LEARNED]):
+        mean[j] = MEAN_DECAY * mean[j] + (1.0 - MEAN_DECAY) * slopes[j]
+        square[j] = SQUARE_DECAY * square[j] + (1.0 - SQUARE_DECAY) * slopes[j] * slopes[j]
+        size = math.sqrt(square[j] / square_share) + 1e-12
+        at = sizes[ENTRIES + j]
+        x[at] = min(max(x[at] - rate * mean[j] / mean_share / size, low[at]), high[at])
+    vector[sizes[ROWS]] = rows + 1.0
+
+
+@njit
+def count(
+    vector: np.ndarray,
+    sizes: np.ndarray,
+    row: np.ndarray,
+    target: float,
+    label: int,
+    memory: float,
+) -> None:
+    """The row into the statistics of features and target."""
+    for i in range(sizes[FEATURES]):
+        if not math.isnan(row[i]):
+            at = (sizes[COUNTS] + i, sizes[AVERAGES] + i, sizes[VARIANCES] + i)
+            renew(vector, at[0], at[1], at[2], row[i], memory)
+    if sizes[LOSS] > SOFTMAX:
+        at = (sizes[TARGET_COUNT], sizes[TARGET_AVERAGE], sizes[TARGET_VARIANCE])
+        renew(vector, at[0], at[1], at[2], target, memory)
+        return
+    frequency = part(vector, sizes, FREQUENCY)
+    total = 0.0
+    for c in range(frequency.shape[0]):
+        total += frequency[c]
+    # Beyond the memory, counts fade: 1 in, 1 out.
+    if total >= memory:
+        for c in range(frequency.shape[0]):
+            frequency[c] *= 1.0 - 1.0 / memory
+    frequency[label] += 1.0
+
+
+@njit
+def renew(
+    vector: np.ndarray, count_at: int, average_at: int, variance_at: int, value: float, memory: float
+) -> None:
+    """Running mean and variance with one more value, which moves them by a few deviations at most
+    once there are some rows to judge it by."""
+    rows, average, variance = vector[count_at], vector[average_at], vector[variance_at]
+    count = min(rows, memory - 1.0) + 1.0
+    gap = value - average
+    if rows >= STATISTICS_ROWS and variance > 0.0:
+        limit = STATISTICS_CLIP * math.sqrt(variance)
+        gap = min(max(gap, -limit), limit)
+    vector[count_at] = count
+    vector[average_at] = average + gap / count
+    vector[variance_at] = (1.0 - 1.0 / count) * (variance + gap * gap / count)
