@@ -9,8 +9,8 @@ The rule, the same for every face:
 """
 
 import numbers
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,6 @@ import numpy.typing as npt
 LARGEST = 1e15
 Features = Mapping[Any, object]
 """One row as River has it: values by the name of the feature."""
-
-
-class FrameLike(Protocol):
-    """What pandas and polars have in common."""
-
-    @property
-    def columns(self) -> Iterable[Hashable]:
-        """The names."""
-
-    def __getitem__(self, name: Hashable, /) -> npt.ArrayLike: ...
-
-    def __len__(self) -> int: ...
 
 
 class Table:
@@ -80,8 +68,8 @@ class Table:
         return values
 
 
-Rows = Table | Features | Sequence[Features] | FrameLike | npt.ArrayLike
-"""Rows of any kind."""
+Rows = Table | Features | Sequence[Features] | npt.ArrayLike
+"""Rows of any kind; frames of pandas and polars are like arrays, with names."""
 
 
 def number(value: object) -> float | None:
@@ -111,7 +99,7 @@ def tables(rows: Rows) -> Iterator[Table]:
     elif isinstance(rows, Mapping):
         yield from _from_dicts([rows])
     elif hasattr(rows, "columns"):
-        yield _from_columns(rows)  # type: ignore[arg-type]
+        yield _from_columns(rows)
     elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
         yield from _from_dicts(rows)
     else:
@@ -135,7 +123,7 @@ def _from_array(rows: npt.ArrayLike) -> Table:
     return Table(range(array.shape[1]), array if real else array.astype(object))
 
 
-def _from_columns(frame: FrameLike) -> Table:
+def _from_columns(frame: Any) -> Table:
     names = list(frame.columns)
     columns = [np.asarray(frame[name]) for name in names]
     real = all(column.dtype.kind in "fiub" for column in columns)
