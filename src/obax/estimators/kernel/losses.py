@@ -16,7 +16,8 @@ from numba import njit
 
 from .layout import HUBER, SIGMOID, SOFTMAX, SQUARED
 
-NEWTON_STEPS = 12
+MOST_STEPS, CONVERGED = 100, 1e-14
+"""Newton steps to z*; a handful is enough for most rows."""
 LOGIT_VARIANCE = math.pi / 8
 LEAST = 1e-300
 """The least probability that has a logarithm here."""
@@ -106,9 +107,11 @@ def proximal(
 
 @njit
 def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
-    """The probability at z*, by Newton steps kept inside a bracket that always holds the root."""
-    low, high, z = z0 - wv, z0 + wv, z0
-    for _ in range(NEWTON_STEPS):
+    """The probability at z*, by Newton steps kept strictly inside a bracket that holds the root: where
+    v is large, a step from a flat end of the sigmoid leads to the other end, and back."""
+    low, high = (z0, z0 + wv) if label > 0.0 else (z0 - wv, z0)
+    z = z0
+    for _ in range(MOST_STEPS):
         p = sigmoid(z + shift)
         error = z - z0 - wv * (label - p)
         if error < 0.0:
@@ -116,11 +119,12 @@ def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
         else:
             high = z
         following = z - error / (1.0 + wv * p * (1.0 - p))
-        if not low <= following <= high:
+        if not low < following < high:
             following = 0.5 * (low + high)
-        if following == z:
-            break
+        done = abs(following - z) <= CONVERGED * (1.0 + abs(z))
         z = following
+        if done:
+            break
     return sigmoid(z + shift)
 
 
@@ -131,7 +135,7 @@ def _softmax_root(
     """The probabilities at z*, by Newton steps with the Hessian diag(1 / v + weight p) - weight
     p p', all times v."""
     z, move = z0.copy(), np.empty(z0.shape[0])
-    for _ in range(NEWTON_STEPS):
+    for _ in range(MOST_STEPS):
         softmax(z, shift, p)
         across, fed = 0.0, 0.0
         for k in range(z.shape[0]):
@@ -148,7 +152,7 @@ def _softmax_root(
         # Damped: a full step from far away can overshoot where the softmax is flat.
         for k in range(z.shape[0]):
             z[k] -= move[k] / (1.0 + 0.5 * most)
-        if most < 1e-14:
+        if most < CONVERGED:
             break
     softmax(z, shift, p)
 
