@@ -72,6 +72,9 @@ class Core:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        # Arrays that come from another process may be views of a file that cannot be written.
+        self.vector, self.record.data = self.vector.copy(), self.record.data.copy()
+        self.plan = dataclasses.replace(self.plan)
         self.ready()
 
     # ---- one row ---------------------------------------------------------------------------
@@ -127,7 +130,7 @@ class Core:
             if not PLAIN.issuperset(map(type, values)):
                 return False
             self._pack(self._row, 0, *values, target, teach)
-        except (KeyError, OverflowError):
+        except (KeyError, struct.error):  # A name that is not there; an integer beyond all floats.
             return False
         self._play(self.vector, self.record.data, self._work, self.plan.sizes, self._row, self._out)
         return True
