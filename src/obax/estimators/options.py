@@ -146,7 +146,7 @@ class Options:
         )
 
 
-@dataclasses.dataclass(eq=False, repr=False)
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class ClassifierOptions(Options):
     """Those of `StreamingClassifier`."""
 
@@ -154,7 +154,7 @@ class ClassifierOptions(Options):
     max_classes: int = option(100, integer)  # type: ignore[misc]
 
 
-@dataclasses.dataclass(eq=False, repr=False)
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class RegressorOptions(Options):
     """Those of `StreamingRegressor`."""
 
