@@ -1,6 +1,7 @@
 """What classifier and regressor share: both faces, around one `Core`."""
 
 import dataclasses
+import sys
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,6 +39,10 @@ class Played:
 class StreamingEstimator(Options):
     """A model of a stream. The constructor only notes its arguments; they are checked, and the
     model made, when the first row comes."""
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        faces.meet()
+        return super().__new__(cls)
 
     # ---- what was learned ------------------------------------------------------------------
 
@@ -112,6 +117,7 @@ class StreamingEstimator(Options):
         return "_core" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
+        faces.meet()  # A model that was made before scikit-learn was imported.
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
@@ -156,7 +162,7 @@ class StreamingEstimator(Options):
     ) -> tuple[Table, list[object] | np.ndarray | None]:
         """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
         single NaN and Inf are left to the rule of `table`."""
-        if faces.sklearn_base is None:
+        if faces.scikit_learn() is None:
             return next(tables(X)), None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
@@ -185,7 +191,7 @@ class StreamingEstimator(Options):
         """The model; an error if nothing was learned yet."""
         if "_core" not in self.__dict__:
             text = f"This {type(self).__name__} has not learned from any row yet."
-            if faces.sklearn_base is None:
+            if "sklearn" not in sys.modules:
                 raise AttributeError(text)
             from sklearn.exceptions import NotFittedError
 
