@@ -1,4 +1,4 @@
-"""The model around the kernel: the same answer however rows come, room to grow, options, threads."""
+"""The model around the kernel: the same answer however rows come, growth, options, threads."""
 
 import copy
 import inspect
@@ -287,8 +287,8 @@ def test_the_cache_is_for_these_very_sources(monkeypatch, tmp_path):
 
 
 def test_models_need_no_jax():
-    """Their rooms import nothing of it, nor pandas, nor scikit-learn, whose base classes they get when
-    it is there. What `import obax` itself loads is another matter."""
+    """Their rooms import nothing of it, nor pandas, nor scikit-learn, whose base classes they get
+    when it is there. What `import obax` itself loads is another matter."""
     code = """
 import sys, types, pathlib
 folder = pathlib.Path(sys.argv[1])

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
 
-
 def rows(n, seed=0):
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((n, 3))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import obax
-from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, SAID, Plan, kernel, layout, losses
 from obax.estimators.history import Record
+from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, SAID, Plan, kernel, layout, losses
 from obax.problems import StreamRow, stream_row
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

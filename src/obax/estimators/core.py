@@ -1,6 +1,7 @@
 """The model behind both faces: names, classes, growth, rejections and record, around the kernel."""
 
 import dataclasses
+import functools
 import itertools
 import operator
 import struct
@@ -63,7 +64,8 @@ class Core:
         self._work = self.plan.work(self.options.settings)
         self._row = np.zeros((1, self.plan.features + 2))
         self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
-        self._pack = struct.Struct(f"{self.plan.features + 2}d").pack_into
+        pack = struct.Struct(f"{self.plan.features + 2}d").pack_into
+        self._pack = functools.partial(pack, self._row.data, 0)
         self._values = _reader(list(self.names))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -112,7 +114,7 @@ class Core:
             except OverflowError:
                 return None
         try:
-            return self.index.get(target)  # type: ignore[arg-type]
+            return self.index.get(target)
         except TypeError:
             return None
 
@@ -129,7 +131,7 @@ class Core:
                 return False
             if not PLAIN.issuperset(map(type, values)):
                 return False
-            self._pack(self._row, 0, *values, target, teach)
+            self._pack(*values, target, teach)
         except (KeyError, struct.error):  # A name that is not there; an integer beyond all floats.
             return False
         self._play(self.vector, self.record.data, self._work, self.plan.sizes, self._row, self._out)
@@ -193,7 +195,9 @@ class Core:
                 # That the class exists is news of the very row that is to be predicted.
                 said = self._run(rows[begin : begin + 1]).predictions[0]
                 self.add_classes([label[0]])
-            part = self._run(rows[begin:end], goals.values[begin:end], goals.teach[begin:end], trace)
+            part = self._run(
+                rows[begin:end], goals.values[begin:end], goals.teach[begin:end], trace
+            )
             if said is not None:
                 part.predictions[0] = 0
                 part.predictions[0, : len(said)] = said
@@ -285,8 +289,8 @@ class Core:
         return True
 
     def _fit_plan(self) -> None:
-        """A larger plan where the names or classes have outgrown this one. It has the very size that
-        is needed: to copy the state costs no more than to learn a row."""
+        """A larger plan where the names or classes have outgrown this one. It has the very size
+        that is needed: to copy the state costs no more than to learn a row."""
         old, plan = self.plan, self.options.plan(len(self.names), len(self.classes))
         if plan == old:
             return

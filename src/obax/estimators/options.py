@@ -1,7 +1,7 @@
 """The options of the estimators, each written once: name, default and what it may be.
 
-They are the arguments of the constructors, which only note them, as scikit-learn wants it; `checked`
-is called when the first row comes.
+They are the arguments of the constructors, which only note them, as scikit-learn wants it;
+`checked` is called when the first row comes.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ Check = Callable[[object], Expected]
 
 def option(default: T, check: Check | None = None) -> T:
     """A field of an options class."""
-    return dataclasses.field(default=default, metadata={"check": check})  # type: ignore[return-value]
+    return dataclasses.field(default=default, metadata={"check": check})
 
 
 def _is_number(value: object) -> bool:

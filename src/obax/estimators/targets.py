@@ -36,8 +36,8 @@ def coded(
     index: Mapping[Hashable, int],
     unlabelled: str,
 ) -> Coded:
-    """Targets of rows; `rejected` has rows that are not looked at and gets those whose target cannot
-    be learned. A missing one is a reason too, unless `unlabelled` is `"predict"`."""
+    """Targets of rows; `rejected` has rows that are not looked at and gets those whose target
+    cannot be learned. A missing one is a reason too, unless `unlabelled` is `"predict"`."""
     found = Coded(np.zeros(size), np.zeros(size, bool))
     if targets is None:
         return found

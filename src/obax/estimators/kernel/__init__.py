@@ -40,4 +40,4 @@ one solve for each direction. u, c and the factors of L are left behind in `work
 
 from .entry import LOSS as LOSS, OUTCOME as OUTCOME, SAID as SAID, kernel as kernel
 from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
-from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, LARGEST as LARGEST, REJECTED as REJECTED
+from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

@@ -70,11 +70,11 @@ def substitute(lower: np.ndarray, upper: np.ndarray, b: np.ndarray) -> None:
         for i in range(j + ONE, d):
             b[i] -= value * upper[j, i]
     for back in range(d):
-        j = d - ONE - back
-        value = b[j] * lower[j, j]
-        b[j] = value
-        for i in range(j):
-            b[i] -= value * lower[j, i]
+        at = d - ONE - back
+        value = b[at] * lower[at, at]
+        b[at] = value
+        for i in range(at):
+            b[i] -= value * lower[at, i]
 
 
 @njit

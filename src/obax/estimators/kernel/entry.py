@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from numba.types import float64, int64, void
+from numba import float64, int64, void
 
 from .layout import CLASSES, FEATURES, X
-from .row import part, play_row
+from .row import play_row
+from .views import part
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -18,7 +19,7 @@ learned, in their order.
 
 A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
 learned. A line of `out` gets what became of the row, its loss before it was learned, what was said
-of it (see `row.test`) and, where it is long enough, x after it.
+of it (see `predict`) and, where it is long enough, x after it.
 """
 OUTCOME, LOSS, SAID = range(3)
 

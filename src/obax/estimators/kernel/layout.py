@@ -176,7 +176,10 @@ class Plan:
     def places(self, old: "Plan") -> np.ndarray:
         """Where in x the entries of a smaller plan went."""
         return np.concatenate(
-            [self.spans[name][0] + np.arange(stop - start) for name, (start, stop) in old.spans.items()]
+            [
+                self.spans[name][0] + np.arange(stop - start)
+                for name, (start, stop) in old.spans.items()
+            ]
         )
 
     def grown(

@@ -107,8 +107,8 @@ def proximal(
 
 @njit
 def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
-    """The probability at z*, by Newton steps kept strictly inside a bracket that holds the root: where
-    v is large, a step from a flat end of the sigmoid leads to the other end, and back."""
+    """The probability at z*, by Newton steps kept strictly inside a bracket that holds the root:
+    where v is large, a step from a flat end of the sigmoid leads to the other end, and back."""
     low, high = (z0, z0 + wv) if label > 0.0 else (z0 - wv, z0)
     z = z0
     for _ in range(MOST_STEPS):
@@ -171,7 +171,7 @@ def pull_slope(
     dshift: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """How `pull` moves with z0, v, the weight and the shift: the implicit function theorem at z*."""
+    """How `pull` moves with z0, v, weight and shift: the implicit function theorem at z*."""
     if kind == SIGMOID:
         wv, h = weight * v[0], p[0] * (1.0 - p[0])
         right = dz0[0] + (dweight * v[0] + weight * dv[0]) * pull[0] - wv * h * dshift[0]

@@ -1,17 +1,14 @@
-"""One row: standardise, test, train, tune. See the package for the mathematics."""
+"""One row: test, train, tune. See the package for the mathematics."""
 
 import math
 
 import numpy as np
 from numba import njit
 
-from .algebra import dot, factorise, multiply, solve
+from .algebra import dot, multiply, solve
 from .layout import (
-    AVERAGES,
-    BALANCE,
     CENTRE,
     CLASSES,
-    COUNTS,
     CURVATURE,
     CURVATURE_SLOPE,
     DELTA,
@@ -21,7 +18,6 @@ from .layout import (
     FEATURES,
     FIRST,
     FRESH,
-    FREQUENCY,
     HIGH,
     LEARNED,
     LOSS,
@@ -41,167 +37,23 @@ from .layout import (
     STEP_SIZE,
     STEPS,
     TARGET_AVERAGE,
-    TARGET_COUNT,
     TARGET_VARIANCE,
-    VARIANCES,
     WEIGHTS,
     X,
 )
-from .losses import LOGIT_VARIANCE, moderation, proximal, pull_slope, sigmoid, softmax, suffered
+from .losses import LOGIT_VARIANCE, moderation, proximal, pull_slope, suffered
+from .predict import predict
 from .record import note
+from .statistics import LARGEST, count, deviations, importance
+from .views import hyperparameters, lines, part, squares
 
-CLIP = 10.0
-"""Standardised features and targets are cut off at this many deviations."""
-STATISTICS_CLIP = 4.0
-"""What a row can do to the running mean and variance, in deviations."""
-STATISTICS_ROWS = 30.0
-"""So many rows enter the statistics as they are."""
 WARM_UP, WARM_UP_ROWS = 10.0, 100.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
 MEAN_DECAY, SQUARE_DECAY = 0.9, 0.99
 """Of the running means of the hypergradient and of its square."""
-LARGEST = 1e15
-EPS = float(np.finfo(np.float64).eps)
 REJECTED, ACCEPTED, ABSURD = range(3)
 """A row that would have made the model NaN or Inf; one that was played; one with a value beyond
 LARGEST, which is left to Python to put into words."""
-
-
-@njit
-def part(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
-    """A part of `vector` or `work`."""
-    return flat[sizes[at] : sizes[at + 1]]
-
-
-@njit
-def lines(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
-    """A part that has a line for each output."""
-    return part(flat, sizes, at).reshape(sizes[OUTPUTS], sizes[FEATURES] + 1)
-
-
-@njit
-def squares(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
-    """A part that has a square matrix for each output."""
-    d = sizes[FEATURES] + 1
-    return part(flat, sizes, at).reshape(sizes[OUTPUTS], d, d)
-
-
-@njit
-def hyperparameters(vector: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
-    """Inertia and forgetting. A memory of m rows: weights 1, m/(m+1), ... whose sum is m + 1."""
-    at = sizes[X] + sizes[PENALTIES]
-    return math.exp(vector[at]), sigmoid(vector[at + 1])
-
-
-@njit
-def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray) -> bool:
-    """Factors of L and centres c of every output, if the state has moved since the last time;
-    whether L is definite."""
-    if work[sizes[FRESH]] == 1.0:
-        return True
-    f, d, steps = sizes[FEATURES], sizes[FEATURES] + 1, sizes[STEPS]
-    weights, curvature = lines(vector, sizes, WEIGHTS), squares(vector, sizes, CURVATURE)
-    first = squares(work, sizes, FIRST)
-    second = first if steps > 0 else squares(work, sizes, SECOND)
-    centre, drawn = lines(work, sizes, CENTRE), lines(work, sizes, DRAWN)
-    ridge = part(work, sizes, RIDGE)
-    inertia, forgetting = hyperparameters(vector, sizes)
-    for i in range(f):
-        ridge[i] = math.exp(vector[sizes[X] + (i if sizes[PENALTIES] > 1 else 0)])
-    ridge[f] = 0.0
-    used = np.empty((d, d))
-    for k in range(sizes[OUTPUTS]):
-        matrix = first[k] if steps > 0 else used
-        trace = 0.0
-        for i in range(d):
-            for j in range(d):
-                matrix[i, j] = forgetting * curvature[k, i, j]
-            matrix[i, i] += inertia + ridge[i]
-            trace += matrix[i, i]
-        if steps == 0:
-            # What rounding has taken from the smallest eigenvalue.
-            for i in range(d):
-                matrix[i, i] += 4.0 * EPS * trace
-            if not factorise(matrix, first[k], second[k]):
-                return False
-        for i in range(d):
-            drawn[k, i] = ridge[i] * weights[k, i]
-        solve(first[k], second[k], drawn[k : k + 1], steps)
-        for i in range(d):
-            centre[k, i] = weights[k, i] - drawn[k, i]
-    work[sizes[FRESH]] = 1.0
-    return True
-
-
-@njit
-def deviations(value: float, average: float, variance: float) -> float:
-    """From the running mean, cut off; 0 for a missing value, an absurd one and a constant."""
-    floor = EPS * average
-    if not (abs(value) <= LARGEST and variance > floor * floor):
-        return 0.0
-    return min(max((value - average) / math.sqrt(variance), -CLIP), CLIP)
-
-
-@njit
-def test(
-    vector: np.ndarray,
-    work: np.ndarray,
-    sizes: np.ndarray,
-    row: np.ndarray,
-    said: np.ndarray,
-    a: np.ndarray,
-    spread: np.ndarray,
-    z0: np.ndarray,
-    v: np.ndarray,
-    outputs: np.ndarray,
-) -> bool:
-    """Predict a row, NaN where a feature is missing; whether what is said is finite.
-
-    `said` is a number for regression and a probability for each class. Leaves the standardised row,
-    s = L^-1 a, z0, v and the outputs that are predicted with.
-    """
-    f, d, classify = sizes[FEATURES], sizes[FEATURES] + 1, sizes[LOSS] <= SOFTMAX
-    ready = prepare(vector, work, sizes)
-    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
-    for i in range(f):
-        a[i] = deviations(row[i], averages[i], variances[i])
-    a[f] = 1.0
-    first, centre = squares(work, sizes, FIRST), lines(work, sizes, CENTRE)
-    second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
-    finite = ready
-    for k in range(sizes[OUTPUTS]):
-        for i in range(d):
-            spread[k, i] = a[i]
-        solve(first[k], second[k], spread[k : k + 1], sizes[STEPS])
-        z0[k], v[k] = dot(centre[k], a), dot(spread[k], a)
-        outputs[k] = z0[k] / moderation(v[k]) if classify else z0[k]
-        finite = finite and math.isfinite(outputs[k])
-    if not finite:
-        for k in range(sizes[OUTPUTS]):
-            outputs[k] = 0.0
-    if sizes[LOSS] == SIGMOID:
-        said[0], said[1] = sigmoid(-outputs[0]), sigmoid(outputs[0])
-    elif sizes[LOSS] == SOFTMAX:
-        softmax(outputs, np.zeros(outputs.shape[0]), said)
-    else:
-        deviation = math.sqrt(vector[sizes[TARGET_VARIANCE]])
-        said[0] = vector[sizes[TARGET_AVERAGE]] + deviation * outputs[0]
-    return finite
-
-
-@njit
-def importance(vector: np.ndarray, sizes: np.ndarray, label: int) -> float:
-    """The weight of a row in the leader's loss: 1, unless classes are balanced."""
-    if sizes[BALANCE] == 0:
-        return 1.0
-    frequency = part(vector, sizes, FREQUENCY)
-    total, seen = 0.0, 0.0
-    for c in range(frequency.shape[0]):
-        total += frequency[c]
-        seen += 1.0 if frequency[c] > 0.0 else 0.0
-    if not frequency[label] > 0.0:
-        return 1.0
-    return 1.0 / max(frequency[label] / total * seen, 0.01)
 
 
 @njit
@@ -265,7 +117,7 @@ def play_row(
             return ABSURD, 0.0
     a, spread = np.empty(d), np.empty((outs, d))
     z0, v, outputs, slope = np.empty(outs), np.empty(outs), np.empty(outs), np.empty(outs)
-    if not test(vector, work, sizes, row, said, a, spread, z0, v, outputs):
+    if not predict(vector, work, sizes, row, said, a, spread, z0, v, outputs):
         return REJECTED, 0.0
     label = int(target) if classify else 0
     if not classify:
@@ -296,7 +148,7 @@ def play_row(
     proximal(kind, z0, v, target_z, weight, shift, settings[DELTA], p, pull, bend)
 
     # Along each learned entry of x: the slopes of z0 and v, and one solve.
-    inertia, forgetting = hyperparameters(vector, sizes)
+    _, forgetting = hyperparameters(vector, sizes)
     curvature, tilt = squares(vector, sizes, CURVATURE), squares(vector, sizes, CURVATURE_SLOPE)
     first, drawn = squares(work, sizes, FIRST), lines(work, sizes, DRAWN)
     second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
@@ -393,49 +245,3 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
         at = sizes[ENTRIES + j]
         x[at] = min(max(x[at] - rate * mean[j] / mean_share / size, low[at]), high[at])
     vector[sizes[ROWS]] = rows + 1.0
-
-
-@njit
-def count(
-    vector: np.ndarray,
-    sizes: np.ndarray,
-    row: np.ndarray,
-    target: float,
-    label: int,
-    memory: float,
-) -> None:
-    """The row into the statistics of features and target."""
-    for i in range(sizes[FEATURES]):
-        if not math.isnan(row[i]):
-            at = (sizes[COUNTS] + i, sizes[AVERAGES] + i, sizes[VARIANCES] + i)
-            renew(vector, at[0], at[1], at[2], row[i], memory)
-    if sizes[LOSS] > SOFTMAX:
-        at = (sizes[TARGET_COUNT], sizes[TARGET_AVERAGE], sizes[TARGET_VARIANCE])
-        renew(vector, at[0], at[1], at[2], target, memory)
-        return
-    frequency = part(vector, sizes, FREQUENCY)
-    total = 0.0
-    for c in range(frequency.shape[0]):
-        total += frequency[c]
-    # Beyond the memory, counts fade: 1 in, 1 out.
-    if total >= memory:
-        for c in range(frequency.shape[0]):
-            frequency[c] *= 1.0 - 1.0 / memory
-    frequency[label] += 1.0
-
-
-@njit
-def renew(
-    vector: np.ndarray, count_at: int, average_at: int, variance_at: int, value: float, memory: float
-) -> None:
-    """Running mean and variance with one more value, which moves them by a few deviations at most
-    once there are some rows to judge it by."""
-    rows, average, variance = vector[count_at], vector[average_at], vector[variance_at]
-    count = min(rows, memory - 1.0) + 1.0
-    gap = value - average
-    if rows >= STATISTICS_ROWS and variance > 0.0:
-        limit = STATISTICS_CLIP * math.sqrt(variance)
-        gap = min(max(gap, -limit), limit)
-    vector[count_at] = count
-    vector[average_at] = average + gap / count
-    vector[variance_at] = (1.0 - 1.0 / count) * (variance + gap * gap / count)
