@@ -42,7 +42,7 @@ def coded(
     if targets is None:
         return found
     if options.classify:
-        doubtful = _labels(targets, index, found)
+        doubtful = _labels(targets, index, found, 0 if rejected else options.max_classes)
     else:
         doubtful = _numbers(targets, found)
     found.teach[list(rejected)] = False
@@ -63,12 +63,20 @@ def coded(
 
 
 def _labels(
-    targets: Sequence[object] | np.ndarray, index: Mapping[Hashable, int], found: Coded
+    targets: Sequence[object] | np.ndarray,
+    index: Mapping[Hashable, int],
+    found: Coded,
+    most: int,
 ) -> list[int]:
-    """Known classes at once; the positions of all others."""
-    labels = targets.tolist() if isinstance(targets, np.ndarray) else targets
+    """Known classes at once, and new ones that are plain words or whole numbers, up to `most`; the
+    positions of all others."""
+    labels: Sequence[object] = targets.tolist() if isinstance(targets, np.ndarray) else targets
     size = len(labels)
     try:
+        new = [label for label in dict.fromkeys(labels) if label not in index]
+        if len(index) + len(new) <= most and {str, int, bool}.issuperset(map(type, new)):
+            index = dict(index) | {label: len(index) + i for i, label in enumerate(new)}
+            found.new += [(labels.index(label), label) for label in new]
         codes = np.fromiter(map(index.get, labels, itertools.repeat(-1)), np.int64, size)
     except TypeError:  # One that is not hashable.
         return list(range(size))

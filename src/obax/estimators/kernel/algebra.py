@@ -25,22 +25,24 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @njit
-def multiply(matrix: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """out = matrix b, for a symmetric matrix."""
+def multiply(
+    one: np.ndarray, share: float, two: np.ndarray, b: np.ndarray, out: np.ndarray
+) -> None:
+    """out = (one + share two) b, for symmetric matrices."""
     for i in range(b.shape[0]):
         out[i] = 0.0
     for i in range(b.shape[0]):
-        scale, row = b[i], matrix[i]
+        scale = b[i]
         for j in range(b.shape[0]):
-            out[j] += scale * row[j]
+            out[j] += scale * (one[i, j] + share * two[i, j])
 
 
 @njit
-def factorise(matrix: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> bool:
+def factorise(matrix: np.ndarray, upper: np.ndarray) -> bool:
     """Cholesky factors of a symmetric matrix, both ways round, with the *inverse* of the diagonal
     in place of the diagonal; False where the matrix is not definite.
 
-    The upper triangle of `matrix` is read, and used up.
+    The upper triangle of `matrix` is read and used up; the lower one gets the other factor.
     """
     d = np.uint64(matrix.shape[0])
     for j in range(d):
@@ -56,7 +58,7 @@ def factorise(matrix: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> bool:
                 matrix[i, k] -= scale * upper[j, k]
     for j in range(d):
         for i in range(j, d):
-            lower[i, j] = upper[j, i]
+            matrix[i, j] = upper[j, i]
     return True
 
 

@@ -49,10 +49,8 @@ def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray) -> bool:
     for i in range(f):
         ridge[i] = math.exp(vector[sizes[X] + (i if sizes[PENALTIES] > 1 else 0)])
     ridge[f] = 0.0
-    used = np.empty((d, d))
     for k in range(sizes[OUTPUTS]):
-        matrix = first[k] if steps > 0 else used
-        trace = 0.0
+        matrix, trace = first[k], 0.0
         for i in range(d):
             for j in range(d):
                 matrix[i, j] = forgetting * curvature[k, i, j]
@@ -62,7 +60,7 @@ def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray) -> bool:
             # What rounding has taken from the smallest eigenvalue.
             for i in range(d):
                 matrix[i, i] += 4.0 * EPS * trace
-            if not factorise(matrix, first[k], second[k]):
+            if not factorise(matrix, second[k]):
                 return False
         for i in range(d):
             drawn[k, i] = ridge[i] * weights[k, i]

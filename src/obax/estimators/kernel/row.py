@@ -115,8 +115,10 @@ def play_row(
             absurd = absurd or abs(row[i]) > LARGEST
         if absurd:
             return ABSURD, 0.0
-    a, spread = np.empty(d), np.empty((outs, d))
-    z0, v, outputs, slope = np.empty(outs), np.empty(outs), np.empty(outs), np.empty(outs)
+    # Room in two pieces: to ask for each array would cost as much as the row.
+    short, long = np.zeros((8 + 2 * n, outs)), np.zeros((4 + outs * (1 + n), d))
+    z0, v, outputs, slope = short[0], short[1], short[2], short[3]
+    a, spread = long[0], long[4 : 4 + outs]
     if not predict(vector, work, sizes, row, said, a, spread, z0, v, outputs):
         return REJECTED, 0.0
     label = int(target) if classify else 0
@@ -134,7 +136,7 @@ def play_row(
 
     # Train: z*, and with it y* = c + s weight pull(z*).
     x = part(vector, sizes, X)
-    weight, shift = 1.0, np.zeros(outs)
+    weight, shift = 1.0, short[4]
     weights_at = penalties + 2
     shifts_at = weights_at + sizes[CLASSES]
     if classify:
@@ -144,7 +146,7 @@ def play_row(
         else:
             for k in range(outs):
                 shift[k] = x[shifts_at + k]
-    p, pull, bend = np.empty(outs), np.empty(outs), np.empty(outs)
+    p, pull, bend = short[5], short[6], short[7]
     proximal(kind, z0, v, target_z, weight, shift, settings[DELTA], p, pull, bend)
 
     # Along each learned entry of x: the slopes of z0 and v, and one solve.
@@ -153,9 +155,8 @@ def play_row(
     first, drawn = squares(work, sizes, FIRST), lines(work, sizes, DRAWN)
     second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
     sensitivity = part(vector, sizes, SENSITIVITY).reshape(n, outs, d)
-    dz0, dv = np.empty((n, outs)), np.empty((n, outs))
-    solved = np.empty((outs, n, d))
-    curved, moved, bent = np.zeros((2, d)), np.empty((d, d)), np.empty(d)
+    dz0, dv = short[8 : 8 + n], short[8 + n :]
+    bent, curved, solved = long[1], long[2:4], long[4 + outs :].reshape(outs, n, d)
     entries = sizes[ENTRIES : ENTRIES + n]
     with_memory = False
     for j in range(n):
@@ -163,11 +164,8 @@ def play_row(
     for k in range(outs):
         if with_memory:
             # dL / d forgetting = A + forgetting dA / d forgetting, times u and times s.
-            for i in range(d):
-                for m in range(d):
-                    moved[i, m] = curvature[k, i, m] + forgetting * tilt[k, i, m]
-            multiply(moved, drawn[k], curved[0])
-            multiply(moved, spread[k], curved[1])
+            multiply(curvature[k], forgetting, tilt[k], drawn[k], curved[0])
+            multiply(curvature[k], forgetting, tilt[k], spread[k], curved[1])
         for j in range(n):
             q = solved[k, j]
             differentiate(vector, work, sizes, entries[j], j, k, spread[k], curved, q, bent)
