@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from .history import Record, Rejected
-from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, Plan, kernel
+from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, kernel
 from .options import Options
+from .outcome import Hyperparameters, Outcome, joined, named
 from .table import Features, Rows, Table, tables
 from .targets import coded
 
@@ -21,25 +22,6 @@ NOT_FINITE = "learning it would have made the model NaN or Inf"
 PLAIN = frozenset({float, int, bool, np.float64, np.float32, np.int64})
 """Types of values that are numbers without a second look."""
 MISSING = itertools.repeat(float("nan"))
-
-Values = float | np.ndarray
-Hyperparameters = dict[str, Values | dict[Hashable, Values]]
-"""By name; a dict by feature or class where there is one for each."""
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What was said of each row before it was learned, and what became of it."""
-
-    predictions: np.ndarray
-    """Regression: one number per row. Classes: probabilities, a column for each known class."""
-    loss: np.ndarray
-    x: np.ndarray
-    """After each row; without rows where nobody asked for it."""
-    rejected: dict[int, str]
-    """Reasons, by the position of the row."""
-    plan: Plan
-    """At the time; it says what stands where in x."""
 
 
 class Core:
@@ -162,7 +144,7 @@ class Core:
                 theirs = None if targets is None else targets[begin : begin + len(table)]
                 played.append(self._play_table(table, theirs, unlabelled, trace))
                 begin += len(table)
-            return self._joined(played)
+            return joined(played, self.plan, self._known)
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
@@ -206,9 +188,9 @@ class Core:
         for i in sorted(rejected):
             self.rejected.add(self.rows + i + 1, rejected[i], table.row(i))
         self.rows += size
-        joined = self._joined(parts)
-        joined.rejected = rejected
-        return joined
+        whole = joined(parts, self.plan, self._known)
+        whole.rejected = rejected
+        return whole
 
     def _run(
         self,
@@ -231,6 +213,10 @@ class Core:
         x = out[:, said_end:] if trace else np.zeros((0, self.plan.width))
         return Outcome(said, out[:, LOSS], x, dict.fromkeys(lost, NOT_FINITE), self.plan)
 
+    @property
+    def _known(self) -> int | None:
+        return len(self.classes) if self.options.classify else None
+
     def _placed(self, table: Table) -> np.ndarray:
         """The values where the model has them, NaN for what it does not know or does not get; with
         room for target and `teach`."""
@@ -243,27 +229,6 @@ class Core:
             if name in self.names:
                 wide[:, self.names[name]] = table.values[:, j]
         return wide
-
-    def _joined(self, parts: list[Outcome]) -> Outcome:
-        """One after the other. Earlier parts may know fewer classes and have a shorter x."""
-        known, begin = len(self.classes), 0
-        shape = (0, known) if self.options.classify else (0,)
-        predictions, loss, xs = [np.zeros(shape)], [np.zeros(0)], [np.zeros((0, self.plan.width))]
-        rejected: dict[int, str] = {}
-        for part in parts:
-            said, x = part.predictions, part.x
-            if said.ndim == 2 and said.shape[1] < known:
-                said = np.pad(said, ((0, 0), (0, known - said.shape[1])))
-            if part.plan != self.plan:
-                x = np.full((len(part.x), self.plan.width), np.nan)
-                x[:, self.plan.places(part.plan)] = part.x
-            predictions.append(said)
-            xs.append(x)
-            loss.append(part.loss)
-            rejected |= {begin + i: reason for i, reason in part.rejected.items()}
-            begin += len(part.loss)
-        joined = [np.concatenate(arrays) for arrays in (predictions, loss, xs)]
-        return Outcome(joined[0], joined[1], joined[2], rejected, self.plan)
 
     # ---- growth ----------------------------------------------------------------------------
 
@@ -316,24 +281,7 @@ class Core:
         """As people read them. `x` defaults to now."""
         if x is None:
             x = self.plan.parts(self.vector)["x"]
-        part = {name: x[..., slice(*span)] for name, span in self.plan.spans.items()}
-        penalty = np.exp(part["penalty"])
-        found: Hyperparameters = {}
-        if self.options.per_feature:
-            found["penalty"] = {name: _plain(penalty[..., j]) for name, j in self.names.items()}
-        else:
-            found["penalty"] = _plain(penalty[..., 0])
-        memory = np.exp(part["memory"][..., 0])
-        found["forgetting"] = _plain(memory / (1 + memory))
-        found["memory"] = _plain(memory)
-        found["inertia"] = _plain(np.exp(part["inertia"][..., 0]))
-        if self.options.imbalance == "weights":
-            by_class = np.exp(part["class_weights"])
-            found["class_weights"] = {c: _plain(by_class[..., i]) for c, i in self.index.items()}
-        if self.options.imbalance == "logits":
-            by_class = part["logit_shifts"]
-            found["logit_shifts"] = {c: _plain(by_class[..., i]) for c, i in self.index.items()}
-        return found
+        return named(self.options, self.plan, x, self.names, self.index)
 
 
 def _reader(names: list[Hashable]) -> Callable[[Features], tuple[object, ...]]:
@@ -342,7 +290,3 @@ def _reader(names: list[Hashable]) -> Callable[[Features], tuple[object, ...]]:
         return operator.itemgetter(*names)
     # An item getter of one name would give a value, not a tuple.
     return lambda row: tuple(row[name] for name in names)
-
-
-def _plain(value: np.ndarray) -> Values:
-    return float(value) if np.ndim(value) == 0 else np.asarray(value)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from . import faces, show, state
-from .core import Core, Hyperparameters
+from .core import Core
 from .history import Rejected
 from .options import Options
+from .outcome import Hyperparameters
 from .table import Features, Rows, Table, tables
 
 if TYPE_CHECKING:
