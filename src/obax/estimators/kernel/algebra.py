@@ -86,13 +86,14 @@ def conjugate_gradients(matrix: np.ndarray, lines: np.ndarray, steps: int) -> No
     Preconditioned by the diagonal; `steps` steps, fewer where nothing is left to do.
     """
     count, d = lines.shape
-    left = lines.copy()
+    left, inverse = lines.copy(), np.empty(d)
     direction, product = np.empty((count, d)), np.empty((count, d))
-    size, enough = np.empty(count), np.empty(count)
+    size, enough = np.zeros(count), np.empty(count)
+    for i in range(d):
+        inverse[i] = 1.0 / matrix[i, i]
     for c in range(count):
-        size[c] = 0.0
         for i in range(d):
-            direction[c, i] = left[c, i] / matrix[i, i]
+            direction[c, i] = left[c, i] * inverse[i]
             size[c] += left[c, i] * direction[c, i]
             lines[c, i] = 0.0
         enough[c] = max(CONVERGED * size[c], TINY)
@@ -100,17 +101,9 @@ def conjugate_gradients(matrix: np.ndarray, lines: np.ndarray, steps: int) -> No
         busy = False
         for c in range(count):
             busy = busy or size[c] > enough[c]
-            for i in range(d):
-                product[c, i] = 0.0
         if not busy:
             return
-        # The matrix, which is what does not fit into the cache, is read once for all lines.
-        for i in range(d):
-            row = matrix[i]
-            for c in range(count):
-                scale, target = direction[c, i], product[c]
-                for j in range(d):
-                    target[j] += scale * row[j]
+        multiply_lines(matrix, direction, product)
         for c in range(count):
             along = dot(direction[c], product[c])
             if not (size[c] > enough[c] and along > TINY):
@@ -119,11 +112,27 @@ def conjugate_gradients(matrix: np.ndarray, lines: np.ndarray, steps: int) -> No
             for i in range(d):
                 lines[c, i] += move * direction[c, i]
                 left[c, i] -= move * product[c, i]
-                new += left[c, i] * left[c, i] / matrix[i, i]
+                new += left[c, i] * left[c, i] * inverse[i]
             keep = new / size[c]
             for i in range(d):
-                direction[c, i] = left[c, i] / matrix[i, i] + keep * direction[c, i]
+                direction[c, i] = left[c, i] * inverse[i] + keep * direction[c, i]
             size[c] = new
+
+
+@njit
+def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> None:
+    """out = matrix line for each line and a symmetric matrix, which, being what does not fit into
+    the processor's cache, is read once for all of them; two rows go together."""
+    count, d = lines.shape
+    for c in range(count):
+        for j in range(d):
+            out[c, j] = 0.0 if d % 2 == 0 else lines[c, d - 1] * matrix[d - 1, j]
+    for half in range(d // 2):
+        one, two = matrix[2 * half], matrix[2 * half + 1]
+        for c in range(count):
+            first, second, target = lines[c, 2 * half], lines[c, 2 * half + 1], out[c]
+            for j in range(d):
+                target[j] += first * one[j] + second * two[j]
 
 
 @njit
