@@ -107,10 +107,13 @@ def proximal(
 
 @njit
 def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
-    """The probability at z*, by Newton steps kept strictly inside a bracket that holds the root:
-    where v is large, a step from a flat end of the sigmoid leads to the other end, and back."""
+    """The probability at z*, by Newton steps inside a bracket that holds the root.
+
+    Where v is large, a step from a flat end of the sigmoid leads to the other end, and back: unless
+    steps halve, the bracket is.
+    """
     low, high = (z0, z0 + wv) if label > 0.0 else (z0 - wv, z0)
-    z = z0
+    z, step = z0, wv
     for _ in range(MOST_STEPS):
         p = sigmoid(z + shift)
         error = z - z0 - wv * (label - p)
@@ -118,12 +121,13 @@ def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
             low = z
         else:
             high = z
-        following = z - error / (1.0 + wv * p * (1.0 - p))
-        if not low < following < high:
-            following = 0.5 * (low + high)
-        done = abs(following - z) <= CONVERGED * (1.0 + abs(z))
-        z = following
-        if done:
+        newton = -error / (1.0 + wv * p * (1.0 - p))
+        if low < z + newton < high and abs(newton) < 0.5 * abs(step):
+            step = newton
+        else:
+            step = 0.5 * (low + high) - z
+        z += step
+        if abs(step) <= CONVERGED * (1.0 + abs(z)):
             break
     return sigmoid(z + shift)
 
