@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 MODELS = {"classifier": StreamingClassifier, "regressor": StreamingRegressor}
 LONG = {"check_bounded_memory_growth"}
 

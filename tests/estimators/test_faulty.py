@@ -8,8 +8,6 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def rows(n, seed=0):
     rng = np.random.default_rng(seed)

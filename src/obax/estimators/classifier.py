@@ -7,13 +7,14 @@ import numpy as np
 
 from . import faces
 from .estimator import StreamingEstimator, Targets, as_dict
+from .options import ClassifierOptions
 from .table import Features, Rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class StreamingClassifier(StreamingEstimator, *faces.bases("Classifier")):  # type: ignore[misc]
+class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("Classifier")):  # type: ignore[misc]
     """Logistic regression, two classes or many, for rows that arrive one at a time.
 
     The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
@@ -32,11 +33,10 @@ class StreamingClassifier(StreamingEstimator, *faces.bases("Classifier")):  # ty
       leader's loss is then the class-balanced one.
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
-    - `solver`: `"cholesky"`, `"cg"` or `"gradient"` with `solver_steps` steps, for the follower's
-      Newton system; `"auto"` takes Cholesky up to 64 features.
+    - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
+      `"auto"` takes Cholesky up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
     - `max_features`, `max_classes`: rows that would need more are rejected.
-    - `dtype`: `"float32"`, or `"float64"` with JAX's x64 switched on.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     one (`partial_fit`, `fit`, `predict_proba` ...).
@@ -49,39 +49,6 @@ class StreamingClassifier(StreamingEstimator, *faces.bases("Classifier")):  # ty
     >>> sorted(model.hyperparameters_)
     ['forgetting', 'inertia', 'memory', 'penalty']
     """
-
-    def __init__(
-        self,
-        penalty: float = 1e-3,
-        memory: float = 100.0,
-        inertia: float = 1.0,
-        *,
-        learn: tuple[str, ...] = ("penalty", "forgetting", "inertia"),
-        per_feature: bool = False,
-        imbalance: str | None = None,
-        step_size: float = 0.01,
-        horizon: float = 500.0,
-        solver: str = "auto",
-        solver_steps: int = 20,
-        scale_memory: float = 10_000.0,
-        max_features: int = 1024,
-        max_classes: int = 100,
-        dtype: str = "float32",
-    ):
-        self.penalty = penalty
-        self.memory = memory
-        self.inertia = inertia
-        self.learn = learn
-        self.per_feature = per_feature
-        self.imbalance = imbalance
-        self.step_size = step_size
-        self.horizon = horizon
-        self.solver = solver
-        self.solver_steps = solver_steps
-        self.scale_memory = scale_memory
-        self.max_features = max_features
-        self.max_classes = max_classes
-        self.dtype = dtype
 
     @property
     def classes_(self) -> np.ndarray:
@@ -99,9 +66,8 @@ class StreamingClassifier(StreamingEstimator, *faces.bases("Classifier")):  # ty
         """The probability of each class seen so far; empty before the first."""
         if not self.__sklearn_is_fitted__():
             return {}
-        core = self._fitted
-        found = core.predict(as_dict(x))[0]
-        return dict(zip(core.classes, found.tolist(), strict=True))
+        core = self._core
+        return dict(zip(core.classes, core.predict_one(as_dict(x)), strict=True))
 
     def predict_one(self, x: Features, **_: object) -> Hashable | None:
         """The most probable class; `None` before the first."""

@@ -1,14 +1,17 @@
 """What classifier and regressor share: both faces, around one `Core`."""
 
 import dataclasses
+import sys
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from . import faces, show, state
-from .core import Core, Hyperparameters, Options
+from .core import Core
 from .history import Rejected
+from .options import Options
+from .outcome import Hyperparameters
 from .table import Features, Rows, Table, tables
 
 if TYPE_CHECKING:
@@ -34,23 +37,13 @@ class Played:
     """Why a row was rejected; `None` where it was not."""
 
 
-class StreamingEstimator:
+class StreamingEstimator(Options):
     """A model of a stream. The constructor only notes its arguments; they are checked, and the
     model made, when the first row comes."""
 
-    # Set by the constructors of the subclasses.
-    penalty: float
-    memory: float
-    inertia: float
-    learn: tuple[str, ...]
-    per_feature: bool
-    step_size: float
-    horizon: float
-    solver: str
-    solver_steps: int
-    scale_memory: float
-    max_features: int
-    dtype: str
+    def __new__(cls, *_: object, **__: object) -> Self:
+        faces.meet()
+        return super().__new__(cls)
 
     # ---- what was learned ------------------------------------------------------------------
 
@@ -88,12 +81,12 @@ class StreamingEstimator:
     def coef_(self) -> np.ndarray:
         """The weights of standardised features, one row for each output."""
         core = self._fitted
-        return core.predictor.centre[:, : len(core.names)].copy()
+        return core.centre[:, : len(core.names)]
 
     @property
     def intercept_(self) -> np.ndarray:
         """The outputs of an average row."""
-        return self._fitted.predictor.centre[:, -1].copy()
+        return self._fitted.centre[:, -1]
 
     def explain(self) -> str:
         """What was learned, in words."""
@@ -107,7 +100,7 @@ class StreamingEstimator:
 
     def learn_one(self, x: Features, y: object) -> None:
         """Learn one row, a dict of features."""
-        self._made.play(as_dict(x), [y])
+        self._made.learn_one(as_dict(x), y)
 
     def learn_many(self, X: Rows, y: Targets) -> None:
         """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
@@ -125,6 +118,7 @@ class StreamingEstimator:
         return "_core" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
+        faces.meet()  # A model that was made before scikit-learn was imported.
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
@@ -134,7 +128,7 @@ class StreamingEstimator:
     def prepare(self) -> Self:
         """Check the arguments and make the model now, instead of when the first row comes."""
         if "_core" not in self.__dict__:
-            self._core = Core(self._options())
+            self._core = Core(self.checked())
         return self
 
     def play(self, X: Rows, y: Targets) -> Played:
@@ -142,14 +136,13 @@ class StreamingEstimator:
         stream in which targets may be missing, with all that is known of each row. This is what
         `obax stream` writes."""
         core = self._made
-        found = core.play(X, _targets(y), unlabelled="predict")
-        x = np.asarray(found.x, np.float64)
+        found = core.play(X, _targets(y), unlabelled="predict", trace=True)
         return Played(
             found.predictions,
             tuple(core.classes),
             found.loss,
-            core.hyperparameters(x),
-            found.rejected,
+            core.hyperparameters(found.x),
+            [found.rejected.get(i) for i in range(len(found.loss))],
         )
 
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
@@ -167,10 +160,10 @@ class StreamingEstimator:
 
     def _validated(
         self, X: Rows, y: Targets | None = None, first: bool = False
-    ) -> tuple[Table, list[object] | None]:
+    ) -> tuple[Table, list[object] | np.ndarray | None]:
         """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
         single NaN and Inf are left to the rule of `table`."""
-        if faces.sklearn_base is None:
+        if faces.scikit_learn() is None:
             return next(tables(X)), None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
@@ -181,7 +174,7 @@ class StreamingEstimator:
             return table, None
         targets = self._validated_targets(y)
         check_consistent_length(array, targets)
-        return table, targets.tolist()
+        return table, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
         raise NotImplementedError
@@ -199,37 +192,18 @@ class StreamingEstimator:
         """The model; an error if nothing was learned yet."""
         if "_core" not in self.__dict__:
             text = f"This {type(self).__name__} has not learned from any row yet."
-            if faces.sklearn_base is None:
+            if "sklearn" not in sys.modules:
                 raise AttributeError(text)
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(text)
         return self._core
 
-    def _options(self) -> Options:
-        return Options(
-            loss=getattr(self, "loss", "logistic"),
-            penalty=self.penalty,
-            memory=self.memory,
-            inertia=self.inertia,
-            learn=tuple(self.learn) if isinstance(self.learn, list) else self.learn,
-            per_feature=bool(self.per_feature),
-            imbalance=getattr(self, "imbalance", None),
-            delta=getattr(self, "delta", 1.345),
-            step_size=self.step_size,
-            horizon=self.horizon,
-            solver=self.solver,
-            solver_steps=self.solver_steps,
-            scale_memory=self.scale_memory,
-            max_features=self.max_features,
-            max_classes=getattr(self, "max_classes", 2),
-            dtype=self.dtype,
-        )
-
     def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values for `obax.save`."""
         params = self.get_params(deep=False)  # type: ignore[attr-defined]
-        extra: dict[str, Any] = {"params": {name: _plain(v) for name, v in params.items()}}
+        extra: dict[str, Any] = {"version": state.VERSION}
+        extra["params"] = {name: _plain(v) for name, v in params.items()}
         # What scikit-learn notes of the arrays it has seen.
         extra["width"] = self.__dict__.get("n_features_in_")
         extra["columns"] = np.asarray(self.__dict__.get("feature_names_in_", [])).tolist()
@@ -240,10 +214,11 @@ class StreamingEstimator:
 
     def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
         """A new estimator from what `__obax_save__` gave."""
+        state.check_version(extra)
         params = extra["params"] | {"learn": tuple(extra["params"]["learn"])}
         model = type(self)(**params)
         if extra["core"] is not None:
-            model._core = state.from_plain(model._options(), arrays, extra["core"])
+            model._core = state.from_plain(model.checked(), arrays, extra["core"])
         if extra["width"] is not None:
             model.n_features_in_ = extra["width"]  # type: ignore[attr-defined]
         if extra["columns"]:
@@ -254,7 +229,7 @@ class StreamingEstimator:
 
 def as_dict(row: Features) -> Features:
     """The row itself; an error for what is not a dict."""
-    if isinstance(row, Mapping):
+    if type(row) is dict or isinstance(row, Mapping):
         return row
     raise ValueError(
         f"x must be a dict of features, but is {type(row).__name__}; use learn_many or partial_fit "
@@ -262,12 +237,12 @@ def as_dict(row: Features) -> Features:
     )
 
 
-def _targets(y: Targets) -> list[object]:
-    """One target per row, as Python's own types."""
+def _targets(y: Targets) -> list[object] | np.ndarray:
+    """One target per row: an array as it is, anything else as Python's own types."""
+    if isinstance(y, np.ndarray):
+        return y.ravel()
     if hasattr(y, "to_list"):
         return y.to_list()
-    if isinstance(y, np.ndarray):
-        return y.ravel().tolist()
     if isinstance(y, Iterable) and not isinstance(y, str | bytes | Mapping):
         return list(y)
     raise ValueError(f"y must be one target per row, but is {type(y).__name__}.")

@@ -3,9 +3,14 @@
 One object has both faces: `isinstance(model, river.base.Classifier)` and
 `isinstance(model, sklearn.base.ClassifierMixin)` both hold, so pipelines, selectors and metrics of
 either library take it. Without a library its face works all the same, as plain methods.
+
+scikit-learn takes a second to import, and pandas with it, so it is left to whoever uses it: the
+classes get its base classes when it has been imported and a model is made, or its face is used.
 """
 
 import inspect
+import sys
+from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -17,10 +22,8 @@ try:
 except ImportError:  # pragma: no cover - depends on what is installed
     river_base = None  # type: ignore[assignment]
 
-try:
-    from sklearn import base as sklearn_base
-except ImportError:  # pragma: no cover - depends on what is installed
-    sklearn_base = None
+_WAITING: dict[type, str] = {}
+"""Estimators without the base classes of scikit-learn yet, and of what kind they are."""
 
 
 class _Plain:
@@ -80,17 +83,39 @@ def _river_face() -> type:
     return RiverFace
 
 
+def scikit_learn() -> ModuleType | None:
+    """`sklearn.base`, imported now if it can be."""
+    try:
+        from sklearn import base
+    except ImportError:
+        return None
+    meet()
+    return base
+
+
 def bases(kind: str) -> tuple[type, ...]:
     """For a "Classifier" or a "Regressor". River's `repr` and `clone` come first."""
-    found: list[type] = []
-    if sklearn_base is not None:
-        found.append(getattr(sklearn_base, f"{kind}Mixin"))
-    if river_base is not None:
-        found.append(_river_face())
-    return (*found, _Plain if sklearn_base is None else sklearn_base.BaseEstimator)
+    river = () if river_base is None else (_river_face(),)
+    sklearn = sys.modules.get("sklearn.base")
+    if sklearn is None or not hasattr(sklearn, f"{kind}Mixin"):
+        return (*river, _Plain)
+    return (getattr(sklearn, f"{kind}Mixin"), *river, sklearn.BaseEstimator)
+
+
+def meet() -> None:
+    """Give waiting estimators the base classes of scikit-learn, if it is there by now."""
+    if not _WAITING or "sklearn.base" not in sys.modules:
+        return
+    for estimator, kind in list(_WAITING.items()):
+        del _WAITING[estimator]
+        own = [base for base in estimator.__bases__ if base.__module__ != __name__]
+        estimator.__bases__ = (*own, *bases(kind))
+        estimator.__init_subclass__()
 
 
 def register(kind: str, estimator: type) -> None:
     """Make `isinstance(model, river.base.Classifier)` and the like hold."""
     if river_base is not None:
         getattr(river_base, f"MiniBatch{kind}").register(estimator)
+    if not any(base.__module__ == "sklearn.base" for base in estimator.__bases__):
+        _WAITING[estimator] = kind

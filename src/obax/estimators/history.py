@@ -3,11 +3,13 @@ rejected."""
 
 import collections
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, TypedDict
+from typing import TypedDict, overload
 
 import numpy as np
 
-POINTS = 1024
+from .kernel.record import HEAD, POINTS, SEEN, STRIDE, TOTAL, USED
+
+MOST_POINTS = 1024
 KEPT = 100
 
 
@@ -34,7 +36,12 @@ class Rejected:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __getitem__(self, index: int | slice) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> RejectedRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[RejectedRow]: ...
+
+    def __getitem__(self, index: int | slice) -> RejectedRow | list[RejectedRow]:
         return list(self._kept)[index]
 
     def __iter__(self) -> Iterator[RejectedRow]:
@@ -47,75 +54,57 @@ class Rejected:
 class Record:
     """The mean loss of every `stride` rows, and x at the end of each such stretch.
 
-    When it is full, every other point goes and the points stand twice as far apart.
+    When it is full, every other point goes and the points stand twice as far apart. All of it is
+    one vector, `data`, in which the kernel notes rows as it learns them.
     """
 
-    def __init__(self, width: int, points: int = POINTS):
-        self.points = points
+    def __init__(self, width: int, points: int = MOST_POINTS):
         self.width = width
-        self.stride = 1
-        self.rows: list[int] = []
-        self.loss: list[float] = []
-        self.x: list[np.ndarray] = []
-        self.seen = 0
-        self.total = 0.0
-        self._sum = 0.0
-        self._pending = 0
+        self.data = np.zeros(HEAD + points * (2 + width))
+        self.data[POINTS], self.data[STRIDE] = points, 1
 
-    def add(self, loss: np.ndarray, x: np.ndarray) -> None:
-        """Rows that were played: their losses and hyperparameters."""
-        self.total += float(loss.sum(dtype=np.float64))
-        begin = 0
-        while begin < len(loss):
-            size = min(len(loss) - begin, self.stride - self._pending)
-            self._sum += float(loss[begin : begin + size].sum(dtype=np.float64))
-            self._pending += size
-            begin += size
-            self.seen += size
-            if self._pending == self.stride:
-                self._push(np.asarray(x[begin - 1], np.float64))
+    @classmethod
+    def of(cls, head: np.ndarray, rows: np.ndarray, loss: np.ndarray, x: np.ndarray) -> "Record":
+        """A record from its parts."""
+        record = cls(x.shape[1], int(head[POINTS]))
+        record.data[:HEAD] = head
+        for place, part in zip(record._places(), (rows, loss, x), strict=True):
+            place[: len(part)] = part
+        return record
 
-    def widen(self, width: int, where: np.ndarray) -> None:
-        """x has got more entries: the old ones now stand at `where`."""
-        for i, old in enumerate(self.x):
-            new = np.full(width, np.nan)
-            new[where] = old
-            self.x[i] = new
-        self.width = width
+    @property
+    def head(self) -> np.ndarray:
+        """The small things; `arrays` has the others."""
+        return self.data[:HEAD].copy()
+
+    @property
+    def stride(self) -> int:
+        """Rows from one point to the next."""
+        return int(self.data[STRIDE])
+
+    @property
+    def seen(self) -> int:
+        """Rows noted."""
+        return int(self.data[SEEN])
+
+    @property
+    def total(self) -> float:
+        """The sum of their losses."""
+        return float(self.data[TOTAL])
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row numbers, mean losses, x."""
-        x = np.stack(self.x) if self.x else np.zeros((0, self.width))
-        return np.array(self.rows, int), np.array(self.loss), x
+        rows, loss, x = (place[: int(self.data[USED])].copy() for place in self._places())
+        return rows.astype(np.int64), loss, x
 
-    def _push(self, x: np.ndarray) -> None:
-        self.rows.append(self.seen)
-        self.loss.append(self._sum / self.stride)
-        self.x.append(x)
-        self._sum, self._pending = 0.0, 0
-        if len(self.rows) == self.points:
-            self.loss = [(a + b) / 2 for a, b in zip(self.loss[::2], self.loss[1::2], strict=True)]
-            self.rows, self.x = self.rows[1::2], self.x[1::2]
-            self.stride *= 2
+    def widened(self, width: int, where: np.ndarray) -> "Record":
+        """The same where x has got more entries: the old ones now stand at `where`."""
+        rows, loss, x = self.arrays()
+        wide = np.full((len(x), width), np.nan)
+        wide[:, where] = x
+        return Record.of(self.head, rows, loss, wide)
 
-    def to_json(self) -> dict[str, Any]:
-        """The small things, for a checkpoint; `arrays` has the others."""
-        return {
-            "points": self.points,
-            "stride": self.stride,
-            "seen": self.seen,
-            "total": self.total,
-            "sum": self._sum,
-            "pending": self._pending,
-        }
-
-    @classmethod
-    def from_json(
-        cls, small: dict[str, Any], rows: np.ndarray, loss: np.ndarray, x: np.ndarray
-    ) -> "Record":
-        """The record again."""
-        record = cls(x.shape[1], small["points"])
-        record.stride, record.seen, record.total = small["stride"], small["seen"], small["total"]
-        record._sum, record._pending = small["sum"], small["pending"]
-        record.rows, record.loss, record.x = rows.tolist(), loss.tolist(), list(x)
-        return record
+    def _places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        points = int(self.data[POINTS])
+        rows, loss = self.data[HEAD : HEAD + 2 * points].reshape(2, points)
+        return rows, loss, self.data[HEAD + 2 * points :].reshape(points, self.width)

@@ -6,13 +6,14 @@ import numpy as np
 
 from . import faces
 from .estimator import StreamingEstimator, Targets, as_dict
+from .options import RegressorOptions
 from .table import Features, Rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class StreamingRegressor(StreamingEstimator, *faces.bases("Regressor")):  # type: ignore[misc]
+class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Regressor")):  # type: ignore[misc]
     """Linear regression for rows that arrive one at a time, with squared or Huber loss.
 
     The model (the follower) fits a weighted window of recent rows; penalty, memory and inertia (the
@@ -33,44 +34,11 @@ class StreamingRegressor(StreamingEstimator, *faces.bases("Regressor")):  # type
     5.0
     """
 
-    def __init__(
-        self,
-        penalty: float = 1e-3,
-        memory: float = 100.0,
-        inertia: float = 1.0,
-        *,
-        loss: str = "squared",
-        delta: float = 1.345,
-        learn: tuple[str, ...] = ("penalty", "forgetting", "inertia"),
-        per_feature: bool = False,
-        step_size: float = 0.01,
-        horizon: float = 500.0,
-        solver: str = "auto",
-        solver_steps: int = 20,
-        scale_memory: float = 10_000.0,
-        max_features: int = 1024,
-        dtype: str = "float32",
-    ):
-        self.penalty = penalty
-        self.memory = memory
-        self.inertia = inertia
-        self.loss = loss
-        self.delta = delta
-        self.learn = learn
-        self.per_feature = per_feature
-        self.step_size = step_size
-        self.horizon = horizon
-        self.solver = solver
-        self.solver_steps = solver_steps
-        self.scale_memory = scale_memory
-        self.max_features = max_features
-        self.dtype = dtype
-
     def predict_one(self, x: Features, **_: object) -> float:
         """The prediction for one row; 0 before the first was learned."""
         if not self.__sklearn_is_fitted__():
             return 0.0
-        return float(self._fitted.predict(as_dict(x))[0])
+        return self._core.predict_one(as_dict(x))[0]
 
     def predict_many(self, X: Rows) -> "pd.Series":
         """The predictions for rows, as a pandas series."""

@@ -3,26 +3,38 @@
 from collections.abc import Hashable
 from typing import Any
 
-import jax
 import numpy as np
 
-from . import engine
-from .core import Core, Options
+from .core import Core
 from .history import Record
+from .options import Options
+
+VERSION = 2
+"""Of what an estimator writes into a checkpoint."""
+
+
+def check_version(extra: dict[str, Any]) -> None:
+    """An error for a checkpoint that this version cannot read."""
+    found = extra.get("version", 1)
+    if found != VERSION:
+        raise ValueError(
+            f"the checkpoint holds an estimator of version {found}, but this obax reads version "
+            f"{VERSION} (version 1 was in single precision, for another kernel). Learn the stream "
+            f"again from its beginning, or use the obax that wrote it."
+        )
 
 
 def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays by name, and the rest as JSON can hold it."""
-    state = engine.unpack(core.plan, np.asarray(core.vector))
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    arrays = {f"state{jax.tree_util.keystr(path)}": np.asarray(leaf) for path, leaf in leaves}
-    rows, loss, x = core.record.arrays()
-    arrays |= {"record.rows": rows.astype(np.int64), "record.loss": loss, "record.x": x}
+    parts = core.plan.parts(core.vector)
+    arrays = {f"state.{name}": array.copy() for name, array in parts.items()}
+    record = zip(("rows", "loss", "x"), core.record.arrays(), strict=True)
+    arrays |= {f"record.{name}": array for name, array in record}
+    arrays["record.head"] = core.record.head
     return arrays, {
         "names": [_tagged(name) for name in core.names],
         "classes": [_tagged(label) for label in core.classes],
         "rows": core.rows,
-        "record": core.record.to_json(),
         "rejected": {
             "count": core.rejected.count,
             "kept": [
@@ -47,22 +59,18 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
     core.index = {label: i for i, label in enumerate(core.classes)}
     core.rows = plain["rows"]
     core.plan = options.plan(len(core.names), len(core.classes))
-    like = engine.start(core.plan, {})
-    leaves = []
-    for path, leaf in jax.tree_util.tree_leaves_with_path(like):
-        name = f"state{jax.tree_util.keystr(path)}"
-        array = found.get(name)
-        if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
+    core.vector = core.plan.start({})
+    for name, part in core.plan.parts(core.vector).items():
+        array = found.get(f"state.{name}")
+        if array is None or array.shape != part.shape or array.dtype != part.dtype:
             came = "missing" if array is None else f"{array.dtype}{list(array.shape)}"
             raise ValueError(
-                f"{name} of the checkpoint is {came}, but this estimator needs "
-                f"{leaf.dtype}{list(leaf.shape)}."
+                f"state.{name} of the checkpoint is {came}, but this estimator needs "
+                f"{part.dtype}{list(part.shape)}."
             )
-        leaves.append(array)
-    core.vector = engine.pack(jax.tree.unflatten(jax.tree.structure(like), leaves))
-    core.record = Record.from_json(
-        plain["record"], found["record.rows"], found["record.loss"], found["record.x"]
-    )
+        part[...] = array
+    core.record = Record.of(*(found[f"record.{name}"] for name in ("head", "rows", "loss", "x")))
+    core.ready()
     for one in plain["rejected"]["kept"]:
         names = [_untagged(name) for name in one["names"]]
         values = dict(zip(names, one["values"], strict=True))

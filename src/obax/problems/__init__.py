@@ -16,4 +16,5 @@ from .meta_learning import (
 from .minmax import online_minmax as online_minmax
 from .quadratic import quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression
+from .stream_row import StreamRow as StreamRow, stream_row as stream_row
 from .windowed_regression import windowed as windowed

@@ -1,0 +1,71 @@
+"""The way into the kernel, compiled when first asked for and kept on disk after that."""
+
+import functools
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+from numba import float64, int64, void
+
+from .layout import CLASSES, FEATURES, X
+from .row import play_row
+from .views import part
+
+Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
+"""`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
+learned, in their order.
+
+A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
+learned. A line of `out` gets what became of the row, its loss before it was learned, what was said
+of it (see `predict`) and, where it is long enough, x after it.
+"""
+OUTCOME, LOSS, SAID = range(3)
+
+
+@functools.cache
+def kernel() -> Play:
+    """Compiled for this machine, or read from the cache that an earlier process left.
+
+    Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
+    NUMBA_CACHE_DIR; where nothing can be written, each process compiles for itself.
+    """
+    sources = 0
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        sources = zlib.crc32(file.read_bytes(), sources)
+    try:
+        return _compiled(sources, cache=True)
+    except RuntimeError:
+        return _compiled(sources, cache=False)
+
+
+def _compiled(sources: int, *, cache: bool) -> Play:
+    """Numba looks for changes in the file of a function alone, not in those of the functions that
+    it calls; `sources`, which stands for all of them, makes it look again."""
+
+    @numba.njit(
+        void(*3 * [float64[::1]], int64[::1], float64[:, ::1], float64[:, ::1]), cache=cache
+    )
+    def play(
+        vector: np.ndarray,
+        record: np.ndarray,
+        work: np.ndarray,
+        sizes: np.ndarray,
+        rows: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        _ = sources
+        f = sizes[FEATURES]
+        said_end = SAID + max(1, sizes[CLASSES])
+        for i in range(rows.shape[0]):
+            row, line = rows[i], out[i]
+            line[OUTCOME], line[LOSS] = play_row(
+                vector, record, work, sizes, row[:f], row[f], row[f + 1] > 0.0, line[SAID:said_end]
+            )
+            if line.shape[0] > said_end:
+                x = part(vector, sizes, X)
+                for j in range(x.shape[0]):
+                    line[said_end + j] = x[j]
+
+    return play

@@ -1,0 +1,198 @@
+"""What a row costs, for each kind of target: the loss, its slope, the proximal step and how that
+moves.
+
+A model has K outputs z = (y_k . a)_k: one for two classes and for regression, C for C classes. In
+`z` the follower's step on a row is small, whatever the number of features:
+
+    z* = argmin_z  sum_k (z_k - z0_k)^2 / (2 v_k) + weight * loss(z + shift, target).
+
+`shift` is the logit adjustment and `weight` the class weight; both are neutral unless asked for.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .layout import HUBER, SIGMOID, SOFTMAX, SQUARED
+
+MOST_STEPS, CONVERGED = 100, 1e-14
+"""Newton steps to z*; a handful is enough for most rows."""
+LOGIT_VARIANCE = math.pi / 8
+LEAST = 1e-300
+"""The least probability that has a logarithm here."""
+
+
+@njit
+def sigmoid(z: float) -> float:
+    """1 / (1 + exp(-z)), without overflow."""
+    if z >= 0.0:
+        return 1.0 / (1.0 + math.exp(-z))
+    e = math.exp(z)
+    return e / (1.0 + e)
+
+
+@njit
+def softmax(z: np.ndarray, shift: np.ndarray, out: np.ndarray) -> None:
+    """Probabilities of logits z + shift."""
+    top = z[0] + shift[0]
+    for k in range(1, z.shape[0]):
+        top = max(top, z[k] + shift[k])
+    total = 0.0
+    for k in range(z.shape[0]):
+        out[k] = math.exp(z[k] + shift[k] - top)
+        total += out[k]
+    for k in range(z.shape[0]):
+        out[k] /= total
+
+
+@njit
+def moderation(v: float) -> float:
+    """A logit of variance v is divided by this, as if averaged over its Gaussian (MacKay 1992)."""
+    return math.sqrt(1.0 + LOGIT_VARIANCE * v)
+
+
+@njit
+def suffered(kind: int, z: np.ndarray, target: float, delta: float, slope: np.ndarray) -> float:
+    """The loss of outputs, and -d loss / dz."""
+    if kind == SIGMOID:
+        sign = 1.0 if target > 0.0 else -1.0
+        slope[0] = sign * sigmoid(-sign * z[0])
+        margin = -sign * z[0]
+        return max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
+    if kind == SOFTMAX:
+        label = int(target)
+        softmax(z, np.zeros(z.shape[0]), slope)
+        loss = -math.log(max(slope[label], LEAST))
+        for k in range(z.shape[0]):
+            slope[k] = (1.0 if k == label else 0.0) - slope[k]
+        return loss
+    error = target - z[0]
+    if kind == SQUARED:
+        slope[0] = error
+        return 0.5 * error * error
+    slope[0] = min(max(error, -delta), delta)
+    inside = min(abs(error), delta)
+    return inside * (abs(error) - 0.5 * inside)
+
+
+@njit
+def proximal(
+    kind: int,
+    z0: np.ndarray,
+    v: np.ndarray,
+    target: float,
+    weight: float,
+    shift: np.ndarray,
+    delta: float,
+    p: np.ndarray,
+    pull: np.ndarray,
+    bend: np.ndarray,
+) -> None:
+    """At z*: probabilities `p`, `pull` = -d loss / dz and the curvature `bend` = weight d2 loss."""
+    if kind == SIGMOID:
+        label = 1.0 if target > 0.0 else 0.0
+        p[0] = _sigmoid_root(z0[0], weight * v[0], label, shift[0])
+        pull[0], bend[0] = label - p[0], weight * p[0] * (1.0 - p[0])
+    elif kind == SOFTMAX:
+        _softmax_root(z0, v, int(target), weight, shift, p)
+        for k in range(z0.shape[0]):
+            pull[k] = (1.0 if k == int(target) else 0.0) - p[k]
+            bend[k] = weight * p[k] * (1.0 - p[k])
+    else:
+        pull[0], bend[0] = (target - z0[0]) / (1.0 + v[0]), 1.0
+        if kind == HUBER and abs(pull[0]) >= delta:
+            pull[0], bend[0] = math.copysign(delta, pull[0]), 0.0
+
+
+@njit
+def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
+    """The probability at z*, by Newton steps inside a bracket that holds the root.
+
+    Where v is large, a step from a flat end of the sigmoid leads to the other end, and back: unless
+    steps halve, the bracket is.
+    """
+    low, high = (z0, z0 + wv) if label > 0.0 else (z0 - wv, z0)
+    z, step = z0, wv
+    for _ in range(MOST_STEPS):
+        p = sigmoid(z + shift)
+        error = z - z0 - wv * (label - p)
+        if error < 0.0:
+            low = z
+        else:
+            high = z
+        newton = -error / (1.0 + wv * p * (1.0 - p))
+        if low < z + newton < high and abs(newton) < 0.5 * abs(step):
+            step = newton
+        else:
+            step = 0.5 * (low + high) - z
+        z += step
+        if abs(step) <= CONVERGED * (1.0 + abs(z)):
+            break
+    return sigmoid(z + shift)
+
+
+@njit
+def _softmax_root(
+    z0: np.ndarray, v: np.ndarray, label: int, weight: float, shift: np.ndarray, p: np.ndarray
+) -> None:
+    """The probabilities at z*, by Newton steps with the Hessian diag(1 / v + weight p) - weight
+    p p', all times v."""
+    z, move = z0.copy(), np.empty(z0.shape[0])
+    for _ in range(MOST_STEPS):
+        softmax(z, shift, p)
+        across, fed = 0.0, 0.0
+        for k in range(z.shape[0]):
+            wv = weight * v[k]
+            gain = 1.0 / (1.0 + wv * p[k])
+            move[k] = gain * (z[k] - z0[k] - wv * ((1.0 if k == label else 0.0) - p[k]))
+            across += p[k] * move[k]
+            fed += p[k] * gain * wv * p[k]
+        most = 0.0
+        for k in range(z.shape[0]):
+            wv = weight * v[k]
+            move[k] += wv * p[k] / (1.0 + wv * p[k]) * across / (1.0 - fed)
+            most = max(most, abs(move[k]))
+        # Damped: a full step from far away can overshoot where the softmax is flat.
+        for k in range(z.shape[0]):
+            z[k] -= move[k] / (1.0 + 0.5 * most)
+        if most < CONVERGED:
+            break
+    softmax(z, shift, p)
+
+
+@njit
+def pull_slope(
+    kind: int,
+    p: np.ndarray,
+    v: np.ndarray,
+    pull: np.ndarray,
+    bend: np.ndarray,
+    weight: float,
+    dz0: np.ndarray,
+    dv: np.ndarray,
+    dweight: float,
+    dshift: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """How `pull` moves with z0, v, weight and shift: the implicit function theorem at z*."""
+    if kind == SIGMOID:
+        wv, h = weight * v[0], p[0] * (1.0 - p[0])
+        right = dz0[0] + (dweight * v[0] + weight * dv[0]) * pull[0] - wv * h * dshift[0]
+        out[0] = -h * (right / (1.0 + wv * h) + dshift[0])
+    elif kind == SOFTMAX:
+        above, below = 0.0, 1.0
+        for k in range(p.shape[0]):
+            wv = weight * v[k]
+            gain = 1.0 / (1.0 + wv * p[k])
+            right = dz0[k] + (dweight * v[k] + weight * dv[k]) * pull[k]
+            out[k] = gain * (right - wv * p[k] * dshift[k])
+            above += p[k] * (out[k] + dshift[k])
+            below -= p[k] * gain * wv * p[k]
+        mean = above / below
+        for k in range(p.shape[0]):
+            wv = weight * v[k]
+            dz = out[k] + wv * p[k] / (1.0 + wv * p[k]) * mean
+            out[k] = -p[k] * (dz + dshift[k] - mean)
+    else:
+        out[0] = -(dz0[0] + dv[0] * pull[0]) / (1.0 + v[0]) if bend[0] > 0.0 else 0.0

@@ -1,0 +1,162 @@
+"""The options of the estimators, each written once: name, default and what it may be.
+
+They are the arguments of the constructors, which only note them, as scikit-learn wants it;
+`checked` is called when the first row comes.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import ClassVar, Self, TypeVar
+
+import numpy as np
+
+from .kernel import BOUNDS, Plan
+
+LEARNABLE = ("penalty", "forgetting", "inertia")
+LARGE = 64
+"""Features from which `solver="auto"` takes conjugate gradients instead of Cholesky factors."""
+
+T = TypeVar("T")
+Expected = str | None
+Check = Callable[[object], Expected]
+"""What was expected, where a value is not that."""
+
+
+def option(default: T, check: Check | None = None) -> T:
+    """A field of an options class."""
+    return dataclasses.field(default=default, metadata={"check": check})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def within(name: str) -> Check:
+    """A start of a hyperparameter, inside its bounds."""
+    low, high = BOUNDS[name]
+
+    def check(value: object) -> Expected:
+        inside = _is_number(value) and low <= value <= high  # type: ignore[operator]
+        return None if inside else f"a number from {low:g} to {high:g}"
+
+    return check
+
+
+def positive(value: object) -> Expected:
+    """A finite number > 0."""
+    fine = _is_number(value) and 0 < value < math.inf  # type: ignore[operator]
+    return None if fine else "a number > 0"
+
+
+def rows(value: object) -> Expected:
+    """A number of rows to look back."""
+    fine = _is_number(value) and value >= 2  # type: ignore[operator]
+    return None if fine else "a number of rows >= 2"
+
+
+def integer(value: object) -> Expected:
+    """An integer from 1 on."""
+    fine = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+    return None if fine else "an integer >= 1"
+
+
+def one_of(*choices: str | None) -> Check:
+    """One of a few words."""
+    expected = ", ".join(repr(choice) for choice in choices)
+    return lambda value: None if value in choices else f"one of {expected}"
+
+
+def some_of(*choices: str) -> Check:
+    """A tuple of some of these words."""
+
+    def check(value: object) -> Expected:
+        fine = isinstance(value, tuple | list) and set(value) <= set(choices)
+        return None if fine else f"a tuple of some of {choices}"
+
+    return check
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Options:
+    """What both estimators have; `StreamingClassifier` says what it means."""
+
+    penalty: float = option(1e-3, within("penalty"))
+    memory: float = option(100.0, within("memory"))
+    inertia: float = option(1.0, within("inertia"))
+    _: dataclasses.KW_ONLY
+    learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE))
+    per_feature: bool = option(False)
+    step_size: float = option(0.01, positive)
+    horizon: float = option(500.0, rows)
+    solver: str = option("auto", one_of("auto", "cholesky", "cg"))
+    solver_steps: int = option(20, integer)
+    scale_memory: float = option(10_000.0, rows)
+    max_features: int = option(1024, integer)
+
+    # What only one of the two has, as the other one has it.
+    loss: ClassVar[str] = "logistic"
+    delta: ClassVar[float] = 1.345
+    imbalance: ClassVar[str | None] = None
+    max_classes: ClassVar[int] = 2
+
+    def checked(self) -> Self:
+        """A copy that nobody changes, or an error that names the option, what was expected and what
+        came. Only the options: none of what a subclass adds to them."""
+        kind = next(c for c in type(self).__mro__ if "__dataclass_fields__" in vars(c))
+        values = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            check = field.metadata["check"]
+            expected = None if check is None else check(value)
+            if expected is not None:
+                raise ValueError(f"{field.name} must be {expected}, but got {value!r}.")
+            values[field.name] = tuple(value) if isinstance(value, list) else value
+        return kind(**values)
+
+    @property
+    def classify(self) -> bool:
+        """Whether targets are classes."""
+        return self.loss == "logistic"
+
+    @property
+    def starts(self) -> dict[str, float]:
+        """Where the hyperparameters begin."""
+        return {"penalty": self.penalty, "memory": self.memory, "inertia": self.inertia}
+
+    @property
+    def settings(self) -> tuple[float, float, float, float]:
+        """The numbers of the kernel: how the leader and the statistics move."""
+        return self.step_size, 1 - 1 / self.horizon, self.scale_memory, self.delta
+
+    def plan(self, features: int, classes: int) -> Plan:
+        """The sizes of a model with so many features and classes."""
+        learned = tuple("memory" if name == "forgetting" else name for name in self.learn)
+        if self.imbalance is not None:
+            learned += ("class_weights" if self.imbalance == "weights" else "logit_shifts",)
+        by_cg = self.solver == "cg" or (self.solver == "auto" and features > LARGE)
+        return Plan(
+            features=features,
+            loss=self.loss,
+            classes=classes,
+            learned=learned,
+            per_feature=bool(self.per_feature),
+            balance=self.imbalance is not None,
+            steps=int(self.solver_steps) if by_cg else 0,
+        )
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class ClassifierOptions(Options):
+    """Those of `StreamingClassifier`."""
+
+    imbalance: str | None = option(None, one_of(None, "weights", "logits"))  # type: ignore[misc]
+    max_classes: int = option(100, integer)  # type: ignore[misc]
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class RegressorOptions(Options):
+    """Those of `StreamingRegressor`."""
+
+    loss: str = option("squared", one_of("squared", "huber"))  # type: ignore[misc]
+    delta: float = option(1.345, positive)  # type: ignore[misc]
