@@ -11,7 +11,6 @@ import pytest
 import obax
 from obax._support.lazy import SOURCE, _dict_of
 from obax._support.words import Words
-from obax.algorithms.base import State
 from obax.checkpoint import to_bytes
 
 PROBLEM = obax.Problem(
@@ -151,7 +150,7 @@ def test_a_step_that_changes_its_state_is_an_error():
         next(obax.play(algorithm, state, [np.zeros(())]))
 
 
-class WithDefault(State):
+class WithDefault(obax.algorithms.OAGDState):
     extra: jax.Array = None
 
 
