@@ -23,10 +23,7 @@ be compiled and vmapped. `flat = Flat(problem, x, y)` states a problem that way.
 """
 
 from .chunks import compiled as compiled, length_of as length_of, norms as norms
-from .conjugate import (
-    conjugate_gradients as conjugate_gradients,
-    solve_definite as solve_definite,
-)
+from .conjugate import conjugate_gradients as conjugate_gradients, solve_definite as solve_definite
 from .flat import Flat as Flat, Solver as Solver
 from .model import (
     Answer as Answer,

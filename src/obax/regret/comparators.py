@@ -222,20 +222,14 @@ def stage_solutions(
     lengths = np.asarray(inputs.stage_lengths(stages, given.horizon))
     firsts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     found = search_stages(
-        given,
-        _points(given, starts),
-        jnp.asarray(firsts),
-        jnp.asarray(lengths),
-        int(lengths.max()),
+        given, _points(given, starts), jnp.asarray(firsts), jnp.asarray(lengths), int(lengths.max())
     )
     stage = jnp.asarray(np.repeat(np.arange(len(lengths)), lengths))
     return _comparator("stages", given, found, stage)
 
 
 def optima(
-    given: inputs.Setup,
-    comparators: Comparator | None,
-    static: Comparator | None,
+    given: inputs.Setup, comparators: Comparator | None, static: Comparator | None
 ) -> tuple[Comparator, Comparator]:
     """The optima of the rounds and of the horizon, solved for where they are not given."""
     starts = {"outer_start": given.outer_start, "inner_start": given.inner_start}
@@ -270,10 +264,7 @@ def _points(given: inputs.Setup, starts: PyTree, count: int | None = None) -> Py
 
 
 def _comparator(
-    kind: str,
-    given: inputs.Setup,
-    found: Pair,
-    stage: Array | None = None,
+    kind: str, given: inputs.Setup, found: Pair, stage: Array | None = None
 ) -> Comparator:
     dtype = jax.tree.leaves(found.x)[0].dtype
     comparator = Comparator(

@@ -104,12 +104,7 @@ def averaged_gradients(
 
 
 @compiled
-def _at_the_decision(
-    given: Setup,
-    xs: PyTree,
-    ys: PyTree,
-    window: Window,
-) -> Float[Array, "T d1"]:
+def _at_the_decision(given: Setup, xs: PyTree, ys: PyTree, window: Window) -> Float[Array, "T d1"]:
     flat = given.flat()
     ages = jnp.arange(window.size)
 
@@ -131,10 +126,7 @@ def _at_the_decision(
 
 @compiled
 def _at_past_decisions(
-    given: Setup,
-    xs: PyTree,
-    ys: PyTree,
-    window: Window,
+    given: Setup, xs: PyTree, ys: PyTree, window: Window
 ) -> Float[Array, "T d1"]:
     flat = given.flat()
 

@@ -131,11 +131,7 @@ def _affine(given: Setup) -> tuple[Array, Array]:
 
 
 @compiled
-def _searched(
-    given: Setup,
-    around: Array,
-    samples: int,
-) -> Array:
+def _searched(given: Setup, around: Array, samples: int) -> Array:
     flat = given.flat()
     key = jax.random.key(SEED)
     return searched_supremum(flat, answer_change(flat), given.rounds, around, key, samples)

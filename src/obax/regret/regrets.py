@@ -131,12 +131,7 @@ def interval(
         )
     outer_vars, rounds = jax.tree.map(lambda leaf: leaf[start - 1 : stop], (outer_vars, rounds))
     return static(
-        problem,
-        outer_vars,
-        rounds,
-        outer_start=outer_start,
-        inner_start=inner_start,
-        solver=solver,
+        problem, outer_vars, rounds, outer_start=outer_start, inner_start=inner_start, solver=solver
     )
 
 

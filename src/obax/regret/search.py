@@ -20,11 +20,7 @@ from .inputs import Setup
 
 
 @compiled
-def search_answers(
-    given: Setup,
-    outer_vars: PyTree,
-    stacked: bool,
-) -> tuple[PyTree, Array]:
+def search_answers(given: Setup, outer_vars: PyTree, stacked: bool) -> tuple[PyTree, Array]:
     """y*_t of the decisions, one for each round or one for all, and the residuals."""
     flat = given.flat()
     if stacked:
@@ -38,10 +34,7 @@ def search_answers(
 
 
 @compiled
-def search_rounds(
-    given: Setup,
-    starts: PyTree,
-) -> Pair:
+def search_rounds(given: Setup, starts: PyTree) -> Pair:
     """The pairs of all rounds as trees. `starts` has one more place to look at for each round."""
     flat = given.flat()
 
@@ -55,10 +48,7 @@ def search_rounds(
 
 
 @compiled
-def search_static(
-    given: Setup,
-    starts: PyTree,
-) -> Pair:
+def search_static(given: Setup, starts: PyTree) -> Pair:
     """The one x, with the answers and inner residuals of all rounds."""
     flat = given.flat()
     best = solve_static(flat, given.rounds, as_vectors(starts))
@@ -70,11 +60,7 @@ def search_static(
 
 @compiled
 def search_stages(
-    given: Setup,
-    starts: PyTree,
-    firsts: Array,
-    lengths: Array,
-    longest: int,
+    given: Setup, starts: PyTree, firsts: Array, lengths: Array, longest: int
 ) -> Pair:
     """The pairs of all stages as trees: `lengths` rounds each, from `firsts` on."""
     flat = given.flat()

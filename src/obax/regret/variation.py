@@ -19,14 +19,7 @@ from jaxtyping import Array, Float
 from .._support import validation
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..reduced import (
-    Scalar,
-    Solver,
-    Vector,
-    compiled,
-    reduced_gradient,
-    reduced_value,
-)
+from ..reduced import Scalar, Solver, Vector, compiled, reduced_gradient, reduced_value
 from ..window import Window
 from . import inputs
 from .comparators import Comparator, optima
@@ -155,11 +148,7 @@ def bound_arguments(
 
 
 @compiled
-def _searched_changes(
-    given: Setup,
-    around: Array,
-    samples: int,
-) -> tuple[Array, Array]:
+def _searched_changes(given: Setup, around: Array, samples: int) -> tuple[Array, Array]:
     flat = given.flat()
     key = jax.random.key(SEED)
 
@@ -180,10 +169,7 @@ def _searched_changes(
 
 
 @compiled
-def _squared_gradients(
-    given: Setup,
-    outer_vars: PyTree,
-) -> Array:
+def _squared_gradients(given: Setup, outer_vars: PyTree) -> Array:
     flat = given.flat()
 
     def square(round: PyTree, x: PyTree) -> Scalar:
