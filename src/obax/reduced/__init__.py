@@ -23,7 +23,6 @@ be compiled and vmapped. `flat = Flat(problem, x, y)` states a problem that way.
 """
 
 from .chunks import compiled as compiled, length_of as length_of, norms as norms
-from .conjugate import conjugate_gradients as conjugate_gradients, solve_definite as solve_definite
 from .flat import Flat as Flat, Solver as Solver
 from .model import (
     Answer as Answer,
@@ -62,3 +61,4 @@ from .spectra import (
     spectral_norm as spectral_norm,
     third_derivative as third_derivative,
 )
+from .step import conjugate_gradients as conjugate_gradients, solve_definite as solve_definite

@@ -50,33 +50,22 @@ class Solver(eqx.Module):
     1e-06
     """
 
-    tolerance: float | None = eqx.field(static=True)
-    max_steps: int | None = eqx.field(static=True)
-    chunk: int | None = eqx.field(static=True)
-    dense_limit: int = eqx.field(static=True)
-    starts: int | None = eqx.field(static=True)
+    tolerance: float | None = eqx.field(default=None, static=True)
+    max_steps: int | None = eqx.field(default=None, static=True)
+    chunk: int | None = eqx.field(default=None, static=True)
+    dense_limit: int = eqx.field(default=128, static=True)
+    starts: int | None = eqx.field(default=None, static=True)
 
-    def __init__(
-        self,
-        tolerance: float | None = None,
-        max_steps: int | None = None,
-        chunk: int | None = None,
-        dense_limit: int = 128,
-        starts: int | None = None,
-    ):
-        if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
-            raise ValueError(f"Solver.tolerance must be a number > 0, but got {tolerance!r}.")
-        for name, value in (
-            ("dense_limit", dense_limit),
-            ("starts", 0 if starts is None else starts),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    def __check_init__(self) -> None:
+        size = self.tolerance
+        if size is not None and not (isinstance(size, int | float) and size > 0):
+            raise ValueError(f"Solver.tolerance must be a number > 0, but got {size!r}.")
+        for name in ("max_steps", "chunk"):
+            if (value := getattr(self, name)) is not None:
+                validation.count(value, name)
+        for name, value in (("dense_limit", self.dense_limit), ("starts", self.starts)):
+            if value is not None and (type(value) is not int or value < 0):
                 raise ValueError(f"Solver.{name} must be an integer >= 0, but got {value!r}.")
-        self.tolerance = None if tolerance is None else float(tolerance)
-        self.max_steps = None if max_steps is None else validation.count(max_steps, "max_steps")
-        self.chunk = None if chunk is None else validation.count(chunk, "chunk")
-        self.dense_limit = dense_limit
-        self.starts = starts
 
     def starts_for(self, outer_dim: int) -> int:
         """How many points of X are looked at."""

@@ -18,23 +18,24 @@ the curvature where they came to rest. This room sees problems and trajectories,
 
 from ..reduced import Solver as Solver
 from .comparators import (
-    Comparator as Comparator,
-    ComparatorWarning as ComparatorWarning,
     inner_solution as inner_solution,
     outer_solutions as outer_solutions,
     stage_solutions as stage_solutions,
     static_solution as static_solution,
 )
-from .curve import RegretCurve as RegretCurve
-from .local import local as local, local_past as local_past
+from .local import local as local, local_past as local_past, projected as projected
 from .paths import PathLengths as PathLengths, path_lengths as path_lengths
-from .projected import projected as projected
 from .regrets import (
     dynamic as dynamic,
     interval as interval,
     played as played,
     staged as staged,
     static as static,
+)
+from .results import (
+    Comparator as Comparator,
+    ComparatorWarning as ComparatorWarning,
+    RegretCurve as RegretCurve,
 )
 from .variation import (
     LowerEstimateWarning as LowerEstimateWarning,

@@ -10,6 +10,8 @@ $$ \bar Y_p = \sum_{s=2}^t |y^*_{s-1}(x^*) - y^*_s(x^*)|^p, \quad
 Equations (5) and (6), Section 1.2; without a follower all but P are zero.
 """
 
+from typing import Unpack
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,20 +19,12 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..reduced import Solver, compiled, norms
+from ..reduced import compiled, norms
 from . import inputs
-from .comparators import Comparator, optima
-from .inputs import Setup
-from .search import as_vectors
-from .supremum import (
-    affine_answers,
-    affine_supremum,
-    answer_change,
-    can_be_exact,
-    searched_supremum,
-)
-
-SEED, SAMPLES = 0, 64
+from .comparators import optima
+from .inputs import Search
+from .results import Comparator
+from .supremum import SAMPLES, inner_variation
 
 
 class PathLengths(eqx.Module):
@@ -67,9 +61,7 @@ def path_lengths(
     samples: int = SAMPLES,
     comparators: Comparator | None = None,
     static: Comparator | None = None,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> PathLengths:
     """P, Y, S, Y_bar and H of order p.
 
@@ -92,56 +84,25 @@ def path_lengths(
     [0. 2. 3.] [0. 4. 6.] [0. 2. 3.] True
     """
     order = inputs.power(order)
-    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    given = inputs.setup(problem, rounds, **search)
     comparators, static = optima(given, comparators, static)
-    variation, exact = None, False
+    H, exact = None, False
     if with_H:
-        variation, exact = inner_variation(given, comparators, samples)
+        change, exact = inner_variation(given, comparators, samples)
+        H = running(change, order)
     P = _path(comparators.outer_var, order)
     Y, Y_bar = jnp.zeros_like(P), jnp.zeros_like(P)
     if problem.inner is not None:
         Y, Y_bar = _path(comparators.inner_var, order), _path(static.inner_var, order)
-    H = None if variation is None else _running(variation, order)
     return PathLengths(P, Y, P + Y, Y_bar, H, comparators, static, order, exact)
-
-
-def inner_variation(
-    given: Setup, comparators: Comparator, samples: int
-) -> tuple[Float[Array, " T-1"], bool]:
-    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
-    flat = given.flat()
-    if not flat.has_follower or given.horizon == 1:
-        return jnp.zeros(given.horizon - 1, flat.dtype), True
-    example = jax.tree.map(lambda leaf: leaf[0], given.rounds)
-    if flat.dense and affine_answers(flat, example):
-        found, parallel = _affine(given)
-        if can_be_exact(flat) or bool(parallel):
-            return found, True
-    return _searched(given, points_of(comparators), samples), False
-
-
-def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
-    """Some of the comparators, spread over the rounds, as vectors."""
-    return as_vectors(inputs.some(comparators.outer_var, 16))
-
-
-@compiled
-def _affine(given: Setup) -> tuple[Array, Array]:
-    return affine_supremum(given.flat(), given.rounds)
-
-
-@compiled
-def _searched(given: Setup, around: Array, samples: int) -> Array:
-    flat = given.flat()
-    key = jax.random.key(SEED)
-    return searched_supremum(flat, answer_change(flat), given.rounds, around, key, samples)
 
 
 @compiled
 def _path(points: PyTree, order: float) -> Float[Array, " T"]:
     steps = jax.tree.map(lambda leaf: leaf[1:] - leaf[:-1], points)
-    return _running(norms(steps), order)
+    return running(norms(steps), order)
 
 
-def _running(steps: Float[Array, " T-1"], order: float) -> Float[Array, " T"]:
+def running(steps: Float[Array, " T-1"], order: float) -> Float[Array, " T"]:
+    """Sums of powers of what changed from round to round; nothing before the second."""
     return jnp.cumsum(jnp.concatenate([jnp.zeros(1, steps.dtype), steps**order]))

@@ -16,13 +16,51 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..domain import Box, NonNegative, Simplex, Unconstrained
-from ..reduced import Flat, Scalar, Vector, answer, answer_slope, one_round
+from ..reduced import Flat, Scalar, Vector, answer, answer_slope, compiled, one_round
+from . import inputs
+from .comparators import as_vectors
+from .inputs import Setup
+from .results import Comparator
 
 # 2^12: above that a box has too many corners to visit, and is searched instead.
 MOST_VERTICES = 4096
-LOCAL_SAMPLES = 16
+SEED, SAMPLES, LOCAL_SAMPLES = 0, 64, 16
 
 Objective = Callable[[Vector, PyTree, PyTree], Scalar]
+
+
+def inner_variation(
+    given: Setup, comparators: Comparator, samples: int
+) -> tuple[Float[Array, " T-1"], bool]:
+    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
+    flat = given.flat()
+    if not flat.has_follower or given.horizon == 1:
+        return jnp.zeros(given.horizon - 1, flat.dtype), True
+    if flat.dense and affine_answers(flat, inputs.first_of(given.rounds)):
+        found, parallel = _affine(given)
+        if can_be_exact(flat) or bool(parallel):
+            return found, True
+    return _searched(given, points_of(comparators), samples), False
+
+
+def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
+    """Some of the comparators, spread over the rounds, as vectors."""
+    return as_vectors(inputs.some(comparators.outer_var, 16))
+
+
+@compiled
+def _affine(given: Setup) -> tuple[Array, Array]:
+    return affine_supremum(given.flat(), given.rounds)
+
+
+@compiled
+def _searched(given: Setup, around: Array, samples: int) -> Array:
+    flat = given.flat()
+
+    def change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
+        return jnp.linalg.norm(answer(flat, x, before).y - answer(flat, x, now).y)
+
+    return searched_supremum(flat, change, given.rounds, around, samples)
 
 
 def affine_answers(flat: Flat, example: PyTree) -> bool:
@@ -85,7 +123,7 @@ def affine_supremum(flat: Flat, rounds: PyTree) -> tuple[Float[Array, " T-1"], A
 
 
 def searched_supremum(
-    flat: Flat, objective: Objective, rounds: PyTree, around: PyTree, key: Array, samples: int
+    flat: Flat, objective: Objective, rounds: PyTree, around: PyTree, samples: int
 ) -> Float[Array, " T-1"]:
     """A lower estimate of sup_x objective(x, round t - 1, round t) for t = 2..T.
 
@@ -98,7 +136,7 @@ def searched_supremum(
     diameter = jnp.asarray(flat.problem.domain.diameter(flat.unravel_x(flat.start)), flat.dtype)
     spread = 2 * jnp.max(jnp.linalg.norm(around - centre, axis=1))
     radius = jnp.where(jnp.isfinite(diameter), diameter / 2, jnp.maximum(1, spread))
-    key_far, key_near = jax.random.split(key)
+    key_far, key_near = jax.random.split(jax.random.key(SEED))
     throws = jax.random.normal(key_far, (samples, flat.outer_dim), flat.dtype)
     reach = jnp.where(jnp.arange(samples) % 2 == 0, 1.0, 4.0).astype(flat.dtype)
     bounded = jnp.isfinite(diameter)
@@ -125,13 +163,6 @@ def searched_supremum(
     before = jax.tree.map(lambda leaf: leaf[:-1], rounds)
     now = jax.tree.map(lambda leaf: leaf[1:], rounds)
     return flat.map_rounds(best, now, before, copies=2 * len(points))
-
-
-def answer_change(flat: Flat) -> Objective:
-    """|y*_{t-1}(x) - y*_t(x)|."""
-    return lambda x, before, now: jnp.linalg.norm(
-        answer(flat, x, before).y - answer(flat, x, now).y
-    )
 
 
 def _vertices(flat: Flat) -> Float[Array, "n d1"]:

@@ -8,10 +8,9 @@ $$ V = \sum_{s=2}^t \sup_{x \in X} |\phi_{s-1}(x) - \phi_s(x)|, \qquad
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
@@ -19,14 +18,15 @@ from jaxtyping import Array, Float
 from .._support import validation
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..reduced import Scalar, Solver, Vector, compiled, reduced_gradient, reduced_value
+from ..reduced import Scalar, Vector, compiled, reduced_gradient, reduced_value
 from ..window import Window
 from . import inputs
-from .comparators import Comparator, optima
-from .inputs import Setup
-from .paths import SAMPLES, SEED, inner_variation, path_lengths, points_of
+from .comparators import optima
+from .inputs import Search, Setup
+from .paths import path_lengths, running
 from .regrets import losses_of
-from .supremum import Objective, searched_supremum
+from .results import Comparator
+from .supremum import SAMPLES, Objective, inner_variation, points_of, searched_supremum
 
 
 class LowerEstimateWarning(UserWarning):
@@ -53,9 +53,7 @@ def variations(
     samples: int = SAMPLES,
     comparators: Comparator | None = None,
     static: Comparator | None = None,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> Variations:
     """V_T, G_T, F_T and the squared gradients at the optima. Arguments as for `path_lengths`.
 
@@ -68,12 +66,12 @@ def variations(
     [0. 1. 5.] [0. 0. 0.]
     """
     validation.count(samples, "samples")
-    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    given = inputs.setup(problem, rounds, **search)
     comparators, static = optima(given, comparators, static)
     values, slopes = _searched_changes(given, points_of(comparators), samples)
     return Variations(
-        V=jnp.cumsum(values),
-        G=jnp.cumsum(slopes),
+        V=values,
+        G=slopes,
         F=jnp.cumsum(losses_of(problem, comparators, given.rounds)),
         F_static=jnp.cumsum(losses_of(problem, static, given.rounds)),
         squared_gradients=_squared_gradients(given, comparators.outer_var),
@@ -89,9 +87,7 @@ def bound_arguments(
     *,
     window: Window | None = None,
     samples: int = SAMPLES,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> dict[str, Any]:
     """What a bound of `obax.theory` takes by keyword, measured: only what its signature names.
 
@@ -106,7 +102,7 @@ def bound_arguments(
     [1 2 3] [0. 1. 3.] [0. 1. 5.]
     """
     names = [name for name in inspect.signature(bound).parameters if name != "self"]
-    given = inputs.setup(problem, rounds, outer_start, inner_start, None, solver)
+    given = inputs.setup(problem, rounds, **search)
     comparators, static = optima(given, None, None)
     known: dict[str, Any] = {"T": jnp.arange(1, given.horizon + 1)}
     if window is not None:
@@ -119,15 +115,13 @@ def bound_arguments(
             with_H=False,
             comparators=comparators,
             static=static,
-            outer_start=given.outer_start,
-            inner_start=given.inner_start,
+            **search,
         )
         for name in ("P", "Y", "S", "Y_bar"):
             known[f"{name}_{order}"] = getattr(lengths, name)
     if any(name.startswith("H_") for name in names):
         change, exact = inner_variation(given, comparators, samples)
-        change = jnp.concatenate([jnp.zeros(1, change.dtype), change])
-        known["H_1"], known["H_2"] = jnp.cumsum(change), jnp.cumsum(change**2)
+        known["H_1"], known["H_2"] = running(change, 1), running(change, 2)
         if not exact:
             warnings.warn(
                 "H_1 and H_2 are lower estimates from a search over the domain: the bound may come "
@@ -150,7 +144,6 @@ def bound_arguments(
 @compiled
 def _searched_changes(given: Setup, around: Array, samples: int) -> tuple[Array, Array]:
     flat = given.flat()
-    key = jax.random.key(SEED)
 
     def value_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
         return jnp.abs(reduced_value(flat, x, before) - reduced_value(flat, x, now))
@@ -162,8 +155,7 @@ def _searched_changes(given: Setup, around: Array, samples: int) -> tuple[Array,
     def found(objective: Objective) -> Array:
         if given.horizon == 1:
             return jnp.zeros(1, flat.dtype)
-        changes = searched_supremum(flat, objective, given.rounds, around, key, samples)
-        return jnp.concatenate([jnp.zeros(1, changes.dtype), changes])
+        return running(searched_supremum(flat, objective, given.rounds, around, samples), 1)
 
     return found(value_change), found(slope_change)
 
