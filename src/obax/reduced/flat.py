@@ -60,11 +60,12 @@ class Solver(eqx.Module):
         size = self.tolerance
         if size is not None and not (isinstance(size, int | float) and size > 0):
             raise ValueError(f"Solver.tolerance must be a number > 0, but got {size!r}.")
-        for name in ("max_steps", "chunk"):
-            if (value := getattr(self, name)) is not None:
+        for name, value in (("max_steps", self.max_steps), ("chunk", self.chunk)):
+            if value is not None:
                 validation.count(value, name)
-        for name, value in (("dense_limit", self.dense_limit), ("starts", self.starts)):
-            if value is not None and (type(value) is not int or value < 0):
+        starts = 0 if self.starts is None else self.starts
+        for name, value in (("dense_limit", self.dense_limit), ("starts", starts)):
+            if type(value) is not int or value < 0:
                 raise ValueError(f"Solver.{name} must be an integer >= 0, but got {value!r}.")
 
     def starts_for(self, outer_dim: int) -> int:
@@ -107,8 +108,8 @@ class Flat:
         self.tolerance = solver.tolerance_for(self.dtype)
         # Newton's last step is worth taking: what is judged by a tolerance is searched beyond it.
         self.goal = max(0.01 * self.tolerance, 8 * float(jnp.finfo(self.dtype).eps))
-        self.newton_steps = solver.max_steps or 100
-        self.gradient_steps = solver.max_steps or 10_000
+        self.newton_steps = int(solver.max_steps or 100)
+        self.gradient_steps = int(solver.max_steps or 10_000)
 
     @property
     def region(self) -> Region | None:
@@ -151,7 +152,7 @@ class Flat:
     def chunk_of(self, rounds: PyTree, copies: int = 1) -> int:
         """How many rounds are taken at once, when each is held `copies` times."""
         if self.solver.chunk is not None:
-            return self.solver.chunk
+            return int(self.solver.chunk)
         data = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(rounds))
         both = self.outer_dim + self.inner_dim
         work = data + (4 * both**2 if self.dense else 16 * both)
