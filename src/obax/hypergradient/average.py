@@ -36,7 +36,8 @@ def average_of_gradients(
     share, filled = _present(window, rounds, t)
 
     def part(share: Array, rounds: PyTree) -> OuterGradient:
-        average = _weighted(problem.outer_loss, _at_once, share, rounds, buffers)
+        at_once = lambda loss, rounds: jax.vmap(loss)(rounds)  # noqa: E731
+        average = _weighted(problem.outer_loss, at_once, share, rounds, buffers)
         if inner_var is None:
             return jax.grad(average)(outer_var, None), None
         return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
@@ -77,10 +78,6 @@ def _present(window: Window, rounds: PyTree, t: Int[Array, ""]) -> tuple[Array, 
         return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, stacked[-1])
 
     return share, jax.tree.map(fill, rounds)
-
-
-def _at_once(function: Callable[..., Array], rounds: PyTree) -> Array:
-    return jax.vmap(function)(rounds)
 
 
 def _weighted(

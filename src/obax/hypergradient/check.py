@@ -87,10 +87,9 @@ the hypergradient is off by 0.0e+00 relative; more inner steps bring it closer.
             "differentiates an algorithm's steps; check with Dense() or CG()."
         )
     with jax.enable_x64(True):
-        to_double = lambda tree: jax.tree.map(_as_double, tree)  # noqa: E731
-        x = to_double(validation.variable(outer_var, "outer_var"))
-        y = None if inner_var is None else to_double(validation.variable(inner_var, "inner_var"))
-        round, buffers = to_double(round), to_double(buffers)
+        x = validation.variable(outer_var, "outer_var")
+        y = None if inner_var is None else validation.variable(inner_var, "inner_var")
+        x, y, round, buffers = jax.tree.map(_as_double, (x, y, round, buffers))
         problem.check(x, y, round, buffers)
         if estimator is None and y is not None:
             small = sum(leaf.size for leaf in jax.tree.leaves(y)) <= DENSE_SIZE

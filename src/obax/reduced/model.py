@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 from .._support.trees import PyTree
 from .flat import Flat, Total
 from .solve import Matrix, Model, Scalar, Vector, minimise, relative_residual
-from .step import newton_cg_point, newton_point, solve_definite
+from .step import newton_point, solve_definite
 
 
 class Answer(NamedTuple):
@@ -54,7 +54,8 @@ def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
     def propose(y: Vector, model: Model, damping: Scalar) -> Vector:
         if model.hessian is not None:
             return newton_point(y, model.gradient, model.hessian, damping)
-        return newton_cg_point(y, model.gradient, _inner_products(flat, total, x, y), damping)
+        product = _inner_products(flat, total, x, y)
+        return y - solve_definite(lambda u: product(u) + damping * u, model.gradient)
 
     found = minimise(
         lambda y: _inner_model(flat, total, x, y, flat.dense_inner),

@@ -83,13 +83,6 @@ def newton_point(point: Vector, gradient: Vector, hessian: Matrix, damping: Scal
     return point - _factorised(_damped(hessian, damping), gradient)
 
 
-def newton_cg_point(
-    point: Vector, gradient: Vector, product: Callable[[Vector], Vector], damping: Scalar
-) -> Vector:
-    """The same by conjugate gradients, from products with B only."""
-    return point - solve_definite(lambda u: product(u) + damping * u, gradient)
-
-
 def quadratic_program(
     project: Project, point: Vector, gradient: Vector, hessian: Matrix, damping: Scalar
 ) -> Vector:

@@ -24,7 +24,14 @@ from .comparators import (
     static_solution as static_solution,
 )
 from .local import local as local, local_past as local_past, projected as projected
-from .paths import PathLengths as PathLengths, path_lengths as path_lengths
+from .paths import (
+    LowerEstimateWarning as LowerEstimateWarning,
+    PathLengths as PathLengths,
+    Variations as Variations,
+    bound_arguments as bound_arguments,
+    path_lengths as path_lengths,
+    variations as variations,
+)
 from .regrets import (
     dynamic as dynamic,
     interval as interval,
@@ -36,10 +43,4 @@ from .results import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,
     RegretCurve as RegretCurve,
-)
-from .variation import (
-    LowerEstimateWarning as LowerEstimateWarning,
-    Variations as Variations,
-    bound_arguments as bound_arguments,
-    variations as variations,
 )

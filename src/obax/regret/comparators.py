@@ -143,10 +143,9 @@ def stage_solutions(
 
 
 def optima(
-    given: Setup, comparators: Comparator | None, static: Comparator | None
+    given: Setup, comparators: Comparator | None, static: Comparator | None, search: Search
 ) -> tuple[Comparator, Comparator]:
     """The optima of the rounds and of the horizon, solved for where they are not given."""
-    search = given.search()
     if comparators is None:
         comparators = outer_solutions(given.problem, given.rounds, **search)
     if static is None:

@@ -38,12 +38,6 @@ class Setup(NamedTuple):
         """The problem over vectors."""
         return Flat(self.problem, self.outer_start, self.inner_start, self.solver)
 
-    def search(self) -> Search:
-        """What a search that begins in the same place takes."""
-        return Search(
-            outer_start=self.outer_start, inner_start=self.inner_start, solver=self.solver
-        )
-
 
 def decisions_of(outer_vars: PyTree) -> PyTree:
     """The decisions, also of a history (or of anything else that has an `outer_var`)."""

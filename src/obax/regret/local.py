@@ -1,12 +1,6 @@
-"""Regrets that need no comparator: the squared norms of averaged hypergradients.
+"""Regrets that need no comparator: the squared norms of averaged hypergradients q_t.
 
-With u_i the weights of a window, W their sum and phi_t(x) = f_t(x, y*_t(x)),
-
-    at x_t (`local`):                 q_t = grad F_{t,u}(x_t, y*_t(x_t)),
-                                      F_{t,u}(x, y) = (1/W) sum_{i<w} u_i f_{t-i}(x, y);
-    at past iterates (`local_past`):  q_t = (1/W) sum_{i<w} u_i grad phi_{t-i}(x_{t-i}).
-
-The first is Equation (14), Section 3.2.1; the second is that of SOBOW and OBBO. `projected`, of
+`local` is Equation (14), Section 3.2.1; `local_past` is that of SOBOW and OBBO; `projected`, of
 SOGD and OBBO, is for leaders that are held in a set.
 """
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
@@ -177,26 +178,5 @@ def _vertices(flat: Flat) -> Float[Array, "n d1"]:
 def _uses_first(function: Callable[..., Any], count: int, *arguments: PyTree) -> bool:
     """Whether any result of `function` is computed from one of its first `count` arguments."""
     program = jax.make_jaxpr(function)(*arguments).jaxpr
-    watched = sum(len(jax.tree.leaves(argument)) for argument in arguments[:count])
-    marks = [index < watched for index in range(len(program.invars))]
-    return any(_reached(program, marks))
-
-
-def _reached(program: Any, marks: list[bool]) -> list[bool]:
-    """Which results of a jaxpr are computed from the marked arguments."""
-    hot = {variable for variable, mark in zip(program.invars, marks, strict=True) if mark}
-
-    def is_hot(atom: Any) -> bool:
-        return not hasattr(atom, "val") and atom in hot  # literals have a value and cannot be hot
-
-    for equation in program.eqns:
-        used = [is_hot(atom) for atom in equation.invars]
-        if not any(used):
-            continue
-        called = equation.params.get("jaxpr")
-        if equation.primitive.name in ("jit", "pjit") and hasattr(called, "jaxpr"):
-            results = _reached(called.jaxpr, used)
-        else:
-            results = [True] * len(equation.outvars)
-        hot.update(v for v, mark in zip(equation.outvars, results, strict=True) if mark)
-    return [is_hot(atom) for atom in program.outvars]
+    _, used = dce_jaxpr(program, [True] * len(program.outvars))
+    return any(used[: len(jax.tree.leaves(arguments[:count]))])
