@@ -22,8 +22,13 @@ be compiled and vmapped. `flat = Flat(problem, x, y)` states a problem that way.
 `one_round(round)` is the total of a single round. Tolerances, steps and chunks: `Solver`.
 """
 
-from .chunks import compiled as compiled, length_of as length_of, norms as norms
-from .flat import Flat as Flat, Solver as Solver
+from .flat import (
+    Flat as Flat,
+    Solver as Solver,
+    compiled as compiled,
+    length_of as length_of,
+    norms as norms,
+)
 from .model import (
     Answer as Answer,
     answer as answer,

@@ -1,20 +1,23 @@
-"""A problem over plain vectors, and how its searches are to be done."""
+"""A problem over plain vectors, how its searches are to be done, and maps and sums over its rounds
+that fit into memory: vmapped, a chunk at a time."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
-from .chunks import map_chunks, sum_chunks
 from .solve import Region, Vector
 
 Total = Callable[[Callable[[PyTree], PyTree]], PyTree]
@@ -163,10 +166,83 @@ class Flat:
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree, copies: int = 1
     ) -> PyTree:
         """`function(round, ...)` for all rounds: vmapped, a chunk at a time."""
-        return map_chunks(function, (rounds, *stacked), self.chunk_of(rounds, copies))
+        everything, length = (rounds, *stacked), length_of(rounds)
+        chunk = self.chunk_of(rounds, copies)
+        if chunk >= length:
+            return jax.vmap(function)(*everything)
+        starts, overlap = _chunk_starts(length, chunk)
+
+        def part(start: Array) -> PyTree:
+            return jax.vmap(function)(*_slice(everything, start, chunk))
+
+        def joined(leaf: Array) -> Array:
+            # No -1: a follower that is not there has leaves of size zero.
+            whole = leaf[:-1].reshape((len(starts) - 1) * chunk, *leaf.shape[2:])
+            return jnp.concatenate([whole, leaf[-1, overlap:]])
+
+        return jax.tree.map(joined, jax.lax.map(part, starts))
 
     def sum_rounds(
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree
     ) -> PyTree:
         """The sum of `function(round, ...)` over all rounds, never holding more than a chunk."""
-        return sum_chunks(function, (rounds, *stacked), self.chunk_of(rounds))
+        everything, length = (rounds, *stacked), length_of(rounds)
+        chunk = self.chunk_of(rounds)
+
+        def sum_of(part: PyTree, counted: Array | None) -> PyTree:
+            def total(leaf: Array) -> Array:
+                if counted is not None:
+                    leaf = jnp.where(counted.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
+                return jnp.sum(leaf, axis=0)
+
+            return jax.tree.map(total, jax.vmap(function)(*part))
+
+        if chunk >= length:
+            return sum_of(everything, None)
+        starts, overlap = _chunk_starts(length, chunk)
+
+        def part(start: Array) -> PyTree:
+            fresh = (start < length - chunk) | (jnp.arange(chunk) >= overlap)
+            return sum_of(_slice(everything, start, chunk), fresh)
+
+        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.lax.map(part, starts))
+
+
+def length_of(tree: PyTree) -> int:
+    """T, the length of the leading axis."""
+    return jax.tree.leaves(tree)[0].shape[0]
+
+
+def norms(tree: PyTree) -> Float[Array, " T"]:
+    """The Euclidean norm of each entry of a stacked tree."""
+    return jax.vmap(trees.norm)(tree)
+
+
+def _chunk_starts(length: int, chunk: int) -> tuple[Array, int]:
+    """Where chunks of one size start. The last is moved back to end with the rounds, so that there
+    is one shape to compile; by how much it overlaps the one before it."""
+    starts = np.minimum(np.arange(0, length, chunk), length - chunk)
+    return jnp.asarray(starts), -length % chunk
+
+
+def _slice(tree: PyTree, start: Array, size: int) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
+
+
+def compiled(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`eqx.filter_jit`, and under `vmap` one entry after the other.
+
+    With jaxlib 0.10.2 a batch that shares its rounds is wrong from output 32,768 on, in silence
+    (docs/jax-versions.md); a function here is wide enough by its rounds to lose nothing by it.
+    """
+
+    @eqx.filter_jit
+    @functools.wraps(function)
+    def run(*arguments: PyTree) -> PyTree:
+        arrays, rest = eqx.partition(arguments, eqx.is_array)
+        one = jax.custom_batching.sequential_vmap(
+            lambda arrays: function(*eqx.combine(arrays, rest))
+        )
+        return one(arrays)
+
+    return run

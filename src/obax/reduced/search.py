@@ -26,8 +26,7 @@ from jaxtyping import Array, Bool, Int
 from .._support import trees
 from .._support.trees import PyTree
 from . import solve
-from .chunks import length_of
-from .flat import Flat, Total
+from .flat import Flat, Total, length_of
 from .model import Answer, answer, leader_model, leader_products, one_round, solve_follower
 from .places import Points, around, places
 from .solve import Minimum, Model, Region, Scalar, Vector
