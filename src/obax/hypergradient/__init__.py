@@ -17,8 +17,13 @@ from .check import (
     check_hypergradient as check_hypergradient,
 )
 from .nystrom import Nystrom as Nystrom
-from .series import FixedPoint as FixedPoint, Neumann as Neumann
-from .solvers import CG as CG, GMRES as GMRES, Dense as Dense
+from .solvers import (
+    CG as CG,
+    GMRES as GMRES,
+    Dense as Dense,
+    FixedPoint as FixedPoint,
+    Neumann as Neumann,
+)
 from .unrolled import Unrolled as Unrolled
 
 Estimator = Hypergradient

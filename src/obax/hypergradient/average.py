@@ -36,7 +36,10 @@ def average_of_gradients(
     share, filled = _present(window, rounds, t)
 
     def part(share: Array, rounds: PyTree) -> OuterGradient:
-        average = _weighted(problem.outer_loss, _at_once, share, rounds, buffers)
+        def average(x: PyTree, y: PyTree) -> Array:
+            losses = jax.vmap(lambda round: problem.outer_loss(x, y, round, buffers))(rounds)
+            return jnp.sum(share.astype(losses.dtype) * losses)
+
         if inner_var is None:
             return jax.grad(average)(outer_var, None), None
         return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
@@ -64,8 +67,12 @@ def average_inner(
 ) -> Inner:
     """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
     share, filled = _present(window, rounds, t)
-    loss = lambda x, y, round, buffers: problem.inner_loss(x, y, round, buffers)[0]  # noqa: E731
-    return _weighted(loss, window.map, share, filled, buffers)
+
+    def average(x: PyTree, y: PyTree) -> Array:
+        losses = window.map(lambda round: problem.inner_loss(x, y, round, buffers)[0], filled)
+        return jnp.sum(share.astype(losses.dtype) * losses)
+
+    return average
 
 
 def _present(window: Window, rounds: PyTree, t: Int[Array, ""]) -> tuple[Array, PyTree]:
@@ -77,24 +84,6 @@ def _present(window: Window, rounds: PyTree, t: Int[Array, ""]) -> tuple[Array, 
         return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, stacked[-1])
 
     return share, jax.tree.map(fill, rounds)
-
-
-def _at_once(function: Callable[..., Array], rounds: PyTree) -> Array:
-    return jax.vmap(function)(rounds)
-
-
-def _weighted(
-    loss: Callable[..., Array],
-    apply: Callable[..., Array],
-    share: Array,
-    rounds: PyTree,
-    buffers: PyTree,
-) -> Inner:
-    def weighted(outer_var: PyTree, inner_var: PyTree) -> Array:
-        losses = apply(lambda one: loss(outer_var, inner_var, one, buffers), rounds)
-        return jnp.sum(share.astype(losses.dtype) * losses)
-
-    return weighted
 
 
 def average_of_terms(

@@ -145,11 +145,7 @@ def rounding(tree: PyTree) -> float:
     return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(tree))
 
 
-def solve_with(
-    solver: lx.AbstractLinearSolver,
-    hvp: LinearMap,
-    gradient: PyTree,
-) -> lx.Solution:
+def solve_with(solver: lx.AbstractLinearSolver, hvp: LinearMap, gradient: PyTree) -> lx.Solution:
     """One linear system through lineax. A failure shows in the residual, not as an exception, so
     that one bad round or one bad seed of a sweep does not end the others."""
     structure = jax.eval_shape(lambda: gradient)

@@ -1,7 +1,7 @@
 """Is the hypergradient right? Finite differences of x -> f(x, y*(x)), and the reason in words."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import equinox as eqx
@@ -87,10 +87,9 @@ the hypergradient is off by 0.0e+00 relative; more inner steps bring it closer.
             "differentiates an algorithm's steps; check with Dense() or CG()."
         )
     with jax.enable_x64(True):
-        to_double = lambda tree: jax.tree.map(_as_double, tree)  # noqa: E731
-        x = to_double(validation.variable(outer_var, "outer_var"))
-        y = None if inner_var is None else to_double(validation.variable(inner_var, "inner_var"))
-        round, buffers = to_double(round), to_double(buffers)
+        x = validation.variable(outer_var, "outer_var")
+        y = None if inner_var is None else validation.variable(inner_var, "inner_var")
+        x, y, round, buffers = jax.tree.map(_as_double, (x, y, round, buffers))
         problem.check(x, y, round, buffers)
         if estimator is None and y is not None:
             small = sum(leaf.size for leaf in jax.tree.leaves(y)) <= DENSE_SIZE
@@ -116,22 +115,26 @@ class _Findings(NamedTuple):
     the follower's answer y*(x), of size `size`: the estimate `value` and its `residual`, grad_x f
     (`direct`), |grad_y g| (`slope`) and what it is relative to its terms (`inner_residual`), the
     least `eigenvalue` of H, and J^T times a random vector (`cross`). At y, which is `gap` away: the
-    estimate `value_there` and |grad_y g|.
+    estimate `value_there` and |grad_y g|. Without a follower only the first four say anything.
     """
 
     step: Array
     values: Array
     value: Array
     direct: Array
-    residual: Array
-    eigenvalue: Array
-    inner_residual: Array
-    slope: Array
-    gap: Array
-    size: Array
-    value_there: Array
-    slope_there: Array
-    cross: Array
+    residual: Array | float = 0.0
+    eigenvalue: Array | float = np.inf
+    inner_residual: Array | float = 0.0
+    slope: Array | float = 0.0
+    gap: Array | float = 0.0
+    size: Array | float = 0.0
+    value_there: Array | float = 0.0
+    slope_there: Array | float = 0.0
+    cross: Array | float = 0.0
+
+    @property
+    def distance(self) -> float:
+        return float(self.gap / (1 + self.size))
 
 
 @eqx.filter_jit
@@ -168,10 +171,7 @@ def _measure(
     flat.inner_start = y
     direct = jax.grad(flat.outer)(x, best, round)
     if estimator is None or not flat.has_follower:
-        no, none = jnp.zeros_like(direct), jnp.zeros(())
-        convex = jnp.asarray(jnp.inf)
-        at_answer = (none, convex, none, none)
-        return _Findings(step, values, direct, direct, *at_answer, none, none, no, none, no)
+        return _Findings(step, values, direct, direct)
 
     def inner(x: Vector, y: Vector) -> Scalar:
         return flat.inner(x, y, round)
@@ -224,8 +224,7 @@ def _judge(
     messages: list[str] = []
     if not alone:
         messages += _explain_zero(unravel, found, differences)
-        messages += _explain_inner(problem, found)
-        messages += _explain_estimate(estimator, found)
+        messages += _explain_numbers(problem, estimator, found)
     if not np.isfinite(found.values[0]):
         messages.append("the outer loss is not finite at this point.")
     elif not np.any(differences) and not np.any(found.value) and not messages:
@@ -245,14 +244,10 @@ def _judge(
         relative_error=error,
         estimate=unravel(jnp.asarray(found.value)),
         residual=float(found.residual),
-        distance=_distance(found),
+        distance=found.distance,
         smallest_eigenvalue=float(found.eigenvalue),
         messages=tuple(messages),
     )
-
-
-def _distance(found: _Findings) -> float:
-    return float(found.gap / (1 + found.size))
 
 
 def _compare(found: _Findings, directions: np.ndarray) -> tuple[np.ndarray, float]:
@@ -269,9 +264,8 @@ def _compare(found: _Findings, directions: np.ndarray) -> tuple[np.ndarray, floa
 
 def _explain_zero(
     unravel: Callable[[Array], PyTree], found: _Findings, differences: np.ndarray
-) -> list[str]:
+) -> Iterator[str]:
     """Leaves of x whose cross derivative is exactly zero."""
-    messages = []
     # One difference for each coordinate, where x is small enough for that.
     whole = len(differences) == found.value.size
     known = differences if whole else np.zeros(found.value.size)
@@ -284,56 +278,51 @@ def _explain_zero(
             continue
         name = trees.leaf_name(path, "outer_var")
         zero = f"{name} does not reach the inner loss: its cross derivative is exactly zero."
-        if np.any(np.asarray(moved)) and not np.any(np.asarray(own)):
-            messages.append(
+        if np.any(np.asarray(own)):
+            yield f"note: {zero} Only its direct effect on the outer loss moves it."
+        elif np.any(np.asarray(moved)):
+            yield (
                 f"{zero} But the outer loss does change with {name}: a gradient is stopped "
                 f"somewhere (stop_gradient, rounding, a conversion to NumPy)."
             )
-        elif np.any(np.asarray(own) != 0):
-            messages.append(f"note: {zero} Only its direct effect on the outer loss moves it.")
         else:
-            messages.append(
+            yield (
                 f"{zero} It does not reach the outer loss either, so its hypergradient is "
                 f"always zero; let inner depend on it."
             )
-    return messages
 
 
-def _explain_inner(problem: Problem, found: _Findings) -> list[str]:
-    messages = []
+def _explain_numbers(
+    problem: Problem, estimator: Hypergradient | None, found: _Findings
+) -> Iterator[str]:
+    """What is wrong with the inner problem, its linear system and the y that was given."""
     if not found.inner_residual <= 1e-6:
         cure = "Is it bounded below, smooth and finite? An inner_argmin would help."
         if problem.inner_argmin is not None:
             cure = "It is the problem's inner_argmin that says so: its formula is wrong."
-        messages.append(
+        yield (
             f"the inner problem could not be solved: |grad_y g| = {found.slope:.1e} at the best y "
             f"found. {cure}"
         )
     if not found.eigenvalue > 0:
-        messages.append(
+        yield (
             f"the inner problem is not strongly convex at its solution: the smallest "
             f"eigenvalue of its Hessian is {found.eigenvalue:.1e}. y*(x) is then not unique or not "
             f"a minimum; add a ridge term, or use GMRES() if it is a saddle on purpose."
         )
-    return messages
-
-
-def _explain_estimate(estimator: Hypergradient | None, found: _Findings) -> list[str]:
-    messages = []
     if not found.residual <= 1e-3:
         cure = f"Give {type(estimator).__name__} more steps or terms, or use Dense()."
         if isinstance(estimator, Dense):
             cure = "The inner Hessian is singular: add a ridge term to the inner loss."
-        messages.append(
+        yield (
             f"the linear system H v = grad_y f is not solved: relative residual "
             f"{found.residual:.1e}. {cure}"
         )
-    if _distance(found) > 1e-3:
+    if found.distance > 1e-3:
         off = np.linalg.norm(found.value_there - found.value)
         off /= max(float(np.linalg.norm(found.value)), 1e-12)
-        messages.append(
+        yield (
             f"inner_var is not the follower's answer: |y - y*(x)| = {found.gap:.1e}, "
             f"|grad_y g| = {found.slope_there:.1e}. There the hypergradient is off by {off:.1e} "
             f"relative; more inner steps bring it closer."
         )
-    return messages

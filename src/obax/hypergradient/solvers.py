@@ -1,9 +1,11 @@
-"""Estimators that solve H v = grad_y f: by factors or by a Krylov method."""
+"""Estimators that solve H v = grad_y f: by factors, by a Krylov method, or by iterating on the
+inner problem's gradient map y - eta grad_y g(x, y)."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
+from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
@@ -22,7 +24,23 @@ class Dense(Implicit):
         return Solution(solve_with(lx.LU(), hvp, gradient).value, carry, size)
 
 
-class CG(Implicit):
+class Krylov(Implicit):
+    """What the Krylov methods share: a budget of steps and tolerances, `None` for the default."""
+
+    max_steps: int | None = eqx.field(default=None, static=True)
+    rtol: float | None = eqx.field(default=None, static=True)
+    atol: float | None = eqx.field(default=None, static=True)
+
+    def __check_init__(self) -> None:
+        who = type(self).__name__
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if value is not None and not (isinstance(value, int | float) and 0 <= value < 1):
+                raise ValueError(f"{who}.{name} must be a number in [0, 1), but got {value!r}.")
+        if self.max_steps is not None:
+            validation.count(self.max_steps, f"{who}.max_steps")
+
+
+class CG(Krylov):
     """Conjugate gradients, for H positive definite.
 
     **Arguments:**
@@ -37,25 +55,12 @@ class CG(Implicit):
       reported is that of H v = grad_y f all the same.
     """
 
-    max_steps: int | None = eqx.field(static=True)
-    rtol: float | None = eqx.field(static=True)
-    atol: float | None = eqx.field(static=True)
-    warm_start: bool = eqx.field(static=True)
-    damping: float = eqx.field(static=True)
+    warm_start: bool = eqx.field(default=False, static=True)
+    damping: float = eqx.field(default=0.0, static=True)
 
-    def __init__(
-        self,
-        max_steps: int | None = None,
-        rtol: float | None = None,
-        atol: float | None = None,
-        warm_start: bool = False,
-        damping: float = 0.0,
-    ):
-        self.max_steps, self.rtol, self.atol = _checked_budget(max_steps, rtol, atol, "CG")
-        self.warm_start = bool(warm_start)
-        if not (isinstance(damping, int | float) and 0 <= damping < float("inf")):
-            raise ValueError(f"CG.damping must be a number >= 0, but got {damping!r}.")
-        self.damping = float(damping)
+    def __check_init__(self) -> None:
+        if not (isinstance(self.damping, int | float) and 0 <= self.damping < float("inf")):
+            raise ValueError(f"CG.damping must be a number >= 0, but got {self.damping!r}.")
 
     def init(self, inner_var: PyTree) -> PyTree:
         return jax.tree.map(jnp.zeros_like, inner_var) if self.warm_start else None
@@ -64,19 +69,18 @@ class CG(Implicit):
         rtol = 100 * rounding(gradient) if self.rtol is None else self.rtol
         atol = 0.0 if self.atol is None else self.atol
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-        budget = 10 * size if self.max_steps is None else self.max_steps
+        budget = 10 * size if self.max_steps is None else int(self.max_steps)
         enough = (atol + rtol * trees.norm(gradient)) ** 2
-        product = hvp if self.damping == 0 else self._damped(hvp)
+        product = hvp
+        if self.damping != 0:
+            product = lambda v: trees.scaled_add(hvp(v), self.damping, v)  # noqa: E731
         v = jax.tree.map(jnp.zeros_like, gradient) if carry is None else carry
         left = gradient if carry is None else trees.difference(gradient, product(carry))
         v, steps = conjugate_gradients(product, v, left, enough, budget)
         return Solution(v, v if self.warm_start else carry, steps + int(self.warm_start))
 
-    def _damped(self, hvp: LinearMap) -> LinearMap:
-        return lambda v: trees.scaled_add(hvp(v), self.damping, v)
 
-
-class GMRES(Implicit):
+class GMRES(Krylov):
     """Generalised minimal residuals, for H that is not positive definite.
 
     `max_steps` is the number of Krylov spaces that are built, `restart` the size of one. It stops
@@ -85,20 +89,10 @@ class GMRES(Implicit):
     reported is at most what was needed: a space may end early.
     """
 
-    max_steps: int | None = eqx.field(static=True)
-    rtol: float | None = eqx.field(static=True)
-    atol: float | None = eqx.field(static=True)
-    restart: int = eqx.field(static=True)
+    restart: int = eqx.field(default=20, static=True)
 
-    def __init__(
-        self,
-        max_steps: int | None = None,
-        rtol: float | None = None,
-        atol: float | None = None,
-        restart: int = 20,
-    ):
-        self.max_steps, self.rtol, self.atol = _checked_budget(max_steps, rtol, atol, "GMRES")
-        self.restart = validation.count(restart, "GMRES.restart")
+    def __check_init__(self) -> None:
+        validation.count(self.restart, "GMRES.restart")
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         default = 10 * rounding(gradient)
@@ -106,19 +100,77 @@ class GMRES(Implicit):
         # lineax divides by atol + rtol |entry|, so unlike CG it needs an absolute part.
         atol = default if self.atol is None else self.atol
         # The first step of lineax only evaluates the residual.
-        budget = None if self.max_steps is None else self.max_steps + 1
-        solver = lx.GMRES(rtol=rtol, atol=atol, max_steps=budget, restart=self.restart)
+        budget = None if self.max_steps is None else int(self.max_steps) + 1
+        restart = int(self.restart)
+        solver = lx.GMRES(rtol=rtol, atol=atol, max_steps=budget, restart=restart)
         solution = solve_with(solver, hvp, gradient)
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
         spaces = solution.stats["num_steps"] - 1
-        return Solution(solution.value, carry, 1 + spaces * (1 + min(self.restart, size)))
+        return Solution(solution.value, carry, 1 + spaces * (1 + min(restart, size)))
 
 
-def _checked_budget(
-    max_steps: int | None, rtol: float | None, atol: float | None, name: str
-) -> tuple[int | None, float | None, float | None]:
-    for value, field in ((rtol, "rtol"), (atol, "atol")):
-        if value is not None and not (isinstance(value, int | float) and 0 <= value < 1):
-            raise ValueError(f"{name}.{field} must be a number in [0, 1), but got {value!r}.")
-    steps = None if max_steps is None else validation.count(max_steps, f"{name}.max_steps")
-    return steps, rtol, atol
+class Neumann(Implicit):
+    """The truncated Neumann series v = eta sum_{k < terms} (I - eta H)^k grad_y f.
+
+    It converges for `step_size` eta < 2 / |H|, and is always a descent-like approximation below
+    that; `terms` sets the cost, terms - 1 Hessian-vector products.
+    """
+
+    terms: int = eqx.field(static=True)
+    step_size: Array
+
+    def __init__(self, terms: int, step_size: float | Array):
+        self.terms = validation.count(terms, "Neumann.terms")
+        self.step_size = validation.positive_number(step_size, "Neumann.step_size")
+
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        def add_term(_: Array, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            total, term = sum_and_term
+            term = trees.scaled_add(term, -self.step_size, hvp(term))
+            return jax.tree.map(jnp.add, total, term), term
+
+        total, _ = jax.lax.fori_loop(0, self.terms - 1, add_term, (gradient, gradient))
+        return Solution(_scaled(total, self.step_size), carry, self.terms - 1)
+
+
+class FixedPoint(Implicit):
+    """Differentiate the fixed point y = Phi(x, y) of the gradient map Phi = y - eta grad_y g.
+
+    The adjoint u = (d_y Phi)^T u + grad_y f is iterated until it moves by less than the tolerance,
+    and the hypergradient is grad_x f + (d_x Phi)^T u. With eta u = v this is H v = grad_y f again,
+    so the residual means the same; unlike `Neumann` the number of steps follows the tolerance.
+    """
+
+    step_size: Array
+    max_steps: int = eqx.field(static=True)
+    rtol: float | None = eqx.field(static=True)
+
+    def __init__(self, step_size: float | Array, max_steps: int = 1000, rtol: float | None = None):
+        self.step_size = validation.positive_number(step_size, "FixedPoint.step_size")
+        self.max_steps = validation.count(max_steps, "FixedPoint.max_steps")
+        if rtol is not None and not (isinstance(rtol, int | float) and 0 < rtol < 1):
+            raise ValueError(f"FixedPoint.rtol must be a number in (0, 1), but got {rtol!r}.")
+        self.rtol = rtol
+
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        rtol = rounding(gradient) if self.rtol is None else self.rtol
+
+        def unfinished(now: tuple) -> Array:
+            step, u, moved = now
+            # A NaN compares as false and ends the loop; the guard sees it in u.
+            return (step < self.max_steps) & (moved > (rtol * trees.norm(u)) ** 2)
+
+        def iterate(now: tuple) -> tuple:
+            step, u, _ = now
+            pulled = trees.scaled_add(u, -self.step_size, hvp(u))
+            new = jax.tree.map(jnp.add, pulled, gradient)
+            return step + 1, new, trees.squared_norm(trees.difference(new, u))
+
+        far = jnp.full_like(trees.norm(gradient), jnp.inf)
+        start = (jnp.asarray(0, jnp.int32), gradient, far)
+        steps, u, _ = jax.lax.while_loop(unfinished, iterate, start)
+        return Solution(_scaled(u, self.step_size), carry, steps)
+
+
+def _scaled(tree: PyTree, scale: Array) -> PyTree:
+    return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, tree)

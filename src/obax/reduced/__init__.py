@@ -22,12 +22,13 @@ be compiled and vmapped. `flat = Flat(problem, x, y)` states a problem that way.
 `one_round(round)` is the total of a single round. Tolerances, steps and chunks: `Solver`.
 """
 
-from .chunks import compiled as compiled, length_of as length_of, norms as norms
-from .conjugate import (
-    conjugate_gradients as conjugate_gradients,
-    solve_definite as solve_definite,
+from .flat import (
+    Flat as Flat,
+    Solver as Solver,
+    compiled as compiled,
+    length_of as length_of,
+    norms as norms,
 )
-from .flat import Flat as Flat, Solver as Solver
 from .model import (
     Answer as Answer,
     answer as answer,
@@ -65,3 +66,4 @@ from .spectra import (
     spectral_norm as spectral_norm,
     third_derivative as third_derivative,
 )
+from .step import conjugate_gradients as conjugate_gradients, solve_definite as solve_definite

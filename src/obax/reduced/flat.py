@@ -1,20 +1,23 @@
-"""A problem over plain vectors, and how its searches are to be done."""
+"""A problem over plain vectors, how its searches are to be done, and maps and sums over its rounds
+that fit into memory: vmapped, a chunk at a time."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
-from .chunks import map_chunks, sum_chunks
 from .solve import Region, Vector
 
 Total = Callable[[Callable[[PyTree], PyTree]], PyTree]
@@ -50,33 +53,23 @@ class Solver(eqx.Module):
     1e-06
     """
 
-    tolerance: float | None = eqx.field(static=True)
-    max_steps: int | None = eqx.field(static=True)
-    chunk: int | None = eqx.field(static=True)
-    dense_limit: int = eqx.field(static=True)
-    starts: int | None = eqx.field(static=True)
+    tolerance: float | None = eqx.field(default=None, static=True)
+    max_steps: int | None = eqx.field(default=None, static=True)
+    chunk: int | None = eqx.field(default=None, static=True)
+    dense_limit: int = eqx.field(default=128, static=True)
+    starts: int | None = eqx.field(default=None, static=True)
 
-    def __init__(
-        self,
-        tolerance: float | None = None,
-        max_steps: int | None = None,
-        chunk: int | None = None,
-        dense_limit: int = 128,
-        starts: int | None = None,
-    ):
-        if tolerance is not None and not (isinstance(tolerance, int | float) and tolerance > 0):
-            raise ValueError(f"Solver.tolerance must be a number > 0, but got {tolerance!r}.")
-        for name, value in (
-            ("dense_limit", dense_limit),
-            ("starts", 0 if starts is None else starts),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    def __check_init__(self) -> None:
+        size = self.tolerance
+        if size is not None and not (isinstance(size, int | float) and size > 0):
+            raise ValueError(f"Solver.tolerance must be a number > 0, but got {size!r}.")
+        for name, value in (("max_steps", self.max_steps), ("chunk", self.chunk)):
+            if value is not None:
+                validation.count(value, name)
+        starts = 0 if self.starts is None else self.starts
+        for name, value in (("dense_limit", self.dense_limit), ("starts", starts)):
+            if type(value) is not int or value < 0:
                 raise ValueError(f"Solver.{name} must be an integer >= 0, but got {value!r}.")
-        self.tolerance = None if tolerance is None else float(tolerance)
-        self.max_steps = None if max_steps is None else validation.count(max_steps, "max_steps")
-        self.chunk = None if chunk is None else validation.count(chunk, "chunk")
-        self.dense_limit = dense_limit
-        self.starts = starts
 
     def starts_for(self, outer_dim: int) -> int:
         """How many points of X are looked at."""
@@ -118,8 +111,8 @@ class Flat:
         self.tolerance = solver.tolerance_for(self.dtype)
         # Newton's last step is worth taking: what is judged by a tolerance is searched beyond it.
         self.goal = max(0.01 * self.tolerance, 8 * float(jnp.finfo(self.dtype).eps))
-        self.newton_steps = solver.max_steps or 100
-        self.gradient_steps = solver.max_steps or 10_000
+        self.newton_steps = int(solver.max_steps or 100)
+        self.gradient_steps = int(solver.max_steps or 10_000)
 
     @property
     def region(self) -> Region | None:
@@ -162,7 +155,7 @@ class Flat:
     def chunk_of(self, rounds: PyTree, copies: int = 1) -> int:
         """How many rounds are taken at once, when each is held `copies` times."""
         if self.solver.chunk is not None:
-            return self.solver.chunk
+            return int(self.solver.chunk)
         data = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(rounds))
         both = self.outer_dim + self.inner_dim
         work = data + (4 * both**2 if self.dense else 16 * both)
@@ -173,10 +166,83 @@ class Flat:
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree, copies: int = 1
     ) -> PyTree:
         """`function(round, ...)` for all rounds: vmapped, a chunk at a time."""
-        return map_chunks(function, (rounds, *stacked), self.chunk_of(rounds, copies))
+        everything, length = (rounds, *stacked), length_of(rounds)
+        chunk = self.chunk_of(rounds, copies)
+        if chunk >= length:
+            return jax.vmap(function)(*everything)
+        starts, overlap = _chunk_starts(length, chunk)
+
+        def part(start: Array) -> PyTree:
+            return jax.vmap(function)(*_slice(everything, start, chunk))
+
+        def joined(leaf: Array) -> Array:
+            # No -1: a follower that is not there has leaves of size zero.
+            whole = leaf[:-1].reshape((len(starts) - 1) * chunk, *leaf.shape[2:])
+            return jnp.concatenate([whole, leaf[-1, overlap:]])
+
+        return jax.tree.map(joined, jax.lax.map(part, starts))
 
     def sum_rounds(
         self, function: Callable[..., PyTree], rounds: PyTree, *stacked: PyTree
     ) -> PyTree:
         """The sum of `function(round, ...)` over all rounds, never holding more than a chunk."""
-        return sum_chunks(function, (rounds, *stacked), self.chunk_of(rounds))
+        everything, length = (rounds, *stacked), length_of(rounds)
+        chunk = self.chunk_of(rounds)
+
+        def sum_of(part: PyTree, counted: Array | None) -> PyTree:
+            def total(leaf: Array) -> Array:
+                if counted is not None:
+                    leaf = jnp.where(counted.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, 0)
+                return jnp.sum(leaf, axis=0)
+
+            return jax.tree.map(total, jax.vmap(function)(*part))
+
+        if chunk >= length:
+            return sum_of(everything, None)
+        starts, overlap = _chunk_starts(length, chunk)
+
+        def part(start: Array) -> PyTree:
+            fresh = (start < length - chunk) | (jnp.arange(chunk) >= overlap)
+            return sum_of(_slice(everything, start, chunk), fresh)
+
+        return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), jax.lax.map(part, starts))
+
+
+def length_of(tree: PyTree) -> int:
+    """T, the length of the leading axis."""
+    return jax.tree.leaves(tree)[0].shape[0]
+
+
+def norms(tree: PyTree) -> Float[Array, " T"]:
+    """The Euclidean norm of each entry of a stacked tree."""
+    return jax.vmap(trees.norm)(tree)
+
+
+def _chunk_starts(length: int, chunk: int) -> tuple[Array, int]:
+    """Where chunks of one size start. The last is moved back to end with the rounds, so that there
+    is one shape to compile; by how much it overlaps the one before it."""
+    starts = np.minimum(np.arange(0, length, chunk), length - chunk)
+    return jnp.asarray(starts), -length % chunk
+
+
+def _slice(tree: PyTree, start: Array, size: int) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
+
+
+def compiled(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`eqx.filter_jit`, and under `vmap` one entry after the other.
+
+    With jaxlib 0.10.2 a batch that shares its rounds is wrong from output 32,768 on, in silence
+    (docs/jax-versions.md); a function here is wide enough by its rounds to lose nothing by it.
+    """
+
+    @eqx.filter_jit
+    @functools.wraps(function)
+    def run(*arguments: PyTree) -> PyTree:
+        arrays, rest = eqx.partition(arguments, eqx.is_array)
+        one = jax.custom_batching.sequential_vmap(
+            lambda arrays: function(*eqx.combine(arrays, rest))
+        )
+        return one(arrays)
+
+    return run

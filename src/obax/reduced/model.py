@@ -20,10 +20,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
-from .conjugate import solve_definite
 from .flat import Flat, Total
-from .solve import Model, Scalar, Vector, minimise, relative_residual
-from .step import newton_cg_point, newton_point
+from .solve import Matrix, Model, Scalar, Vector, minimise, relative_residual
+from .step import newton_point, solve_definite
 
 
 class Answer(NamedTuple):
@@ -43,10 +42,7 @@ def answer(flat: Flat, x: Vector, round: PyTree) -> Answer:
     if not flat.has_follower or not flat.closed:
         return solve_follower(flat, one_round(round), x)
     y = flat.closed_answer(x, round)
-    value, gradient = jax.value_and_grad(flat.inner, 1)(x, y, round)
-    total = one_round(round)
-    bent = jnp.linalg.norm(_inner_products(flat, total, x, y)(y))
-    model = Model(value, gradient, None, bent + _cross_term(flat, total, x, y), bent)
+    model = _inner_model(flat, one_round(round), x, y, dense=False)
     return Answer(y, relative_residual(None, y, model, _bend(y, model)))
 
 
@@ -55,23 +51,14 @@ def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
     if not flat.has_follower:
         return Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
 
-    def evaluate(y: Vector) -> Model:
-        crossed = _cross_term(flat, total, x, y)
-        value, gradient = total(lambda r: jax.value_and_grad(flat.inner, 1)(x, y, r))
-        if flat.dense_inner:
-            hessian = total(lambda r: jax.hessian(flat.inner, 1)(x, y, r))
-            bent = jnp.linalg.norm(hessian @ y)
-        else:
-            hessian, bent = None, jnp.linalg.norm(_inner_products(flat, total, x, y)(y))
-        return Model(value, gradient, hessian, bent + crossed, bent)
-
     def propose(y: Vector, model: Model, damping: Scalar) -> Vector:
         if model.hessian is not None:
             return newton_point(y, model.gradient, model.hessian, damping)
-        return newton_cg_point(y, model.gradient, _inner_products(flat, total, x, y), damping)
+        product = _inner_products(flat, total, x, y)
+        return y - solve_definite(lambda u: product(u) + damping * u, model.gradient)
 
     found = minimise(
-        evaluate,
+        lambda y: _inner_model(flat, total, x, y, flat.dense_inner),
         propose,
         flat.first_answer(x),
         tolerance=flat.goal,
@@ -81,16 +68,32 @@ def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
     return Answer(found.point, found.residual)
 
 
+def _inner_model(flat: Flat, total: Total, x: Vector, y: Vector, dense: bool) -> Model:
+    """g at (x, y). |H y| and |J x| are the terms that cancel in grad_y g, were it affine."""
+    value, gradient = total(lambda r: jax.value_and_grad(flat.inner, 1)(x, y, r))
+    if dense:
+        hessian = _inner_hessian(flat, total, x, y)
+        product = hessian @ y
+    else:
+        hessian, product = None, _inner_products(flat, total, x, y)(y)
+    bent, crossed = jnp.linalg.norm(product), _cross_products(flat, total, x, y)(x)
+    return Model(value, gradient, hessian, bent + jnp.linalg.norm(crossed), bent)
+
+
+def _inner_hessian(flat: Flat, total: Total, x: Vector, y: Vector) -> Matrix:
+    return total(lambda r: jax.hessian(flat.inner, 1)(x, y, r))
+
+
 def _inner_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
     """u -> H u."""
     gradient_of = jax.grad(flat.inner, 1)
     return lambda u: total(lambda r: jax.jvp(lambda y: gradient_of(x, y, r), (y,), (u,))[1])
 
 
-def _cross_term(flat: Flat, total: Total, x: Vector, y: Vector) -> Scalar:
-    """|J x|: with |H y| the terms that cancel in grad_y g, were it affine."""
+def _cross_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[[Vector], Vector]:
+    """u -> J u."""
     gradient_of = jax.grad(flat.inner, 1)
-    return jnp.linalg.norm(total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (x,))[1]))
+    return lambda u: total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (u,))[1])
 
 
 def _bend(y: Vector, model: Model) -> Scalar:
@@ -108,12 +111,8 @@ def leader_model(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
         return _slopes_only(flat, total, x, y)
     slope, v = jnp.zeros((0, x.size), flat.dtype), jnp.zeros(0, flat.dtype)
     if flat.has_follower:
-        slope_y, curvature, cross = total(
-            lambda r: (
-                jax.grad(flat.outer, 1)(x, y, r),
-                jax.hessian(flat.inner, 1)(x, y, r),
-                jax.jacfwd(jax.grad(flat.inner, 1), 0)(x, y, r),
-            )
+        slope_y, (curvature, cross) = total(
+            lambda r: (jax.grad(flat.outer, 1)(x, y, r), _inner_curvature(flat, x, y, r))
         )
         # LU, not Cholesky: where g is not convex the derivative is still what it is.
         solved = jnp.linalg.solve(curvature, jnp.concatenate([slope_y[:, None], cross], axis=1))
@@ -167,9 +166,7 @@ def leader_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[
     def product(u: Vector) -> Vector:
         along = jnp.zeros(0, flat.dtype)
         if flat.has_follower:
-            gradient_of = jax.grad(flat.inner, 1)
-            cross = total(lambda r: jax.jvp(lambda x: gradient_of(x, y, r), (x,), (u,))[1])
-            along = -inner_solve(flat, total, x, y, cross)
+            along = -inner_solve(flat, total, x, y, _cross_products(flat, total, x, y)(u))
         bent = total(
             lambda r: jax.jvp(
                 lambda x, y: jax.grad(_lagrangian, (2, 3))(flat, v, x, y, r), (x, y), (u, along)
@@ -183,7 +180,7 @@ def leader_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[
 def inner_solve(flat: Flat, total: Total, x: Vector, y: Vector, rhs: Vector) -> Vector:
     """H^{-1} rhs."""
     if flat.dense_inner:
-        return jnp.linalg.solve(total(lambda r: jax.hessian(flat.inner, 1)(x, y, r)), rhs)
+        return jnp.linalg.solve(_inner_hessian(flat, total, x, y), rhs)
     return solve_definite(_inner_products(flat, total, x, y), rhs)
 
 
@@ -212,10 +209,10 @@ def reduced_value(flat: Flat, x: Vector, round: PyTree) -> Scalar:
 
 def answer_slope(flat: Flat, total: Total, x: Vector, y: Vector) -> Float[Array, "d2 d1"]:
     """dy*/dx = -H^{-1} J, by dense factors."""
-    curvature, cross = total(
-        lambda r: (
-            jax.hessian(flat.inner, 1)(x, y, r),
-            jax.jacfwd(jax.grad(flat.inner, 1), 0)(x, y, r),
-        )
-    )
-    return -jnp.linalg.solve(curvature, cross)
+    return -jnp.linalg.solve(*total(lambda r: _inner_curvature(flat, x, y, r)))
+
+
+def _inner_curvature(flat: Flat, x: Vector, y: Vector, round: PyTree) -> tuple[Matrix, Array]:
+    """H and J of one round."""
+    slope = jax.grad(flat.inner, 1)
+    return jax.hessian(flat.inner, 1)(x, y, round), jax.jacfwd(slope, 0)(x, y, round)

@@ -21,19 +21,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
+from .._support import trees
 from .._support.trees import PyTree
-from .chunks import length_of
-from .flat import Flat, Total
+from . import solve
+from .flat import Flat, Total, length_of
 from .model import Answer, answer, leader_model, leader_products, one_round, solve_follower
-from .places import around, places
-from .solve import Minimum, Model, Region, Scalar, Vector, minimise, relative_residual, spectral
+from .places import Points, around, places
+from .solve import Minimum, Model, Region, Scalar, Vector
 from .spectra import extreme_eigenvalues
 from .step import newton_point, quadratic_program
 
 HOPS = 6
-Points = Float[Array, "n d1"]
 
 
 class Pair(NamedTuple):
@@ -56,6 +56,11 @@ class Task(NamedTuple):
     model: Callable[[Vector, Vector], Model]
     products: Callable[[Vector, Vector], Callable[[Vector], Vector]]
 
+    def evaluate(self, x: Vector) -> Model:
+        """The model at the follower's answer, which is its `extra`."""
+        found = self.solve(x)
+        return self.model(x, found.y)._replace(extra=found)
+
 
 def solve_round(flat: Flat, round: PyTree, starts: Points) -> Pair:
     """(x*_t, y*_t(x*_t)) of one round, also looking at `starts`."""
@@ -65,9 +70,9 @@ def solve_round(flat: Flat, round: PyTree, starts: Points) -> Pair:
 def check_round(flat: Flat, x: Vector, round: PyTree) -> Pair:
     """The same where x*_t is known: its residuals are measured, not assumed."""
     task = _summed(flat, one_round(round), lambda x: answer(flat, x, round))
-    found = task.solve(x)
-    model = task.model(x, found.y)._replace(extra=found)
-    unknown = relative_residual(flat.region, x, model)
+    model = task.evaluate(x)
+    found = model.extra
+    unknown = solve.relative_residual(flat.region, x, model)
     residual, curvature, _ = evidence(flat, task, Minimum(x, model, unknown, jnp.asarray(0)))
     return Pair(x, found.y, residual, found.residual, curvature)
 
@@ -117,10 +122,10 @@ def solve_static(flat: Flat, rounds: PyTree, starts: Points) -> Pair:
     return _search(flat, task, starts)
 
 
-def _summed(flat: Flat, total: Total, solve: Callable[[Vector], Answer]) -> Task:
+def _summed(flat: Flat, total: Total, answer_of: Callable[[Vector], Answer]) -> Task:
     """One follower for all rounds of the total."""
     return Task(
-        solve,
+        answer_of,
         lambda x, y: total(lambda r: flat.outer(x, y, r)),
         lambda x, y: leader_model(flat, total, x, y),
         lambda x, y: leader_products(flat, total, x, y),
@@ -137,10 +142,6 @@ def _search(flat: Flat, task: Task, starts: Points) -> Pair:
         hops: Int[Array, ""]
         moving: Bool[Array, ""]
 
-    def evaluate(x: Vector) -> Model:
-        found = task.solve(x)
-        return task.model(x, found.y)._replace(extra=found)
-
     def value_at(x: Vector) -> Scalar:
         value = task.value(x, task.solve(x).y)
         return jnp.where(jnp.isnan(value), jnp.inf, value)
@@ -154,7 +155,7 @@ def _search(flat: Flat, task: Task, starts: Points) -> Pair:
         lowest = jnp.argmin(values)
         noise = 64 * jnp.finfo(values.dtype).eps * jnp.abs(s.model.value)
         lower = first | (values[lowest] < s.model.value - noise)
-        found = descend(flat, evaluate, tried[lowest], lower)
+        found = descend(flat, task, tried[lowest], lower)
         residual, curvature, direction = evidence(flat, task, found)
         new = State(
             found.point, found.model, residual, direction, curvature, s.hops + 1, jnp.asarray(True)
@@ -162,33 +163,22 @@ def _search(flat: Flat, task: Task, starts: Points) -> Pair:
         # A walk may end above where it started, in NaN or by the rounding of its values.
         kept = lower & (first | (found.model.value < s.model.value))
         old = s._replace(hops=s.hops + 1, moving=jnp.asarray(False))
-        return jax.tree.map(lambda a, b: jnp.where(kept, a, b), new, old)
+        return trees.select(kept, new, old)
 
-    shapes = jax.eval_shape(evaluate, flat.start)
-    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    nothing = jnp.zeros((), flat.dtype)
-    start = State(
-        flat.start,
-        blank,
-        nothing,
-        jnp.zeros_like(flat.start),
-        nothing,
-        jnp.asarray(0),
-        jnp.asarray(True),
-    )
+    blank = jax.tree.map(jnp.zeros_like, jax.eval_shape(task.evaluate, flat.start))
+    none, still, yes = jnp.zeros((), flat.dtype), jnp.zeros_like(flat.start), jnp.asarray(True)
+    start = State(flat.start, blank, none, still, none, jnp.asarray(0), moving=yes)
     last = jax.lax.while_loop(lambda s: s.moving & (s.hops < HOPS), hop, start)
     found = last.model.extra
     return Pair(last.best, found.y, last.residual, found.residual, last.curvature)
 
 
-def descend(
-    flat: Flat, evaluate: Callable[[Vector], Model], start: Vector, active: Bool[Array, ""]
-) -> Minimum:
+def descend(flat: Flat, task: Task, start: Vector, active: Bool[Array, ""]) -> Minimum:
     """A local minimum over X downhill of `start`."""
     if not flat.dense:
         region = flat.region or Region(flat.project, jnp.asarray(jnp.inf, flat.dtype))
-        return spectral(
-            evaluate,
+        return solve.spectral(
+            task.evaluate,
             start,
             region=region,
             tolerance=flat.tolerance,
@@ -202,8 +192,8 @@ def descend(
             return newton_point(x, model.gradient, model.hessian, damping)
         return quadratic_program(flat.project, x, model.gradient, model.hessian, damping)
 
-    return minimise(
-        evaluate,
+    return solve.minimise(
+        task.evaluate,
         propose,
         start,
         region=flat.region,
@@ -225,11 +215,8 @@ def evidence(flat: Flat, task: Task, found: Minimum) -> tuple[Scalar, Scalar, Ve
         products = task.products(x, model.extra.y)
         least, most, _ = extreme_eigenvalues(products, noise)
         bend = jnp.maximum(jnp.abs(least), jnp.abs(most))
-        residual = relative_residual(region, x, model, bend)
-    firm = bend
-    if region is not None:
-        firm = jnp.maximum(bend, jnp.linalg.norm(model.gradient) / region.diameter)
-    firm = jnp.where(firm > 0, firm, 1)
+        residual = solve.relative_residual(region, x, model, bend)
+    firm = solve.firmness(region, bend, jnp.linalg.norm(model.gradient))
     at = x - model.gradient / firm
 
     if model.hessian is not None:

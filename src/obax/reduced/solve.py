@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .._support import trees
 from .._support.trees import PyTree
 
 Vector = Float[Array, " d"]
@@ -51,6 +52,13 @@ class Region(NamedTuple):
     diameter: Scalar
 
 
+def firmness(region: Region | None, bend: Scalar, size: Scalar) -> Scalar:
+    """L of a projected step along a gradient of that size: no further than across X, where the
+    projection says nothing about the length of a step."""
+    firm = bend if region is None else jnp.maximum(bend, size / region.diameter)
+    return jnp.where(firm > 0, firm, 1)
+
+
 def relative_residual(
     region: Region | None, point: Vector, model: Model, bend: Scalar | None = None
 ) -> Scalar:
@@ -68,9 +76,7 @@ def relative_residual(
             bend = jnp.linalg.norm(model.hessian)
     missing = size
     if region is not None:
-        # No further than across X: there the projection says nothing about the length of a step.
-        firm = jnp.maximum(bend, size / region.diameter)
-        firm = jnp.where(firm > 0, firm, 1)
+        firm = firmness(region, bend, size)
         missing = firm * jnp.linalg.norm(point - region.project(point - gradient / firm))
     cost = jnp.sqrt(bend * jnp.abs(model.value).astype(size.dtype))
     scale = jnp.maximum(jnp.maximum(model.scale, size), cost)
@@ -133,20 +139,13 @@ def minimise(
             needed = jnp.where(usable, needed, 1e-3 * jnp.linalg.norm(s.model.hessian))
         firmer = jnp.maximum(4 * s.damping, jnp.where(needed > 0, needed, size))
         softer = jnp.where(s.damping > 1e-6 * needed, s.damping / 8, 0)
-        kept = jax.tree.map(
-            lambda a, b: jnp.where(good | first, a, b), (point, model), (s.point, s.model)
-        )
-        return State(
-            point=kept[0],
-            model=kept[1],
-            residual=jnp.where(good | first, residual, s.residual),
-            damping=jnp.where(first, 0, jnp.where(good, softer, firmer)),
-            highest=jnp.where(good | first, highest, s.highest),
-            steps=s.steps + 1,
-            stalled=~first & ~good & usable & (jnp.abs(promised) <= noise),
-        )
+        softer, never = jnp.where(first, 0, softer), jnp.asarray(False)
+        new = State(point, model, residual, softer, highest, s.steps + 1, stalled=never)
+        stuck = usable & (jnp.abs(promised) <= noise)
+        old = s._replace(damping=firmer, steps=s.steps + 1, stalled=stuck)
+        return trees.select(good | first, new, old)
 
-    blank = _blank(evaluate, start)
+    blank = jax.tree.map(jnp.zeros_like, jax.eval_shape(evaluate, start))
     last = jax.lax.while_loop(
         unfinished,
         iterate,
@@ -221,9 +220,9 @@ def spectral(
             s.steps + 1,
         )
         old = s._replace(share=0.3 * s.share, steps=s.steps + 1)
-        return jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
+        return trees.select(good, new, old)
 
-    blank = _blank(evaluate, start)
+    blank = jax.tree.map(jnp.zeros_like, jax.eval_shape(evaluate, start))
     last = jax.lax.while_loop(
         unfinished,
         iterate,
@@ -239,8 +238,3 @@ def spectral(
         ),
     )
     return Minimum(last.point, last.model, last.residual, last.steps)
-
-
-def _blank(evaluate: Callable[[Vector], Model], start: Vector) -> Model:
-    shapes = jax.eval_shape(evaluate, start)
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

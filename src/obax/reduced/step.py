@@ -1,4 +1,4 @@
-"""Steps of a quadratic model: to the minimum of
+"""Conjugate gradients, over any pytree; and steps of a quadratic model: to the minimum of
 
     gradient . (z - x) + (z - x) . (B + damping I) (z - x) / 2
 
@@ -15,22 +15,72 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from .conjugate import solve_definite
+from .._support import trees
+from .._support.trees import PyTree
 from .solve import Matrix, Project, Scalar, Vector
 
 MOST_STEPS = 2000
+LinearMap = Callable[[PyTree], PyTree]
+
+# A system that rounding keeps from its tolerance is given up after this many products.
+MOST_PRODUCTS = 10_000
+RESTARTS = 3
+
+
+def conjugate_gradients(
+    product: LinearMap, v: PyTree, left: PyTree, enough: Array, budget: int
+) -> tuple[PyTree, Int[Array, ""]]:
+    """v + the solution of H u = left, until |left|^2 <= enough, and the number of products.
+
+    Written out because lineax's CG takes p^T H p < 100 eps d |p|^2 for a breakdown and answers NaN:
+    in float32 that is every follower with more than about 10^5 parameters of unit curvature. Here
+    only a direction without positive curvature ends the loop, at the best v so far.
+    """
+
+    def unfinished(now: tuple) -> Array:
+        step, go, _, _, _, size = now
+        return go & (step < budget) & (size > enough)
+
+    def one(now: tuple) -> tuple:
+        step, _, v, left, direction, size = now
+        bent = product(direction)
+        curvature = trees.vdot(direction, bent)
+        # Not `> 0`: a NaN goes on into v, where the guard sees it.
+        go = ~(curvature <= 0)
+        length = jnp.where(go, size / jnp.where(go, curvature, 1), 0)
+        v = trees.scaled_add(v, length, direction)
+        left = trees.scaled_add(left, -length, bent)
+        new_size = trees.squared_norm(left)
+        direction = trees.scaled_add(left, new_size / size, direction)
+        return step + 1, go, v, left, direction, new_size
+
+    size = trees.squared_norm(left)
+    # A gradient that is not finite must not look like a system that is solved already.
+    v = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(size), leaf, jnp.nan), v)
+    start = (jnp.asarray(0, jnp.int32), jnp.asarray(True), v, left, left, size)
+    steps, _, v, *_ = jax.lax.while_loop(unfinished, one, start)
+    return v, steps
+
+
+def solve_definite(product: LinearMap, rhs: Vector) -> Vector:
+    """H^{-1} rhs for H symmetric and positive definite, about as exactly as rounding allows.
+
+    The residual that the recursion carries drifts away from the true one where H is
+    ill-conditioned; it is computed afresh, and what is missing is solved for, a few times.
+    """
+    tolerance = 10 * float(jnp.finfo(rhs.dtype).eps)
+    enough = tolerance**2 * jnp.vdot(rhs, rhs)
+    budget = min(10 * rhs.size, MOST_PRODUCTS)
+
+    def refine(_: Array, v: Array) -> Array:
+        return conjugate_gradients(product, v, rhs - product(v), enough, budget)[0]
+
+    return jax.lax.fori_loop(0, RESTARTS, refine, jnp.zeros_like(rhs))
 
 
 def newton_point(point: Vector, gradient: Vector, hessian: Matrix, damping: Scalar) -> Vector:
     """z - (B + damping I)^{-1} grad, or NaN where that matrix is not positive definite."""
     return point - _factorised(_damped(hessian, damping), gradient)
-
-
-def newton_cg_point(
-    point: Vector, gradient: Vector, product: Callable[[Vector], Vector], damping: Scalar
-) -> Vector:
-    """The same by conjugate gradients, from products with B only."""
-    return point - solve_definite(lambda u: product(u) + damping * u, gradient)
 
 
 def quadratic_program(

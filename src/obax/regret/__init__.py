@@ -18,17 +18,20 @@ the curvature where they came to rest. This room sees problems and trajectories,
 
 from ..reduced import Solver as Solver
 from .comparators import (
-    Comparator as Comparator,
-    ComparatorWarning as ComparatorWarning,
     inner_solution as inner_solution,
     outer_solutions as outer_solutions,
     stage_solutions as stage_solutions,
     static_solution as static_solution,
 )
-from .curve import RegretCurve as RegretCurve
-from .local import local as local, local_past as local_past
-from .paths import PathLengths as PathLengths, path_lengths as path_lengths
-from .projected import projected as projected
+from .local import local as local, local_past as local_past, projected as projected
+from .paths import (
+    LowerEstimateWarning as LowerEstimateWarning,
+    PathLengths as PathLengths,
+    Variations as Variations,
+    bound_arguments as bound_arguments,
+    path_lengths as path_lengths,
+    variations as variations,
+)
 from .regrets import (
     dynamic as dynamic,
     interval as interval,
@@ -36,9 +39,8 @@ from .regrets import (
     staged as staged,
     static as static,
 )
-from .variation import (
-    LowerEstimateWarning as LowerEstimateWarning,
-    Variations as Variations,
-    bound_arguments as bound_arguments,
-    variations as variations,
+from .results import (
+    Comparator as Comparator,
+    ComparatorWarning as ComparatorWarning,
+    RegretCurve as RegretCurve,
 )

@@ -1,7 +1,7 @@
 """Eager checks of what a person passes to this room, and the shapes that follow from it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,15 @@ from .._support.trees import PyTree
 from ..domain import Domain
 from ..problem import Problem
 from ..reduced import Flat, Solver, compiled, length_of
+
+
+class Search(TypedDict, total=False):
+    """Keywords of all that searches for a comparator: where x and y start, by default at zero
+    (projected onto the domain), and how to search. They are explained at `dynamic`."""
+
+    outer_start: PyTree
+    inner_start: PyTree
+    solver: Solver | None
 
 
 class Setup(NamedTuple):
@@ -35,6 +44,11 @@ def decisions_of(outer_vars: PyTree) -> PyTree:
     return getattr(outer_vars, "outer_var", outer_vars)
 
 
+def first_of(stacked: PyTree) -> PyTree:
+    """The first entry of a stacked tree."""
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
+
+
 def follower_of(outer_vars: PyTree, inner_start: PyTree) -> PyTree:
     """A y for the numerical follower: `inner_start`, or the `inner_var` of a state given in its
     place, or zeros of the shape that a history given as the decisions knows of."""
@@ -44,12 +58,26 @@ def follower_of(outer_vars: PyTree, inner_start: PyTree) -> PyTree:
     return None if spec is None else _zeros(spec.example())
 
 
+def completed(
+    outer_vars: PyTree,
+    *,
+    outer_start: PyTree = None,
+    inner_start: PyTree = None,
+    solver: Solver | None = None,
+) -> Search:
+    """Where searches start that know the decisions (or a history), where that is not given."""
+    if outer_start is None and outer_vars is not None:
+        outer_start = jax.tree.map(jnp.zeros_like, first_of(_decisions(outer_vars)[0]))
+    inner_start = follower_of(outer_vars, inner_start)
+    return Search(outer_start=outer_start, inner_start=inner_start, solver=solver)
+
+
 def setup(
     problem: Problem,
     rounds: PyTree,
+    *,
     outer_start: PyTree = None,
     inner_start: PyTree = None,
-    outer_vars: PyTree = None,
     solver: Solver | None = None,
 ) -> Setup:
     """Check that problem, rounds and starting points fit together; fill in what is not given."""
@@ -62,11 +90,9 @@ def setup(
             "the losses alone. State the losses with the buffers frozen, as a Problem without them."
         )
     rounds, horizon = stacked(rounds, "rounds")
-    example = jax.tree.map(lambda leaf: leaf[0], rounds)
+    example = first_of(rounds)
     if outer_start is not None:
         outer_start = validation.variable(outer_start, "outer_start")
-    elif outer_vars is not None:
-        outer_start = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), outer_vars)
     elif problem.outer_argmin is not None:
         outer_start = _zeros(jax.eval_shape(problem.outer_argmin, example))
     else:
@@ -123,14 +149,13 @@ def stacked(tree: PyTree, name: str) -> tuple[PyTree, int]:
 
 def decisions(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> PyTree:
     """Decisions x_1..x_T: as many as there are rounds, and all in the domain."""
-    variables = validation.variable(decisions_of(outer_vars), "outer_vars")
-    variables, length = stacked(variables, "outer_vars")
-    if length != (horizon := length_of(rounds)):
+    variables, length = _decisions(outer_vars)
+    if length != (horizon := stacked(rounds, "rounds")[1]):
         raise ValueError(
             f"outer_vars and rounds must have one length, but there are {length} decisions and "
             f"{horizon} rounds."
         )
-    problem.domain.check_matches(jax.tree.map(lambda leaf: leaf[0], variables))
+    problem.domain.check_matches(first_of(variables))
     inside = _inside(problem.domain, variables)
     if trees.is_concrete(inside) and not np.all(inside):
         first = int(np.argmin(inside))
@@ -141,6 +166,10 @@ def decisions(problem: Problem, outer_vars: PyTree, rounds: PyTree) -> PyTree:
             "decisions are outside."
         )
     return variables
+
+
+def _decisions(outer_vars: PyTree) -> tuple[PyTree, int]:
+    return stacked(validation.variable(decisions_of(outer_vars), "outer_vars"), "outer_vars")
 
 
 @compiled

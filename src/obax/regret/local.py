@@ -1,27 +1,26 @@
-"""Regrets that need no comparator: the squared norms of averaged hypergradients.
+"""Regrets that need no comparator: the squared norms of averaged hypergradients q_t.
 
-With u_i the weights of a window, W their sum and phi_t(x) = f_t(x, y*_t(x)),
-
-    at x_t (`local`):                 q_t = grad F_{t,u}(x_t, y*_t(x_t)),
-                                      F_{t,u}(x, y) = (1/W) sum_{i<w} u_i f_{t-i}(x, y);
-    at past iterates (`local_past`):  q_t = (1/W) sum_{i<w} u_i grad phi_{t-i}(x_{t-i}).
-
-The first is Equation (14), Section 3.2.1; the second is that of SOBOW and OBBO.
+`local` is Equation (14), Section 3.2.1; `local_past` is that of SOBOW and OBBO; `projected`, of
+SOGD and OBBO, is for leaders that are held in a set.
 """
+
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from .._support import validation
 from .._support.trees import PyTree
+from ..domain import Domain
 from ..problem import Problem
 from ..reduced import Solver, compiled, one_round, pulled_back, reduced_gradient
 from ..window import Window
 from . import inputs
-from .comparators import Comparator, inner_solution
-from .curve import RegretCurve
+from .comparators import inner_solution
 from .inputs import Setup
+from .results import Comparator, RegretCurve
 
 
 def local(
@@ -78,12 +77,60 @@ def local_past(
 
 
 def _squares(at: str, *arguments: PyTree) -> RegretCurve:
-    gradients, found = averaged_gradients(at, *arguments)
+    gradients, found = _averaged_gradients(at, *arguments)
     terms = jnp.sum(gradients**2, axis=1)
     return RegretCurve(terms, jnp.cumsum(terms), None, found)
 
 
-def averaged_gradients(
+def projected(
+    problem: Problem,
+    outer_vars: PyTree,
+    rounds: PyTree,
+    step_size: float | Sequence[float] | Array,
+    window: Window | None = None,
+    *,
+    at: str = "current",
+    inner_start: PyTree = None,
+    solver: Solver | None = None,
+) -> RegretCurve:
+    """The squared norms, summed, of the projected gradients
+
+        (x_t - projection on X of (x_t - alpha_t q_t)) / alpha_t,
+
+    which vanish at the stationary points of X, those on its boundary included; without a constraint
+    they are q_t. `local` and `local_past` take q_t itself.
+
+    **Arguments:** those of `local`, and
+
+    - `step_size`: alpha_t, one number or one for each round.
+    - `at`: where the window's terms of q_t are taken. `"current"`: all at x_t, as in `local`;
+      `"past"`: each at the decision of its own round, as in `local_past`. For w = 1, which is the
+      regret of SOGD, the same. For OBBO: `"past"`, with the Euclidean projection whatever its
+      geometry is.
+
+    >>> from obax import Box
+    >>> problem = Problem(lambda x, y, r: 0.5 * (x - r) ** 2, domain=Box(-1.0, 1.0))
+    >>> decisions, targets = jnp.array([0.0, 1.0, 0.5]), jnp.array([1.0, 3.0, 3.0])
+    >>> print(projected(problem, decisions, targets, 0.5).terms)
+    [1. 0. 1.]
+    """
+    validation.one_of(at, ("current", "past"), "at")
+    step_size = validation.positive(step_size, "step_size")
+    gradients, found = _averaged_gradients(
+        at, problem, outer_vars, rounds, window, inner_start, solver
+    )
+    horizon = len(gradients)
+    if step_size.shape not in ((), (horizon,)):
+        raise ValueError(
+            f"step_size must be one number or {horizon}, one for each round, but has shape "
+            f"{step_size.shape}."
+        )
+    steps = jnp.broadcast_to(step_size, (horizon,)).astype(gradients.dtype)
+    terms = _projected_terms(problem.domain, found.outer_var, gradients, steps)
+    return RegretCurve(terms, jnp.cumsum(terms), None, found)
+
+
+def _averaged_gradients(
     at: str,
     problem: Problem,
     outer_vars: PyTree,
@@ -97,19 +144,14 @@ def averaged_gradients(
     if not isinstance(window, Window):
         raise ValueError(f"window must be an obax.Window, but got {window!r}.")
     found = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
-    inner_start = inputs.follower_of(outer_vars, inner_start)
-    given = inputs.setup(problem, rounds, None, inner_start, found.outer_var, solver)
+    search = inputs.completed(outer_vars, inner_start=inner_start, solver=solver)
+    given = inputs.setup(problem, rounds, **search)
     compute = {"current": _at_the_decision, "past": _at_past_decisions}[at]
     return compute(given, found.outer_var, found.inner_var, window), found
 
 
 @compiled
-def _at_the_decision(
-    given: Setup,
-    xs: PyTree,
-    ys: PyTree,
-    window: Window,
-) -> Float[Array, "T d1"]:
+def _at_the_decision(given: Setup, xs: PyTree, ys: PyTree, window: Window) -> Float[Array, "T d1"]:
     flat = given.flat()
     ages = jnp.arange(window.size)
 
@@ -131,10 +173,7 @@ def _at_the_decision(
 
 @compiled
 def _at_past_decisions(
-    given: Setup,
-    xs: PyTree,
-    ys: PyTree,
-    window: Window,
+    given: Setup, xs: PyTree, ys: PyTree, window: Window
 ) -> Float[Array, "T d1"]:
     flat = given.flat()
 
@@ -154,3 +193,15 @@ def _at_past_decisions(
         return sum_so_far + u[age] * jnp.where(there, jnp.roll(gradients, age, axis=0), 0)
 
     return jax.lax.fori_loop(0, window.size, add, jnp.zeros_like(gradients)) / total
+
+
+@compiled
+def _projected_terms(
+    domain: Domain, xs: PyTree, gradients: Float[Array, "T d1"], steps: Float[Array, " T"]
+) -> Float[Array, " T"]:
+    def term(x: PyTree, gradient: Array, step: Array) -> Array:
+        flat, unravel = ravel_pytree(x)
+        moved = ravel_pytree(domain.project(unravel(flat - step * gradient)))[0]
+        return jnp.sum(((flat - moved) / step) ** 2)
+
+    return jax.vmap(term)(xs, gradients, steps)

@@ -16,6 +16,7 @@ Without a follower they are D-Reg, S-Reg and L-Reg.
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import equinox as eqx
 import jax
@@ -26,18 +27,17 @@ from jaxtyping import Array, Float
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..reduced import Solver, compiled, length_of
+from ..reduced import compiled, length_of
 from . import inputs
 from .comparators import (
     MOST_STARTS,
-    Comparator,
-    ComparatorWarning,
     inner_solution,
     outer_solutions,
     stage_solutions,
     static_solution,
 )
-from .curve import RegretCurve
+from .inputs import Search
+from .results import Comparator, ComparatorWarning, RegretCurve
 
 
 def dynamic(
@@ -46,9 +46,7 @@ def dynamic(
     rounds: PyTree,
     *,
     comparators: Comparator | None = None,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> RegretCurve:
     """BD-Reg_t for t = 1..T: against the best decision of every single round.
 
@@ -73,9 +71,7 @@ def dynamic(
     >>> print(curve.cumulative, curve.total)
     [ 1.  5. 14.] 14.0
     """
-    return _against(
-        "rounds", problem, outer_vars, rounds, comparators, outer_start, inner_start, solver
-    )
+    return _against(outer_solutions, problem, outer_vars, rounds, comparators, search)
 
 
 def static(
@@ -84,9 +80,7 @@ def static(
     rounds: PyTree,
     *,
     comparators: Comparator | None = None,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> RegretCurve:
     """BS-Reg_t for t = 1..T, against the one x* that is best for the *whole* horizon. Arguments as
     for `dynamic`; `comparators` from `static_solution`.
@@ -96,9 +90,7 @@ def static(
     >>> print(static(problem, jnp.zeros(3), targets, inner_start=jnp.zeros(())).cumulative)
     [ 0.  4. 12.]
     """
-    return _against(
-        "static", problem, outer_vars, rounds, comparators, outer_start, inner_start, solver
-    )
+    return _against(static_solution, problem, outer_vars, rounds, comparators, search)
 
 
 def interval(
@@ -107,10 +99,7 @@ def interval(
     rounds: PyTree,
     start: int,
     stop: int,
-    *,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> RegretCurve:
     """The adaptive regret over rounds `start`..`stop`, both included and counted from 1: against
     the one x that is best for that interval. The curve has `stop - start + 1` entries.
@@ -121,7 +110,7 @@ def interval(
     [ 3. 18.]
     """
     rounds, horizon = inputs.stacked(rounds, "rounds")
-    inner_start = inputs.follower_of(outer_vars, inner_start)
+    search = inputs.completed(outer_vars, **search)
     outer_vars = inputs.decisions(problem, outer_vars, rounds)
     start, stop = validation.count(start, "start"), validation.count(stop, "stop")
     if not start <= stop <= horizon:
@@ -130,14 +119,7 @@ def interval(
             f"{start} and stop = {stop}."
         )
     outer_vars, rounds = jax.tree.map(lambda leaf: leaf[start - 1 : stop], (outer_vars, rounds))
-    return static(
-        problem,
-        outer_vars,
-        rounds,
-        outer_start=outer_start,
-        inner_start=inner_start,
-        solver=solver,
-    )
+    return static(problem, outer_vars, rounds, **search)
 
 
 def staged(
@@ -147,9 +129,7 @@ def staged(
     stages: int | Sequence[int],
     *,
     losses: PyTree = None,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> RegretCurve:
     """Against one pair (x_s*, y_s*(x_s*)) for each stage, from the stage's summed f and summed g:
     one hyperparameter *and one model* for the stage, as in Section 4.1.
@@ -165,21 +145,14 @@ def staged(
     >>> print(curve.comparators.outer_var, curve.cumulative)
     [2. 5.] [ 0.  8. 33.]
     """
-    inner_start = inputs.follower_of(outer_vars, inner_start)
-    outer_vars = inputs.decisions(problem, outer_vars, inputs.stacked(rounds, "rounds")[0])
+    search = inputs.completed(outer_vars, **search)
+    outer_vars = inputs.decisions(problem, outer_vars, rounds)
     played = None
     if losses is None:
-        played = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
+        played = _answers(problem, outer_vars, rounds, search)
         losses = losses_of(problem, played, rounds)
-    comparators = stage_solutions(
-        problem,
-        rounds,
-        stages,
-        starts=inputs.some(outer_vars, MOST_STARTS),
-        outer_start=_zero(outer_vars) if outer_start is None else outer_start,
-        inner_start=inner_start,
-        solver=solver,
-    )
+    points = inputs.some(outer_vars, MOST_STARTS)
+    comparators = stage_solutions(problem, rounds, stages, starts=points, **search)
     losses = inputs.losses(losses, length_of(outer_vars))
     return _difference(problem, losses, comparators, rounds, played)
 
@@ -189,10 +162,7 @@ def played(
     losses: PyTree,
     rounds: PyTree,
     comparator: str | Comparator = "dynamic",
-    *,
-    outer_start: PyTree = None,
-    inner_start: PyTree = None,
-    solver: Solver | None = None,
+    **search: Unpack[Search],
 ) -> RegretCurve:
     """The losses as suffered (a history, or such as `history.played_value`, f_t at the model held
     when the round arrived) minus those of the comparator.
@@ -208,48 +178,33 @@ def played(
     rounds, horizon = inputs.stacked(rounds, "rounds")
     suffered = inputs.losses(losses, horizon)
     if not isinstance(comparator, Comparator):
-        solve = {"dynamic": outer_solutions, "static": static_solution}[
-            validation.one_of(comparator, ("dynamic", "static"), "comparator")
-        ]
-        if outer_start is None and hasattr(losses, "outer_var"):
-            outer_start = _zero(losses.outer_var)
-        comparator = solve(
-            problem,
-            rounds,
-            outer_start=outer_start,
-            inner_start=inputs.follower_of(losses, inner_start),
-            solver=solver,
-        )
+        solvers = {"dynamic": outer_solutions, "static": static_solution}
+        solve = solvers[validation.one_of(comparator, tuple(solvers), "comparator")]
+        history = losses if hasattr(losses, "outer_var") else None
+        comparator = solve(problem, rounds, **inputs.completed(history, **search))
     return _difference(problem, suffered, comparator, rounds, None)
 
 
 def _against(
-    kind: str,
+    solve: Callable[..., Comparator],
     problem: Problem,
     outer_vars: PyTree,
     rounds: PyTree,
     comparators: Comparator | None,
-    outer_start: PyTree,
-    inner_start: PyTree,
-    solver: Solver | None,
+    search: Search,
 ) -> RegretCurve:
     """The regret at the follower's answers, against the optima of the rounds or the static one."""
-    inner_start = inputs.follower_of(outer_vars, inner_start)
-    played = inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
-    dynamic = kind == "rounds"
-    maker: Callable[..., Comparator] = outer_solutions if dynamic else static_solution
+    search = inputs.completed(outer_vars, **search)
+    played = _answers(problem, outer_vars, rounds, search)
+    dynamic = solve is outer_solutions
     if comparators is None:
-        comparators = maker(
-            problem,
-            rounds,
-            starts=played.outer_var if dynamic else inputs.some(played.outer_var, MOST_STARTS),
-            outer_start=_zero(played.outer_var) if outer_start is None else outer_start,
-            inner_start=inner_start,
-            solver=solver,
-        )
+        x = played.outer_var
+        starts = x if dynamic else inputs.some(x, MOST_STARTS)
+        comparators = solve(problem, rounds, starts=starts, **search)
+    kind = "rounds" if dynamic else "static"
     if comparators.kind != kind:
         raise ValueError(
-            f"comparators must come from {maker.__name__}, of kind {kind!r}, but are of kind "
+            f"comparators must come from {solve.__name__}, of kind {kind!r}, but are of kind "
             f"{comparators.kind!r}."
         )
     losses = losses_of(problem, played, rounds)
@@ -257,8 +212,10 @@ def _against(
     return _with_proof(curve, losses) if dynamic else curve
 
 
-def _zero(outer_vars: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), outer_vars)
+def _answers(problem: Problem, outer_vars: PyTree, rounds: PyTree, search: Search) -> Comparator:
+    """y*_t(x_t) of the decisions, searched as the comparator will be."""
+    inner_start, solver = search["inner_start"], search["solver"]
+    return inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
 
 
 def losses_of(problem: Problem, pairs: Comparator, rounds: PyTree) -> Float[Array, " T"]:

@@ -12,17 +12,56 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..domain import Box, NonNegative, Simplex, Unconstrained
-from ..reduced import Flat, Scalar, Vector, answer, answer_slope, one_round
+from ..reduced import Flat, Scalar, Vector, answer, answer_slope, compiled, one_round
+from . import inputs
+from .comparators import as_vectors
+from .inputs import Setup
+from .results import Comparator
 
 # 2^12: above that a box has too many corners to visit, and is searched instead.
 MOST_VERTICES = 4096
-LOCAL_SAMPLES = 16
+SEED, SAMPLES, LOCAL_SAMPLES = 0, 64, 16
 
 Objective = Callable[[Vector, PyTree, PyTree], Scalar]
+
+
+def inner_variation(
+    given: Setup, comparators: Comparator, samples: int
+) -> tuple[Float[Array, " T-1"], bool]:
+    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
+    flat = given.flat()
+    if not flat.has_follower or given.horizon == 1:
+        return jnp.zeros(given.horizon - 1, flat.dtype), True
+    if flat.dense and affine_answers(flat, inputs.first_of(given.rounds)):
+        found, parallel = _affine(given)
+        if can_be_exact(flat) or bool(parallel):
+            return found, True
+    return _searched(given, points_of(comparators), samples), False
+
+
+def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
+    """Some of the comparators, spread over the rounds, as vectors."""
+    return as_vectors(inputs.some(comparators.outer_var, 16))
+
+
+@compiled
+def _affine(given: Setup) -> tuple[Array, Array]:
+    return affine_supremum(given.flat(), given.rounds)
+
+
+@compiled
+def _searched(given: Setup, around: Array, samples: int) -> Array:
+    flat = given.flat()
+
+    def change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
+        return jnp.linalg.norm(answer(flat, x, before).y - answer(flat, x, now).y)
+
+    return searched_supremum(flat, change, given.rounds, around, samples)
 
 
 def affine_answers(flat: Flat, example: PyTree) -> bool:
@@ -85,7 +124,7 @@ def affine_supremum(flat: Flat, rounds: PyTree) -> tuple[Float[Array, " T-1"], A
 
 
 def searched_supremum(
-    flat: Flat, objective: Objective, rounds: PyTree, around: PyTree, key: Array, samples: int
+    flat: Flat, objective: Objective, rounds: PyTree, around: PyTree, samples: int
 ) -> Float[Array, " T-1"]:
     """A lower estimate of sup_x objective(x, round t - 1, round t) for t = 2..T.
 
@@ -98,7 +137,7 @@ def searched_supremum(
     diameter = jnp.asarray(flat.problem.domain.diameter(flat.unravel_x(flat.start)), flat.dtype)
     spread = 2 * jnp.max(jnp.linalg.norm(around - centre, axis=1))
     radius = jnp.where(jnp.isfinite(diameter), diameter / 2, jnp.maximum(1, spread))
-    key_far, key_near = jax.random.split(key)
+    key_far, key_near = jax.random.split(jax.random.key(SEED))
     throws = jax.random.normal(key_far, (samples, flat.outer_dim), flat.dtype)
     reach = jnp.where(jnp.arange(samples) % 2 == 0, 1.0, 4.0).astype(flat.dtype)
     bounded = jnp.isfinite(diameter)
@@ -127,13 +166,6 @@ def searched_supremum(
     return flat.map_rounds(best, now, before, copies=2 * len(points))
 
 
-def answer_change(flat: Flat) -> Objective:
-    """|y*_{t-1}(x) - y*_t(x)|."""
-    return lambda x, before, now: jnp.linalg.norm(
-        answer(flat, x, before).y - answer(flat, x, now).y
-    )
-
-
 def _vertices(flat: Flat) -> Float[Array, "n d1"]:
     domain = flat.problem.domain
     if isinstance(domain, Simplex):
@@ -146,26 +178,5 @@ def _vertices(flat: Flat) -> Float[Array, "n d1"]:
 def _uses_first(function: Callable[..., Any], count: int, *arguments: PyTree) -> bool:
     """Whether any result of `function` is computed from one of its first `count` arguments."""
     program = jax.make_jaxpr(function)(*arguments).jaxpr
-    watched = sum(len(jax.tree.leaves(argument)) for argument in arguments[:count])
-    marks = [index < watched for index in range(len(program.invars))]
-    return any(_reached(program, marks))
-
-
-def _reached(program: Any, marks: list[bool]) -> list[bool]:
-    """Which results of a jaxpr are computed from the marked arguments."""
-    hot = {variable for variable, mark in zip(program.invars, marks, strict=True) if mark}
-
-    def is_hot(atom: Any) -> bool:
-        return not hasattr(atom, "val") and atom in hot  # literals have a value and cannot be hot
-
-    for equation in program.eqns:
-        used = [is_hot(atom) for atom in equation.invars]
-        if not any(used):
-            continue
-        called = equation.params.get("jaxpr")
-        if equation.primitive.name in ("jit", "pjit") and hasattr(called, "jaxpr"):
-            results = _reached(called.jaxpr, used)
-        else:
-            results = [True] * len(equation.outvars)
-        hot.update(v for v, mark in zip(equation.outvars, results, strict=True) if mark)
-    return [is_hot(atom) for atom in program.outvars]
+    _, used = dce_jaxpr(program, [True] * len(program.outvars))
+    return any(used[: len(jax.tree.leaves(arguments[:count]))])
