@@ -15,8 +15,7 @@ import numpy as np
 from ... import regret
 from ..._support.trees import PyTree
 from ...problem import Problem
-from ...problems import Instance, dynamic_regression
-from ...problems.moments import windowed
+from ...problems import Instance, dynamic_regression, windowed
 from ...problems.regression import stage_of
 from ...window import Window
 from .config import SCENARIOS, Config, Group
