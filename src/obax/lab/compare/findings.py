@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ..kit.table import best_of_grid
+from ..kit.table import best_of_grid, summary
 from ..kit.verdict import Gain, interval
 from ..report import Findings, Table
 from . import figures
@@ -43,7 +43,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
                 "grid",
                 "The whole grid",
                 "Score at the end for every setting: mean and standard deviation over seeds.",
-                _grid(table),
+                summary(table[table.metric == "score"], [*RUN, *GRID], "score"),
             ),
         ],
         paragraphs=_words(config, result),
@@ -191,10 +191,3 @@ def _words(config: Config, result: pd.DataFrame) -> list[str]:
         )
         words.append(f"Rounds rejected by the guard at the best setting: {listed}.")
     return words
-
-
-def _grid(table: pd.DataFrame) -> pd.DataFrame:
-    final = table[table.metric == "score"].groupby([*RUN, *GRID], sort=False, dropna=False)
-    summary = final.value.agg(["mean", "std"]).reset_index()
-    summary["mean"] = summary["mean"].replace(np.inf, np.nan)
-    return summary.rename(columns={"mean": "score", "std": "deviation"})

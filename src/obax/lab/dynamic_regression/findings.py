@@ -5,12 +5,11 @@ import itertools
 import numpy as np
 import pandas as pd
 
-from ..kit.table import best_of_grid, select
+from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, chain, combined, paired
 from ..report import Claim, Findings, Table
 from . import figures
-from .config import Config
-from .figures import GRID, GROUP
+from .config import GRID, GROUP, Config
 
 OPTIONS = ["u", "normalise", "follower", "curvature"]
 NEAR = 1.0
@@ -63,7 +62,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
                 "The whole grid",
                 "Stage regret at the end for every setting: mean and standard deviation over "
                 "seeds. Click a heading to sort.",
-                _grid(table),
+                summary(select(table, metric="stage_regret"), [*GROUP, "method", *GRID], "regret"),
             ),
         ],
         paragraphs=_explanation(config, order),
@@ -180,17 +179,12 @@ def least_regret(best: pd.DataFrame) -> pd.DataFrame:
 def offline_distances(table: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """How far the learned x is from the offline one, and whether that is near."""
     result = []
-    for _, one in chosen.iterrows():
-        group = {key: one[key] for key in GROUP}
-        ours = table.merge(one.to_frame().T.astype(table[one.index].dtypes))
-        offline = select(table, kind="offline", **group)
-        gap = figures.gaps(ours, offline)
+    for one, ours, offline, gap in figures.beside_offline(table, chosen):
         later = gap[gap.t > gap.t.median()] if gap.t.nunique() > 1 else gap
         by_seed = later.groupby("seed").value.mean()
         result.append(
-            group
+            {key: one[key] for key in [*GROUP, "method"]}
             | {
-                "method": one.method,
                 "distance, first half": gap[~gap.index.isin(later.index)].value.mean(),
                 "distance, later half": later.value.mean(),
                 "distance at the end": gap[gap.t == gap.t.max()].value.mean(),
@@ -261,11 +255,3 @@ def _both_regrets(table: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     definition = last.groupby(keys, sort=False).value.agg(["mean", "std"])
     both = stage.add_prefix("stage regret, ").join(definition.add_prefix("BD-Reg, "))
     return both.reset_index().replace(np.inf, np.nan)
-
-
-def _grid(table: pd.DataFrame) -> pd.DataFrame:
-    final = table[table.metric == "stage_regret"]
-    keys = [*GROUP, "method", *GRID]
-    summary = final.groupby(keys, sort=False, dropna=False).value.agg(["mean", "std"]).reset_index()
-    summary["mean"] = summary["mean"].replace(np.inf, np.nan)
-    return summary.rename(columns={"mean": "regret", "std": "deviation"})

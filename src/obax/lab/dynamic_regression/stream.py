@@ -6,7 +6,7 @@ search in float32 stalls there.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -43,9 +43,9 @@ def instances(config: Config, group: Group) -> tuple[Instance, ...]:
     )
 
 
-def stacked(streams: Sequence[Instance]) -> PyTree:
-    """The rounds of all seeds, [seeds, T, ...]."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(s.rounds for s in streams))
+def stack(trees: Iterable[PyTree]) -> PyTree:
+    """One tree of many: rounds of all seeds, [seeds, T, ...], for one."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def start(config: Config, group: Group) -> jnp.ndarray:
@@ -110,7 +110,7 @@ def stage_comparators(
                 whole = Window(int((of == stage).sum()), normalise="seen", follower="average")
                 view = windowed(dataclasses.replace(stream, rounds=members), whole)
                 ends.append(jax.tree.map(lambda leaf: leaf[-1], view.rounds))
-        rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ends)
+        rounds = stack(ends)
         first = jnp.asarray(outer_start, float)
         found = regret.outer_solutions(view.problem, rounds, outer_start=first, solver=SOLVER)
     inner = np.asarray(found.inner_var).reshape(len(streams), stages, -1)

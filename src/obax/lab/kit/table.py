@@ -83,3 +83,10 @@ def best_of_grid(rows: pd.DataFrame, run: Sequence[str], grid: Sequence[str]) ->
     mean = rows.groupby([*run, *grid], sort=False, dropna=False).value.mean().reset_index()
     least = mean.groupby(list(run), sort=False, dropna=False).value.idxmin()
     return mean.loc[least].drop(columns="value")
+
+
+def summary(rows: pd.DataFrame, by: Sequence[str], name: str) -> pd.DataFrame:
+    """Mean, as `name`, and deviation over seeds of each setting; no mean where one diverged."""
+    found = rows.groupby(list(by), sort=False, dropna=False).value.agg(["mean", "std"])
+    found["mean"] = found["mean"].replace(np.inf, np.nan)
+    return found.rename(columns={"mean": name, "std": "deviation"}).reset_index()
