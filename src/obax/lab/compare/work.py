@@ -2,6 +2,7 @@
 
 import functools
 import re
+from typing import Any
 
 import jax
 import numpy as np
@@ -52,7 +53,7 @@ def compare(config: Config, problem: str, method: str) -> pd.DataFrame:
         spent = {"seconds_per_round": seconds * times, "repeats": times}
         spent["seconds_share"] = seconds * times / budgeted
         at = {"method": method, "problem": problem, "budget": budget}
-        _add(rows, config, at, contender, played[tuple(times)], spent)
+        _add(rows, at, contender, played[tuple(times)], spent)
     return rows.table()
 
 
@@ -67,15 +68,11 @@ def _seconds(config: Config, problem: str, contender: Contender, index: int) -> 
 
 
 def _add(
-    rows: Rows,
-    config: Config,
-    at: dict[str, str],
-    contender: Contender,
-    history: Info,
-    spent: dict[str, np.ndarray],
+    rows: Rows, at: dict[str, str], contender: Contender, history: Info, spent: dict[str, Any]
 ) -> None:
     """The score of every setting; of the best one also its curves and what it `spent`."""
-    here, horizon = contender.task, config.rounds(at["problem"])
+    config, here = contender.config, contender.task
+    horizon = config.rounds(at["problem"])
     scores = here.score(history)
     best = best_curve(scores)
     calls = np.cumsum(cost(config, history)[best], axis=-1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import Any
 
 from ..kit.config import Settings, choice, count, fraction, positive, ranged
 from ..kit.method import Method as AnyMethod, option
@@ -13,20 +14,13 @@ COLUMNS |= {"K": int, "alpha": float, "beta": float}
 GROUP, GRID = ["scenario", "stages", "d1"], ["K", "alpha", "beta"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Scenario:
-    """The law of the data: targets get noise uniform in [0, noise]."""
-
-    noise: float
-    correlation: float
-
-
-SCENARIOS = {
+# The law of the data: targets get noise uniform in [0, noise].
+SCENARIOS: dict[str, dict[str, Any]] = {
     # The paper's noise; features without correlation are our choice (it names no law).
-    "paper": Scenario(noise=0.1, correlation=0.0),
+    "paper": {"noise": 0.1, "correlation": 0.0},
     # Ours: noise that makes one sample say little, and correlated features, so that there is
     # something for an average to gain.
-    "noisy": Scenario(noise=3.0, correlation=0.5),
+    "noisy": {"noise": 3.0, "correlation": 0.5},
 }
 
 

@@ -95,8 +95,13 @@ def _window(method: Method) -> Window:
     if method.u < 1:
         # Beyond this age u_i is less than 1e-9 of the total: nothing in float32.
         size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.u)) / np.log(method.u))))
-    chosen = {name: str(getattr(method, name)) for name in ("normalise", "follower", "curvature")}
-    return Window(size, method.u, **chosen)
+    return Window(
+        size,
+        method.u,
+        normalise=str(method.normalise),
+        follower=str(method.follower),
+        curvature=str(method.curvature),
+    )
 
 
 OFFLINE_OPTIMISER = optax.adam(0.05)

@@ -27,20 +27,9 @@ SOLVER = regret.Solver(tolerance=1e-8)
 @functools.lru_cache(maxsize=4)
 def instances(config: Config, group: Group) -> tuple[Instance, ...]:
     """One stream for each seed."""
-    return tuple(
-        dynamic_regression(
-            config.horizon,
-            group.stages,
-            group.outer_dim,
-            config.inner_dim,
-            lower=config.lower,
-            upper=config.upper,
-            noise=SCENARIOS[group.scenario].noise,
-            correlation=SCENARIOS[group.scenario].correlation,
-            seed=seed,
-        )
-        for seed in range(config.seeds)
-    )
+    sizes = (config.horizon, group.stages, group.outer_dim, config.inner_dim)
+    law = SCENARIOS[group.scenario] | {"lower": config.lower, "upper": config.upper}
+    return tuple(dynamic_regression(*sizes, **law, seed=seed) for seed in range(config.seeds))
 
 
 def stack(trees: Iterable[PyTree]) -> PyTree:

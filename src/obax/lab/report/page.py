@@ -11,18 +11,12 @@ from typing import Any
 
 import pandas as pd
 
-from ..kit.verdict import RULE
+from ..kit.verdict import RULE, VERDICTS
 from . import Claim, Figure, Findings, Table
 from .figures import COLOURS
 
 PLOTLY_DASHES = ("solid", "dash", "dashdot", "dot", "longdashdot", "longdash", "solid", "dash")
-MARKS = {
-    "reproduced": "yes",
-    "partly": "partly",
-    "within noise": "noise",
-    "not reproduced": "no",
-    "not tested": "open",
-}
+MARKS = dict(zip(VERDICTS, ("yes", "partly", "noise", "no", "open"), strict=True))
 
 
 def page(title: str, runs: Sequence[tuple[dict[str, Any], Findings]]) -> str:
@@ -159,7 +153,7 @@ def _chart(figure: Figure) -> dict[str, Any]:
         colour, x = COLOURS[index % len(COLOURS)], _numbers(series.x)
         low = series.lower(figure.log_y)
         if low is not None and series.high is not None:
-            band = {"x": x + x[::-1], "fill": "toself", "fillcolor": colour + "2e"}
+            band: dict[str, Any] = {"x": x + x[::-1], "fill": "toself", "fillcolor": colour + "2e"}
             band |= {"hoverinfo": "skip", "y": _numbers([*series.high, *reversed(low)])}
             band |= {"line": {"width": 0}, "showlegend": False, "legendgroup": series.label}
             traces.append(band)
