@@ -1,6 +1,7 @@
 """What the table of the experiment says: claims C1 and C2, figures, words. Reads the table only."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -146,9 +147,8 @@ def _readable(value: float) -> str:
     return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
-def order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
+def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
     """C1 in each group, over all combinations of options."""
-    claims = []
     for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
         as_printed = (scenario, d1) == ("paper", 1)
         counted = rows.order.value_counts()
@@ -156,19 +156,16 @@ def order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
             f"u={r.u:g}, {r.normalise}, follower {r.follower}, {r.curvature}"
             for _, r in rows[rows.order == "reproduced"].iterrows()
         )
-        claims.append(
-            Claim(
-                f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
-                f"S={stages}: regret falls with the window, {_order(config)}",
-                f"of {len(rows)} combinations of options: "
-                + ", ".join(f"{verdict} in {n}" for verdict, n in counted.items())
-                + (f". Reproduced: {named}" if named else ""),
-                combined(list(rows.order)),
-                f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
-                f"{config.seeds} seeds",
-            )
+        yield Claim(
+            f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
+            f"S={stages}: regret falls with the window, {_order(config)}",
+            f"of {len(rows)} combinations of options: "
+            + ", ".join(f"{verdict} in {n}" for verdict, n in counted.items())
+            + (f". Reproduced: {named}" if named else ""),
+            combined(list(rows.order)),
+            f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
+            f"{config.seeds} seeds",
         )
-    return claims
 
 
 def least_regret(best: pd.DataFrame) -> pd.DataFrame:

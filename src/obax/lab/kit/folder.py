@@ -53,22 +53,20 @@ class RunFolder:
                 f"{path} is not empty{_what_is_in(path)}. Choose another --out, or go on with "
                 f"--resume."
             )
-        folder = cls(
-            path,
-            {
-                "format": FORMAT,
-                "experiment": experiment,
-                "preset": preset,
-                "config": config,
-                "command": ["obax", *sys.argv[1:]],
-                "versions": versions(),
-                "commit": commit(),
-                "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
-                "started": time.strftime("%Y-%m-%d %H:%M:%S"),
-                "finished": None,
-                "parts": {},
-            },
-        )
+        info = {
+            "format": FORMAT,
+            "experiment": experiment,
+            "preset": preset,
+            "config": config,
+            "command": ["obax", *sys.argv[1:]],
+            "versions": versions(),
+            "commit": commit(),
+            "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
+            "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "finished": None,
+            "parts": {},
+        }
+        folder = cls(path, info)
         folder.save()
         return folder
 
@@ -213,14 +211,10 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """The commit of the checkout that obax runs from, or `None`."""
-    words = ("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty= with changes")
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*"]
+    command += ["--abbrev=40", "--dirty= with changes"]
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *words],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if answer.returncode else answer.stdout.strip()
