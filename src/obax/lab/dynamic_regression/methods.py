@@ -119,9 +119,8 @@ def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """
     everything = Window(config.horizon, normalise="seen", follower="average")
     views = tuple(windowed(stream, everything) for stream in instances(config, group))
-    points = np.unique(
-        np.linspace(0, config.horizon - 1, config.offline_points + 1).astype(int)[1:]
-    )
+    spaced = np.linspace(0, config.horizon - 1, config.offline_points + 1)
+    points = np.unique(spaced[1:].astype(int))
     steps = np.repeat(points, OFFLINE_STEPS)
     rounds = jax.tree.map(lambda leaf: leaf[:, steps], stack(view.rounds for view in views))
     largest = np.linalg.eigvalsh(np.asarray(rounds["training"][0], np.float64))[..., -1].max()

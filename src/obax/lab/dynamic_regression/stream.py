@@ -131,8 +131,7 @@ def _own_comparators(config: Config, group: Group) -> tuple[Problem, PyTree, reg
         rounds = jax.tree.map(
             lambda *leaves: jnp.concatenate(leaves), *(_in_double(s.rounds) for s in streams)
         )
-        first = jnp.full(group.outer_dim, config.start)
-        problem = streams[0].problem
+        problem, first = streams[0].problem, start(config, group)
         found = regret.outer_solutions(problem, rounds, outer_start=first, solver=SOLVER)
         return problem, rounds, found
 
