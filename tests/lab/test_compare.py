@@ -16,8 +16,9 @@ from obax.lab import find
 from obax.lab.compare.config import REFERENCE, Config
 from obax.lab.compare.findings import _ranked, findings, results
 from obax.lab.compare.methods import Contender, Repeated, cost, grid, make, reference_cost
-from obax.lab.compare.tasks import available, has_adult, task
+from obax.lab.compare.tasks import available, task
 from obax.lab.compare.work import compare, parts
+from obax.lab.kit.data import at_hand
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -242,7 +243,7 @@ def test_a_method_over_the_budget_is_not_ranked(tiny_table):
     assert not mine.ties.any()
 
 
-@pytest.mark.skipif(not has_adult(), reason="OBAX_DATA is unset: no Adult")
+@pytest.mark.skipif(not at_hand("adult"), reason="OBAX_DATA is unset: no Adult")
 def test_adult_plays():
     config = dataclasses.replace(
         TINY, problems=("adult",), outer_step_sizes=(0.1,), inner_step_sizes=(0.1,), seeds=1,

@@ -1,13 +1,10 @@
 """The command `obax data`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .screen import Json, console, show_rows
-
-if TYPE_CHECKING:
-    from .. import datasets
 
 
 def data(
@@ -41,16 +38,8 @@ def data(
         for status in found
     ]
     show_rows(rows, as_json)
-    if not as_json:
-        _show_how([how[status.dataset] for status in found if status.path is None])
-    if check and any(status.state != "verified" for status in found):
-        raise typer.Exit(1)
-
-
-def _show_how(missing: "list[datasets.DataSet]") -> None:
-    from .. import datasets
-
-    for dataset in {dataset.name: dataset for dataset in missing}.values():
+    missing = {one.dataset: how[one.dataset] for one in found if one.path is None and not as_json}
+    for dataset in missing.values():
         console.print(f"To get [bold]{dataset.name}[/] ({dataset.what}): {dataset.how}.")
     if missing:
         console.print(
@@ -58,3 +47,5 @@ def _show_how(missing: "list[datasets.DataSet]") -> None:
             f"it, or into {datasets.cache_folder()}.",
             soft_wrap=True,
         )
+    if check and any(status.state != "verified" for status in found):
+        raise typer.Exit(1)

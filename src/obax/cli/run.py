@@ -38,9 +38,7 @@ def run(
     if resume:
         if out is None:
             raise UserError("--resume needs --out, the folder of the run to go on with.")
-        stored = RunFolder.open(out)
-        if stored.info["experiment"] != name:
-            raise UserError(f"{out} holds a run of {stored.info['experiment']}, not of {name}.")
+        stored = RunFolder.open(out, name)
         preset = preset or stored.info["preset"]
     preset = preset or "quick"
     start = lab.preset_of(experiment, preset)

@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table as ScreenTable
 
 if TYPE_CHECKING:
@@ -26,15 +19,15 @@ errors = Console(stderr=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
-def progress_bar(quiet: bool) -> Progress:
+def progress_bar(quiet: bool) -> progress.Progress:
     """Parts done, time gone, time left and the current figure; silent away from a terminal."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[now]}"),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[now]}"),
         console=errors,
         disable=quiet or not errors.is_terminal,
     )

@@ -3,20 +3,22 @@
 Nothing heavy is loaded to look at what there is; work and findings load theirs when called.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from .._support.errors import UserError as UserError, nearest as nearest
 from .compare import COMPARE
 from .dynamic_regression import DYNAMIC_REGRESSION
-from .kit import experiment as _kit
-from .kit.config import with_changes, with_overrides as with_overrides
+from .kit.config import as_dict, with_changes, with_overrides as with_overrides
 from .kit.experiment import Experiment as Experiment, Part as Part
 from .kit.folder import RunFolder as RunFolder
 from .loss_tuning import LOSS_TUNING
 from .meta_learning import META_LEARNING
 from .report import Findings
 
+T = TypeVar("T")
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING, *META_LEARNING)
@@ -25,10 +27,19 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def find(name: str) -> Experiment:
     """The experiment of that name, or a `UserError` that suggests one."""
-    if name not in EXPERIMENTS:
-        known = ", ".join(EXPERIMENTS)
-        raise UserError(f"unknown experiment {name!r}.{nearest(name, EXPERIMENTS)} Known: {known}.")
-    return EXPERIMENTS[name]
+    return _named("experiment", name, EXPERIMENTS)
+
+
+def preset_of(experiment: Experiment, preset: str) -> object:
+    """The config of a preset, or a `UserError` that suggests one."""
+    return _named("preset", preset, experiment.presets)
+
+
+def _named(what: str, name: str, known: Mapping[str, T]) -> T:
+    if name not in known:
+        hint = nearest(name, known)
+        raise UserError(f"unknown {what} {name!r}.{hint} Known: {', '.join(known)}.")
+    return known[name]
 
 
 def run(
@@ -50,21 +61,32 @@ def run(
         folder = obax.lab.run("dynamic-regression", seeds=2, horizon=500)
         obax.lab.report.write(folder.path, folder.info, obax.lab.findings(folder))
     """
+    import pandas as pd
+
     if isinstance(experiment, str):
         experiment = find(experiment)
-    if config is None:
-        config = preset_of(experiment, preset)
-    config = with_changes(config, settings)
+    config = with_changes(preset_of(experiment, preset) if config is None else config, settings)
     path = new_folder(f"{experiment.name}-{preset}") if out is None else Path(out)
-    return _kit.run(experiment, config, preset, path, resume=resume, on_part=on_part)
-
-
-def preset_of(experiment: Experiment, preset: str) -> object:
-    """The config of a preset, or a `UserError` that suggests one."""
-    if preset not in experiment.presets:
-        known, hint = ", ".join(experiment.presets), nearest(preset, experiment.presets)
-        raise UserError(f"unknown preset {preset!r}.{hint} Known: {known}.")
-    return experiment.presets[preset]
+    if resume:
+        folder = RunFolder.resume(path, experiment.name, as_dict(config))
+    else:
+        folder = RunFolder.create(path, experiment.name, preset, as_dict(config))
+    parts, tables, headline = experiment.parts(config), [], ""
+    for done, part in enumerate(parts):
+        on_part(done, len(parts), headline)
+        table = folder.part(part.name)
+        if table is None:
+            begun = time.perf_counter()
+            table = experiment.work(part)
+            folder.keep_part(part.name, table, time.perf_counter() - begun)
+            # Through the disk, as after a resume, so that both give the same bytes.
+            table = folder.part(part.name)
+            assert table is not None
+        headline = experiment.headline(table)
+        tables.append(table)
+    on_part(len(parts), len(parts), headline)
+    folder.finish(pd.concat(tables, ignore_index=True))
+    return folder
 
 
 def new_folder(stem: str) -> Path:

@@ -5,18 +5,8 @@ import dataclasses
 from ..kit.config import Settings, choice, count, fraction, not_negative, positive
 
 PROBLEMS = ("quadratic", "constrained", "regression", "network", "adult")
-METHODS = (
-    "OGD x fixed",
-    "OAGD w=1",
-    "OAGD window",
-    "SOBOW",
-    "SOGD",
-    "ZO-SOGD",
-    "FSOBO",
-    "AOBO",
-    "OBBO",
-    "OBBO adaptive",
-)
+METHODS: tuple[str, ...] = ("OGD x fixed", "OAGD w=1", "OAGD window", "SOBOW", "SOGD", "ZO-SOGD")
+METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive")
 BUDGETS = ("rounds", "calls", "seconds")
 REFERENCE = "OAGD w=1"
 

@@ -1,12 +1,15 @@
 """What the table of the comparison says. Reads the table only."""
 
+import dataclasses
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 
-from ..kit.table import best_of_grid
+from ..kit.curves import BAND, band
+from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, interval
-from ..report import Findings, Table
-from . import figures
+from ..report import Figure, Findings, Series, Table
 from .config import BUDGETS, REFERENCE, Config
 
 OVER = 1.5
@@ -17,6 +20,9 @@ TITLES = {
     "calls": "Equal oracle calls",
     "seconds": "Equal wall-clock",
 }
+SHOWN = 8
+"""Of methods in a figure: as many as can be told apart."""
+AXES = {"rounds": "round t", "calls": "oracle calls, in gradients", "seconds": "seconds"}
 MEASURES = {
     "quadratic": "BD-Reg, exact",
     "constrained": "BD-Reg, exact",
@@ -36,14 +42,14 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     result = results(config, table)
     return Findings(
         claims=[],
-        figures=figures.all_figures(config, table, result),
+        figures=list(figures(table, result)),
         tables=[
             *(_budget_table(budget, result) for budget in BUDGETS if budget in config.budgets),
             Table(
                 "grid",
                 "The whole grid",
                 "Score at the end for every setting: mean and standard deviation over seeds.",
-                _grid(table),
+                summary(table[table.metric == "score"], [*RUN, *GRID], "score"),
             ),
         ],
         paragraphs=_words(config, result),
@@ -193,8 +199,41 @@ def _words(config: Config, result: pd.DataFrame) -> list[str]:
     return words
 
 
-def _grid(table: pd.DataFrame) -> pd.DataFrame:
-    final = table[table.metric == "score"].groupby([*RUN, *GRID], sort=False, dropna=False)
-    summary = final.value.agg(["mean", "std"]).reset_index()
-    summary["mean"] = summary["mean"].replace(np.inf, np.nan)
-    return summary.rename(columns={"mean": "score", "std": "deviation"})
+def figures(table: pd.DataFrame, result: pd.DataFrame) -> Iterator[Figure]:
+    """Scores against rounds, calls and seconds; local regrets where there are any."""
+    for (problem, budget), here in result.groupby(["problem", "budget"], sort=False):
+        yield _figure(table, here, str(problem), str(budget), "score")
+        # Local regrets once, under the budget of equal calls.
+        if budget == "calls" and here.stationarity.notna().any():
+            yield _figure(table, here, str(problem), "calls", "stationarity")
+
+
+def _figure(
+    table: pd.DataFrame, here: pd.DataFrame, problem: str, budget: str, name: str
+) -> Figure:
+    best, title = here.nsmallest(SHOWN, name), TITLES[budget].partition(",")[0].lower()
+    series = [_series(table, chosen, f"{name}_curve", budget) for _, chosen in best.iterrows()]
+    return Figure(
+        f"{name}-{problem}-{budget}",
+        f"{problem}: {'stationarity, ' if name == 'stationarity' else ''}{title}",
+        AXES[budget],
+        f"cumulative {name}",
+        series,
+        f"The {len(series)} methods that end lowest, at the best setting of each; {BAND}.",
+        log_y=all(min(one.mean) > 0 for one in series),
+    )
+
+
+def _series(table: pd.DataFrame, chosen: pd.Series, metric: str, budget: str) -> Series:
+    """A curve over what the budget counts."""
+    names = ("problem", "budget", "method")
+    mine = select(table, **{name: chosen[name] for name in names})
+    alpha = "" if pd.isna(chosen.alpha) else f"alpha = {chosen.alpha:g}, "
+    hover = f"{chosen.method}: {alpha}beta = {chosen.beta:g}, {chosen.repeats} x per round"
+    curve = band(mine[mine.metric == metric], chosen.method, hover=hover)
+    if budget == "calls":
+        spent = mine[mine.metric == "calls_curve"].groupby("t").value.mean()
+        return dataclasses.replace(curve, x=spent.loc[list(curve.x)].tolist())
+    if budget == "seconds":
+        return dataclasses.replace(curve, x=[t * chosen.seconds for t in curve.x])
+    return curve

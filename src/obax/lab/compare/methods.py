@@ -1,5 +1,6 @@
 """The methods that are compared, each at its natural setting, over one grid of step sizes."""
 
+import dataclasses
 import itertools
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ...algorithms import AOBO, FSOBO, OAGD, OBBO, OGD, SOBOW, SOGD, ZOSOGD, Alg
 from ...online import run, sweep
 from ...problem import Problem
 from ...window import Window
+from ..dynamic_regression.stream import stack
 from .config import Config
 from .tasks import Task
 
@@ -50,8 +52,7 @@ class Repeated(Algorithm):
         state, info = self.algorithm.step(state, round)
         start = (state, _counts(info))
         state, counts = jax.lax.fori_loop(1, self.repeats, again, start)
-        values = {field: getattr(info, field) for field in info.__dataclass_fields__}
-        return state, Info(**values | dict(zip(COUNTS, counts, strict=True)))
+        return state, dataclasses.replace(info, **dict(zip(COUNTS, counts, strict=True)))
 
 
 def _counts(info: Info) -> tuple[Array, ...]:
@@ -125,8 +126,7 @@ class Contender:
         self.config, self.task, self.method = config, task, method
         self.settings = grid(config, method)
         self.algorithms = [self._make(setting) for setting in self.settings]
-        states = [self._start(seed) for seed in range(config.seeds)]
-        self.states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        self.states = stack(self._start(seed) for seed in range(config.seeds))
 
     def _make(self, setting: Setting, seed: int = 0) -> Algorithm:
         alpha, beta = setting

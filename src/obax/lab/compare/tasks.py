@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from numpy.typing import ArrayLike
 
 from ... import datasets, models, regret
 from ..._support.trees import PyTree, is_float
 from ...algorithms import Info
 from ...problem import Problem
 from ...problems import dynamic_regression, loss_tuning, loss_tuning_start, quadratic
-from ..dynamic_regression.stream import stage_comparators
+from ..dynamic_regression.stream import stack, stage_comparators
+from ..kit.curves import cumulative
+from ..kit.data import at_hand
 from .config import Config
 
 STAGES = 3
@@ -30,19 +31,19 @@ class Task:
     """One problem with a stream for each seed.
 
     `rounds` are stacked [seeds, T, ...], `starts` are (x_1, y_1) of each seed. `score` turns a
-    history [settings, seeds, T] into the curves that count, lower is better.
-    `stationarity(outer_vars, seed)` is a local regret of one trajectory, or `None`. The step sizes
-    of the grid are multiplied by `outer_scale` and `inner_scale`, for all alike.
+    history [settings, seeds, T] into the curves that count, lower is better. `local` is the local
+    regret of its problem, if it has one. The step sizes of the grid are multiplied by `outer_scale`
+    and `inner_scale`, for all alike.
     """
 
     problem: Problem
     rounds: PyTree
     starts: list[tuple[PyTree, PyTree]]
-    score: Callable[[Info], np.ndarray]
+    score: Callable[[Info], np.ndarray] = lambda history: cumulative(history.played_value)
     outer_scale: float = 1.0
     inner_scale: float = 1.0
     buffers: PyTree = None
-    stationarity: Callable[[PyTree, int], np.ndarray] | None = None
+    local: Callable[[Problem, PyTree, PyTree], regret.RegretCurve] | None = None
 
     @property
     def example_round(self) -> PyTree:
@@ -55,16 +56,16 @@ class Task:
         """The rounds of one seed."""
         return jax.tree.map(lambda leaf: leaf[seed], self.rounds)
 
+    def stationarity(self, outer_vars: PyTree, seed: int) -> np.ndarray | None:
+        """The local regret of one trajectory."""
+        if self.local is None:
+            return None
+        return np.asarray(self.local(self.problem, outer_vars, self.of_seed(seed)))
+
 
 def available(config: Config) -> list[str]:
-    """The problems of the config whose data is at hand."""
-    return [name for name in config.problems if name != "adult" or has_adult()]
-
-
-def has_adult() -> bool:
-    """Whether the files of Adult are there: nothing is downloaded for a comparison."""
-    files = next(entry.files for entry in datasets.DATASETS if entry.name == "adult")
-    return all(datasets.find(file) is not None for file in files)
+    """The problems of the config whose data is at hand: nothing is downloaded for a comparison."""
+    return [name for name in config.problems if name != "adult" or at_hand("adult")]
 
 
 @functools.lru_cache(maxsize=1)
@@ -80,24 +81,18 @@ def task(config: Config, name: str) -> Task:
     return makers[name](config)
 
 
-def _stack(trees: list[PyTree]) -> PyTree:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
 def _quadratic(config: Config, box: float) -> Task:
     """Drifting quadratics with known optima; with a small box the constraint is active."""
     streams = [
         quadratic(config.horizon, 5, 10, condition=4.0, drift=0.05, box=box, seed=seed)
         for seed in range(config.seeds)
     ]
-    problem = streams[0].problem
-    active = box < 1
-    of_seed = [stream.rounds for stream in streams]
+    problem, of_seed = streams[0].problem, [stream.rounds for stream in streams]
     best = [regret.outer_solutions(problem, mine) for mine in of_seed]
 
     def score(history: Info) -> np.ndarray:
         """BD-Reg of every setting and seed, one trajectory at a time."""
-        return _cumulative(
+        return cumulative(
             [
                 [
                     regret.dynamic(problem, xs, mine, comparators=known).terms
@@ -107,25 +102,11 @@ def _quadratic(config: Config, box: float) -> Task:
             ]
         )
 
-    def stationarity(outer_vars: PyTree, seed: int) -> np.ndarray:
-        if active:
-            return np.asarray(regret.projected(problem, outer_vars, of_seed[seed], PROJECTED_STEP))
-        return np.asarray(regret.local(problem, outer_vars, of_seed[seed]))
-
+    projected = functools.partial(regret.projected, step_size=PROJECTED_STEP)
+    starts = [(s.outer_var, s.inner_var) for s in streams]
     return Task(
-        problem,
-        _stack(of_seed),
-        [(s.outer_var, s.inner_var) for s in streams],
-        score,
-        stationarity=stationarity,
+        problem, stack(of_seed), starts, score, local=projected if box < 1 else regret.local
     )
-
-
-def _cumulative(terms: ArrayLike) -> np.ndarray:
-    """Running sums; a run that diverged has lost everything."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        curves = np.cumsum(np.asarray(terms, np.float64), axis=-1)
-    return np.where(np.isfinite(curves), curves, np.inf)
 
 
 def _regression(config: Config) -> Task:
@@ -138,9 +119,9 @@ def _regression(config: Config) -> Task:
     least = stage_comparators(streams, STAGES, np.asarray(streams[0].outer_var)).losses
     return Task(
         streams[0].problem,
-        _stack([s.rounds for s in streams]),
+        stack([s.rounds for s in streams]),
         [(jnp.zeros(1), s.inner_var) for s in streams],
-        lambda history: _cumulative(np.asarray(history.played_value) - least),
+        lambda history: cumulative(np.asarray(history.played_value) - least),
         # One sample per round: larger inner steps learn it by heart.
         inner_scale=0.1,
     )
@@ -190,20 +171,7 @@ def _network(config: Config) -> Task:
         x = {"weight": jnp.asarray(weight, float), "bias": jnp.zeros(HIDDEN)}
         starts.append((x, jnp.zeros(HIDDEN)))
     problem = Problem(_network_outer, _network_inner, inner_argmin=_network_answer)
-    rounds = _stack(streams)
-
-    def stationarity(outer_vars: PyTree, seed: int) -> np.ndarray:
-        mine = jax.tree.map(lambda leaf: leaf[seed], rounds)
-        return np.asarray(regret.local(problem, outer_vars, mine))
-
-    return Task(
-        problem,
-        rounds,
-        starts,
-        lambda history: _cumulative(history.played_value),
-        outer_scale=3.0,
-        stationarity=stationarity,
-    )
+    return Task(problem, stack(streams), starts, outer_scale=3.0, local=regret.local)
 
 
 def _adult(config: Config) -> Task:
@@ -219,8 +187,7 @@ def _adult(config: Config) -> Task:
     return Task(
         loss_tuning(2),
         # In the precision of the model.
-        jax.tree.map(lambda leaf: leaf.astype(float) if is_float(leaf) else leaf, _stack(streams)),
+        jax.tree.map(lambda leaf: leaf.astype(float) if is_float(leaf) else leaf, stack(streams)),
         starts,
-        lambda history: _cumulative(history.played_value),
         buffers=(),
     )

@@ -2,14 +2,14 @@
 
 import functools
 import re
+from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
 
-from ..._support.trees import PyTree
 from ...algorithms import Info
-from ..kit.curves import points
+from ..kit.curves import best_curve, points
 from ..kit.experiment import Part
 from ..kit.table import Rows
 from .config import BUDGETS, REFERENCE, Config
@@ -34,7 +34,7 @@ def compare(config: Config, problem: str, method: str) -> pd.DataFrame:
     # Histories by repeats: a method that spends its budget in one go is played once.
     played = {tuple(once): contender.play(once)}
     costs = cost(config, played[tuple(once)]).mean(axis=(1, 2))
-    best = best_of(here.score(played[tuple(once)]))
+    best = best_curve(here.score(played[tuple(once)]))
     own, reference = _seconds(config, problem, contender, best)
     # Where the work of a round depends on the step sizes, so does its time.
     seconds = own * costs / costs[best]
@@ -53,40 +53,28 @@ def compare(config: Config, problem: str, method: str) -> pd.DataFrame:
         spent = {"seconds_per_round": seconds * times, "repeats": times}
         spent["seconds_share"] = seconds * times / budgeted
         at = {"method": method, "problem": problem, "budget": budget}
-        _add(rows, config, at, contender, played[tuple(times)], spent)
+        _add(rows, at, contender, played[tuple(times)], spent)
     return rows.table()
-
-
-def best_of(scores: np.ndarray) -> int:
-    """The setting with the least mean score at the end, from curves [settings, seeds, T]."""
-    return int(np.argmin(np.mean(scores[:, :, -1], axis=1)))
 
 
 def _seconds(config: Config, problem: str, contender: Contender, index: int) -> tuple[float, float]:
     """Seconds per round of a method at its best setting, and of OAGD with w = 1 beside it."""
-    rounds = config.rounds(problem)
-    if contender.method == REFERENCE:
-        own = seconds_of([contender.runner(index)], config.timings, rounds)[0]
-        return own, own
-    reference = Contender(config, contender.task, REFERENCE)
-    # Its time does not depend on its step sizes.
-    runners = [contender.runner(index), reference.runner(0)]
-    own, other = seconds_of(runners, config.timings, rounds)
-    return own, other
+    runners = [contender.runner(index)]
+    if contender.method != REFERENCE:
+        # Its time does not depend on its step sizes.
+        runners.append(Contender(config, contender.task, REFERENCE).runner(0))
+    seconds = seconds_of(runners, config.timings, config.rounds(problem))
+    return seconds[0], seconds[-1]
 
 
 def _add(
-    rows: Rows,
-    config: Config,
-    at: dict[str, str],
-    contender: Contender,
-    history: Info,
-    spent: dict[str, np.ndarray],
+    rows: Rows, at: dict[str, str], contender: Contender, history: Info, spent: dict[str, Any]
 ) -> None:
     """The score of every setting; of the best one also its curves and what it `spent`."""
-    here, horizon = contender.task, config.rounds(at["problem"])
+    config, here = contender.config, contender.task
+    horizon = config.rounds(at["problem"])
     scores = here.score(history)
-    best = best_of(scores)
+    best = best_curve(scores)
     calls = np.cumsum(cost(config, history)[best], axis=-1)
     times = points(horizon, config.curve_points)
     for seed in range(config.seeds):
@@ -98,15 +86,12 @@ def _add(
             rejected = np.sum(~np.asarray(history.accepted[best, seed]))
             rows.add(of, horizon, {name: values[best] for name, values in spent.items()})
             rows.add(of, horizon, {"rejected": rejected})
-            rows.add(of, times, {"score_curve": scores[best, seed, times - 1]})
-            rows.add(of, times, {"calls_curve": calls[seed, times - 1]})
-            if here.stationarity is not None:
-                curve = here.stationarity(_decisions(history, best, seed), seed)
-                rows.add(of, times, {"stationarity_curve": curve[times - 1]})
-
-
-def _decisions(history: Info, index: int, seed: int) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[index, seed], history.outer_var)
+            curves = {"score_curve": scores[best, seed], "calls_curve": calls[seed]}
+            played = jax.tree.map(lambda leaf, seed=seed: leaf[best, seed], history.outer_var)
+            stationarity = here.stationarity(played, seed)
+            if stationarity is not None:
+                curves["stationarity_curve"] = stationarity
+            rows.add(of, times, {name: curve[times - 1] for name, curve in curves.items()})
 
 
 def _slug(method: str) -> str:

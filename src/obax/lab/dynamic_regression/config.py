@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import Any
 
 from ..kit.config import Settings, choice, count, fraction, positive, ranged
 from ..kit.method import Method as AnyMethod, option
@@ -10,22 +11,16 @@ from ..kit.table import Value
 COLUMNS = {"kind": str, "x": str, "w": int, "u": float, "normalise": str, "follower": str}
 COLUMNS |= {"curvature": str, "scenario": str, "stages": int, "d1": int}
 COLUMNS |= {"K": int, "alpha": float, "beta": float}
+GROUP, GRID = ["scenario", "stages", "d1"], ["K", "alpha", "beta"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Scenario:
-    """The law of the data: targets get noise uniform in [0, noise]."""
-
-    noise: float
-    correlation: float
-
-
-SCENARIOS = {
+# The law of the data: targets get noise uniform in [0, noise].
+SCENARIOS: dict[str, dict[str, Any]] = {
     # The paper's noise; features without correlation are our choice (it names no law).
-    "paper": Scenario(noise=0.1, correlation=0.0),
+    "paper": {"noise": 0.1, "correlation": 0.0},
     # Ours: noise that makes one sample say little, and correlated features, so that there is
     # something for an average to gain.
-    "noisy": Scenario(noise=3.0, correlation=0.5),
+    "noisy": {"noise": 3.0, "correlation": 0.5},
 }
 
 
@@ -64,17 +59,14 @@ class Config(Settings):
         if len(self.sizes()) < 2:
             raise ValueError(f"windows must be at least two sizes, but got {self.windows}.")
         if max(self.stages) > self.horizon:
-            raise ValueError(
-                f"stages must be between 1 and the horizon, but got {max(self.stages)}."
-            )
+            most = max(self.stages)
+            raise ValueError(f"stages must be between 1 and the horizon, but got {most}.")
         for dim in self.outer_dims:
             if dim not in (1, self.inner_dim):
                 raise ValueError(f"outer_dims must be 1 or {self.inner_dim}, but got {dim}.")
         if not self.lower <= self.start <= self.upper:
-            raise ValueError(
-                f"start must be in [lower, upper] = [{self.lower}, {self.upper}], but is "
-                f"{self.start}."
-            )
+            limits = f"[{self.lower}, {self.upper}]"
+            raise ValueError(f"start must be in [lower, upper] = {limits}, but is {self.start}.")
 
     def size(self, window: str) -> int:
         """A window as a number of rounds."""
@@ -159,23 +151,19 @@ def methods(config: Config) -> list[Method]:
     return list(dict.fromkeys([*BASELINES, *(shared(*chosen) for chosen in options)]))
 
 
-def window_methods(config: Config, group: Group) -> list[Method]:
-    """Two kinds of OAGD over many window sizes, for the figure of regret against w."""
-    if group.outer_dim != 1:
-        return []
-    sizes = itertools.product(("current", "average"), map(config.size, config.window_sizes))
-    return [shared(size, 1.0, "seen", follower) for follower, size in sizes]
+def methods_of(config: Config, group: Group) -> list[Method]:
+    """All that are played on a group.
 
-
-def own_methods(config: Config, group: Group) -> list[Method]:
-    """Algorithm 1 to the letter: own curvature, w linear systems per round, follower on g_t alone.
-
-    On the paper's own scenario with one penalty: it costs w times as much as the others.
+    With one penalty also two kinds of OAGD over many window sizes, for the figure of regret against
+    w; and, on the paper's own scenario, Algorithm 1 to the letter: own curvature, w linear systems
+    per round, follower on g_t alone. It costs w times as much as the others.
     """
-    if not config.own_curvature or group.outer_dim != 1 or group.scenario != "paper":
-        return []
-    return [
-        dataclasses.replace(method, curvature="own")
-        for method in methods(config)
-        if method.follower == "current"
-    ]
+    found = methods(config)
+    if group.outer_dim != 1:
+        return found
+    letter = [dataclasses.replace(m, curvature="own") for m in found if m.follower == "current"]
+    sizes = itertools.product(("current", "average"), map(config.size, config.window_sizes))
+    found += [shared(size, 1.0, "seen", follower) for follower, size in sizes]
+    if config.own_curvature and group.scenario == "paper":
+        found += letter
+    return list(dict.fromkeys(found))

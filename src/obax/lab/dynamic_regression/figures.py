@@ -1,6 +1,7 @@
 """The figures of the experiment, from its table."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -8,10 +9,8 @@ import pandas as pd
 from ..kit.curves import BAND, band
 from ..kit.table import best_of_grid, select
 from ..report import Figure, Series
-from .config import Config
+from .config import GRID, GROUP, Config
 
-GROUP = ["scenario", "stages", "d1"]
-GRID = ["K", "alpha", "beta"]
 OF_FOLLOWER = {"current": "the current round", "average": "the window's average"}
 
 
@@ -31,51 +30,43 @@ def _hover(setting: pd.Series) -> str:
     return f"{setting.name}: K = {setting.K}{alpha}, beta = {setting.beta:g}"
 
 
-def regrets(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> list[Figure]:
+def regrets(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator[Figure]:
     """The paper's left and middle panels: regret, and how far the comparators move."""
-    figures = []
     shown = best[(best.d1 == 1) & ((best.kind == "OGD") | best.w.isin(config.sizes()))]
     for (scenario, stages, d1), in_group in shown.groupby(GROUP, sort=False):
         series = _one_for_each_window(table, "stage_regret_curve", in_group)
         path = select(table, scenario=scenario, stages=stages, d1=d1, metric="path_length_2")
         series.append(band(path, "P_2 + Y_2 of the comparators", steps=True))
         fixed = "a fixed comparator" if stages == 1 else f"{stages} comparators"
-        figures.append(
-            Figure(
-                f"regret-{scenario}-S{stages}",
-                f"Regret with {fixed} ({scenario} scenario)",
-                "round t",
-                "cumulative stage regret",
-                series,
-                f"Loss suffered minus that of the best pair of each stage, S = {stages}; for each "
-                f"window its best options and step sizes; {BAND}. P_2 + Y_2 is how far the "
-                "comparators have moved.",
-            )
+        yield Figure(
+            f"regret-{scenario}-S{stages}",
+            f"Regret with {fixed} ({scenario} scenario)",
+            "round t",
+            "cumulative stage regret",
+            series,
+            f"Loss suffered minus that of the best pair of each stage, S = {stages}; for each "
+            f"window its best options and step sizes; {BAND}. P_2 + Y_2 is how far the "
+            "comparators have moved.",
         )
-    return figures
 
 
-def trajectories(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> list[Figure]:
+def trajectories(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator[Figure]:
     """The paper's right panel: x_1 with the offline solution and the best x of each stage."""
-    figures = []
     shown = best[(best.d1 == 1) & best.w.isin(config.sizes())]
     for (scenario, stages, d1), in_group in shown.groupby(GROUP, sort=False):
         x = select(table, scenario=scenario, stages=stages, d1=d1, metric="x_1")
         series = _one_for_each_window(table, "x_1", in_group)
         series.append(band(x[x.kind == "offline"], "offline, all data so far"))
         series.append(band(x[x.kind == "comparators"], "best x of the stage", steps=True))
-        figures.append(
-            Figure(
-                f"trajectory-{scenario}-S{stages}",
-                f"The learned x_1, S = {stages} ({scenario} scenario)",
-                "round t",
-                "x_1 (log penalty)",
-                series,
-                f"{BAND.capitalize()}, with offline hyperparameter optimisation on all data so far "
-                "and the best x of each stage in hindsight.",
-            )
+        yield Figure(
+            f"trajectory-{scenario}-S{stages}",
+            f"The learned x_1, S = {stages} ({scenario} scenario)",
+            "round t",
+            "x_1 (log penalty)",
+            series,
+            f"{BAND.capitalize()}, with offline hyperparameter optimisation on all data so far "
+            "and the best x of each stage in hindsight.",
         )
-    return figures
 
 
 def gaps(ours: pd.DataFrame, offline: pd.DataFrame) -> pd.DataFrame:
@@ -89,14 +80,22 @@ def gaps(ours: pd.DataFrame, offline: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True) if found else theirs[["seed", "t", "value"]]
 
 
+def beside_offline(
+    table: pd.DataFrame, chosen: pd.DataFrame
+) -> Iterator[tuple[pd.Series, pd.DataFrame, pd.DataFrame, pd.DataFrame]]:
+    """Each of the chosen with its rows, those of the offline solution, and their gaps."""
+    for _, one in chosen.iterrows():
+        ours = table.merge(one.to_frame().T.astype(table[one.index].dtypes))
+        offline = select(table, kind="offline", **one[GROUP])
+        yield one, ours, offline, gaps(ours, offline)
+
+
 def distance(table: pd.DataFrame, chosen: pd.DataFrame) -> Figure:
     """How far the learned x is from the offline one, over time, in every group."""
     series = []
-    for _, best in chosen.iterrows():
-        offline = select(table, kind="offline", **{key: best[key] for key in GROUP})
-        ours = table.merge(best.to_frame().T.astype(table[best.index].dtypes))
-        label = f"{best.scenario}, S = {best.stages}, d1 = {best.d1}"
-        series.append(band(gaps(ours, offline), label, hover=f"{label}: {best.method}"))
+    for one, _, _, gap in beside_offline(table, chosen):
+        label = f"{one.scenario}, S = {one.stages}, d1 = {one.d1}"
+        series.append(band(gap, label, hover=f"{label}: {one.method}"))
     return Figure(
         "distance",
         "Distance of the learned x from the offline solution",
@@ -107,14 +106,12 @@ def distance(table: pd.DataFrame, chosen: pd.DataFrame) -> Figure:
     )
 
 
-def windows(config: Config, best: pd.DataFrame) -> list[Figure]:
+def windows(config: Config, best: pd.DataFrame) -> Iterator[Figure]:
     """Regret against the size of the window."""
     sizes = {config.size(window) for window in config.window_sizes}
     rows = best[best.w.isin(sizes) & (best.d1 == 1)]
     plain = (rows.u == 1.0) & (rows.normalise == "seen") & (rows.curvature != "own")
-    rows = rows[(rows.w == 1) | plain]
-    figures = []
-    for scenario, in_scenario in rows.groupby("scenario", sort=False):
+    for scenario, in_scenario in rows[(rows.w == 1) | plain].groupby("scenario", sort=False):
         series = []
         every = in_scenario.groupby("stages", sort=False)
         for (stages, in_group), follower in itertools.product(every, OF_FOLLOWER):
@@ -122,17 +119,14 @@ def windows(config: Config, best: pd.DataFrame) -> list[Figure]:
             if np.isfinite(kept.value).all():
                 label = f"S = {stages}, follower on {OF_FOLLOWER[follower]}"
                 series.append(band(kept.assign(t=kept.w), label))
-        figures.append(
-            Figure(
-                f"windows-{scenario}",
-                f"Regret against the window ({scenario} scenario)",
-                "window size w",
-                "stage regret at the end",
-                series,
-                "u_i = 1, divided by the weight of the rounds seen; best step sizes of the grid "
-                f"for each w; {BAND}.",
-                log_x=True,
-                log_y=True,
-            )
+        yield Figure(
+            f"windows-{scenario}",
+            f"Regret against the window ({scenario} scenario)",
+            "window size w",
+            "stage regret at the end",
+            series,
+            "u_i = 1, divided by the weight of the rounds seen; best step sizes of the grid "
+            f"for each w; {BAND}.",
+            log_x=True,
+            log_y=True,
         )
-    return figures

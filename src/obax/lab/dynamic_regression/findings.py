@@ -1,16 +1,16 @@
 """What the table of the experiment says: claims C1 and C2, figures, words. Reads the table only."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
 
-from ..kit.table import best_of_grid, select
+from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, chain, combined, paired
 from ..report import Claim, Findings, Table
 from . import figures
-from .config import Config
-from .figures import GRID, GROUP
+from .config import GRID, GROUP, Config
 
 OPTIONS = ["u", "normalise", "follower", "curvature"]
 NEAR = 1.0
@@ -63,7 +63,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
                 "The whole grid",
                 "Stage regret at the end for every setting: mean and standard deviation over "
                 "seeds. Click a heading to sort.",
-                _grid(table),
+                summary(select(table, metric="stage_regret"), [*GROUP, "method", *GRID], "regret"),
             ),
         ],
         paragraphs=_explanation(config, order),
@@ -147,9 +147,8 @@ def _readable(value: float) -> str:
     return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
-def order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
+def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
     """C1 in each group, over all combinations of options."""
-    claims = []
     for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
         as_printed = (scenario, d1) == ("paper", 1)
         counted = rows.order.value_counts()
@@ -157,19 +156,16 @@ def order_claims(config: Config, order: pd.DataFrame) -> list[Claim]:
             f"u={r.u:g}, {r.normalise}, follower {r.follower}, {r.curvature}"
             for _, r in rows[rows.order == "reproduced"].iterrows()
         )
-        claims.append(
-            Claim(
-                f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
-                f"S={stages}: regret falls with the window, {_order(config)}",
-                f"of {len(rows)} combinations of options: "
-                + ", ".join(f"{verdict} in {n}" for verdict, n in counted.items())
-                + (f". Reproduced: {named}" if named else ""),
-                combined(list(rows.order)),
-                f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
-                f"{config.seeds} seeds",
-            )
+        yield Claim(
+            f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
+            f"S={stages}: regret falls with the window, {_order(config)}",
+            f"of {len(rows)} combinations of options: "
+            + ", ".join(f"{verdict} in {n}" for verdict, n in counted.items())
+            + (f". Reproduced: {named}" if named else ""),
+            combined(list(rows.order)),
+            f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
+            f"{config.seeds} seeds",
         )
-    return claims
 
 
 def least_regret(best: pd.DataFrame) -> pd.DataFrame:
@@ -180,17 +176,12 @@ def least_regret(best: pd.DataFrame) -> pd.DataFrame:
 def offline_distances(table: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     """How far the learned x is from the offline one, and whether that is near."""
     result = []
-    for _, one in chosen.iterrows():
-        group = {key: one[key] for key in GROUP}
-        ours = table.merge(one.to_frame().T.astype(table[one.index].dtypes))
-        offline = select(table, kind="offline", **group)
-        gap = figures.gaps(ours, offline)
+    for one, ours, offline, gap in figures.beside_offline(table, chosen):
         later = gap[gap.t > gap.t.median()] if gap.t.nunique() > 1 else gap
         by_seed = later.groupby("seed").value.mean()
         result.append(
-            group
+            {key: one[key] for key in [*GROUP, "method"]}
             | {
-                "method": one.method,
                 "distance, first half": gap[~gap.index.isin(later.index)].value.mean(),
                 "distance, later half": later.value.mean(),
                 "distance at the end": gap[gap.t == gap.t.max()].value.mean(),
@@ -261,11 +252,3 @@ def _both_regrets(table: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     definition = last.groupby(keys, sort=False).value.agg(["mean", "std"])
     both = stage.add_prefix("stage regret, ").join(definition.add_prefix("BD-Reg, "))
     return both.reset_index().replace(np.inf, np.nan)
-
-
-def _grid(table: pd.DataFrame) -> pd.DataFrame:
-    final = table[table.metric == "stage_regret"]
-    keys = [*GROUP, "method", *GRID]
-    summary = final.groupby(keys, sort=False, dropna=False).value.agg(["mean", "std"]).reset_index()
-    summary["mean"] = summary["mean"].replace(np.inf, np.nan)
-    return summary.rename(columns={"mean": "regret", "std": "deviation"})

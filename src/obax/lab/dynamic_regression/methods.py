@@ -12,17 +12,13 @@ from jaxtyping import Array
 
 from ... import hypergradient
 from ..._support.trees import PyTree
-from ...algorithms import OAGD, OGD, Info
+from ...algorithms import OAGD, OGD
 from ...online import sweep
 from ...problem import Problem
-from ...problems import Instance, windowed
-from ...problems.regression import (
-    inner as dynamic_regression_inner,
-    outer as dynamic_regression_outer,
-)
+from ...problems import regression, windowed
 from ...window import Window
 from .config import Config, Group, Method
-from .stream import comparators, instances, stacked, start
+from .stream import comparators, instances, stack, start
 
 # Exact for five features, whatever the penalty.
 ESTIMATOR = hypergradient.CG(max_steps=5)
@@ -48,68 +44,46 @@ def _inner_var(state: Any) -> Any:
     return state.inner_var
 
 
-def _trajectories(settings: list[Setting], history: Info, first: np.ndarray) -> Trajectories:
-    after = np.asarray(history.recorded)
-    before = np.concatenate(
-        [np.broadcast_to(first, (*after.shape[:2], 1, len(first))), after[:, :, :-1]], axis=2
-    )
-    return Trajectories(settings, np.asarray(history.outer_var), before)
+def _oracle_outer(x: Array, y: Array, round: PyTree) -> Array:
+    return regression.outer(round["oracle"], y, round)
+
+
+def _oracle_inner(x: Array, y: Array, round: PyTree) -> Array:
+    return regression.inner(round["oracle"], y, round)
 
 
 def play(
     config: Config, group: Group, method: Method, settings: list[Setting] | None = None
 ) -> Trajectories:
-    """All settings of the grid (or the given ones) on all seeds."""
+    """All settings of the grid (or the given ones) on all seeds. The oracle is OGD whose penalty is
+    the best x of the stage, which nobody can know beforehand."""
     settings = grid(config, method) if settings is None else settings
-    streams = instances(config, group)
-    x = start(config, group)
-    if method.x == "oracle":
-        return _play_oracle(config, group, settings)
-    if method.kind == "OGD":
-        algorithms: list = [OGD(streams[0].problem, None, beta, k) for k, _, beta in settings]
-        rounds, model = stacked(streams), streams[0]
-    elif method.curvature == "own":
-        algorithms = _oagd(streams[0], settings, _window(method))
-        rounds, model = stacked(streams), streams[0]
-    else:
+    streams, window = instances(config, group), Window(1)
+    if method.curvature == "own":
+        window = _window(method)
+    elif method.kind == "OAGD":
         # The window is in the rounds: the same decisions at the cost of w = 1.
-        views = tuple(windowed(stream, _window(method)) for stream in streams)
-        algorithms = _oagd(views[0], settings, Window(1))
-        rounds, model = stacked(views), views[0]
-    state = algorithms[0].init(x, model.inner_var, model.example_round)
-    _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
-    return _trajectories(settings, history, np.asarray(model.inner_var))
-
-
-def _oracle_outer(x: Array, y: Array, round: PyTree) -> Array:
-    return dynamic_regression_outer(round["oracle"], y, round)
-
-
-def _oracle_inner(x: Array, y: Array, round: PyTree) -> Array:
-    return dynamic_regression_inner(round["oracle"], y, round)
-
-
-def _play_oracle(config: Config, group: Group, settings: list[Setting]) -> Trajectories:
-    """OGD whose penalty is the best x of the stage, which nobody can know beforehand."""
-    streams = instances(config, group)
-    best, _ = comparators(config, group).per_round()
-    rounds = stacked(streams) | {"oracle": jnp.asarray(best, float)}
-    problem = Problem(_oracle_outer, _oracle_inner, streams[0].problem.domain)
-    algorithms = [OGD(problem, None, beta, k) for k, _, beta in settings]
-    example = jax.tree.map(lambda leaf: leaf[0, 0], rounds)
-    state = algorithms[0].init(start(config, group), streams[0].inner_var, example)
-    _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
-    played = _trajectories(settings, history, np.asarray(streams[0].inner_var))
-    shown = np.broadcast_to(best, played.outer_vars.shape)
-    return dataclasses.replace(played, outer_vars=shown)
-
-
-def _oagd(stream: Instance, settings: list[Setting], window: Window) -> list[OAGD]:
-    return [
+        streams = tuple(windowed(stream, _window(method)) for stream in streams)
+    problem, rounds = streams[0].problem, stack(one.rounds for one in streams)
+    if method.x == "oracle":
+        best, _ = comparators(config, group).per_round()
+        rounds |= {"oracle": jnp.asarray(best, float)}
+        problem = Problem(_oracle_outer, _oracle_inner, problem.domain)
+    algorithms: list[OGD | OAGD] = [
+        OGD(problem, None, beta, k)
+        if method.kind == "OGD"
         # K as an array is traced: one compilation serves the whole grid and any part of it.
-        OAGD(stream.problem, alpha, beta, jnp.asarray(k), window, ESTIMATOR)
+        else OAGD(problem, alpha, beta, jnp.asarray(k), window, ESTIMATOR)
         for k, alpha, beta in settings
     ]
+    first, example = streams[0].inner_var, jax.tree.map(lambda leaf: leaf[0, 0], rounds)
+    state = algorithms[0].init(start(config, group), first, example)
+    _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
+    outer_vars, after = np.asarray(history.outer_var), np.asarray(history.recorded)
+    if method.x == "oracle":
+        outer_vars = np.broadcast_to(best, outer_vars.shape)
+    begun = np.broadcast_to(first, (*after.shape[:2], 1, len(first)))
+    return Trajectories(settings, outer_vars, np.concatenate([begun, after[:, :, :-1]], axis=2))
 
 
 def _window(method: Method) -> Window:
@@ -145,11 +119,10 @@ def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
     """
     everything = Window(config.horizon, normalise="seen", follower="average")
     views = tuple(windowed(stream, everything) for stream in instances(config, group))
-    points = np.unique(
-        np.linspace(0, config.horizon - 1, config.offline_points + 1).astype(int)[1:]
-    )
+    spaced = np.linspace(0, config.horizon - 1, config.offline_points + 1)
+    points = np.unique(spaced[1:].astype(int))
     steps = np.repeat(points, OFFLINE_STEPS)
-    rounds = jax.tree.map(lambda leaf: leaf[:, steps], stacked(views))
+    rounds = jax.tree.map(lambda leaf: leaf[:, steps], stack(view.rounds for view in views))
     largest = np.linalg.eigvalsh(np.asarray(rounds["training"][0], np.float64))[..., -1].max()
     algorithm = OAGD(
         views[0].problem,

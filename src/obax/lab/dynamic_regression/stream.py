@@ -6,7 +6,7 @@ search in float32 stalls there.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -27,25 +27,14 @@ SOLVER = regret.Solver(tolerance=1e-8)
 @functools.lru_cache(maxsize=4)
 def instances(config: Config, group: Group) -> tuple[Instance, ...]:
     """One stream for each seed."""
-    return tuple(
-        dynamic_regression(
-            config.horizon,
-            group.stages,
-            group.outer_dim,
-            config.inner_dim,
-            lower=config.lower,
-            upper=config.upper,
-            noise=SCENARIOS[group.scenario].noise,
-            correlation=SCENARIOS[group.scenario].correlation,
-            seed=seed,
-        )
-        for seed in range(config.seeds)
-    )
+    sizes = (config.horizon, group.stages, group.outer_dim, config.inner_dim)
+    law = SCENARIOS[group.scenario] | {"lower": config.lower, "upper": config.upper}
+    return tuple(dynamic_regression(*sizes, **law, seed=seed) for seed in range(config.seeds))
 
 
-def stacked(streams: Sequence[Instance]) -> PyTree:
-    """The rounds of all seeds, [seeds, T, ...]."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(s.rounds for s in streams))
+def stack(trees: Iterable[PyTree]) -> PyTree:
+    """One tree of many: rounds of all seeds, [seeds, T, ...], for one."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def start(config: Config, group: Group) -> jnp.ndarray:
@@ -110,7 +99,7 @@ def stage_comparators(
                 whole = Window(int((of == stage).sum()), normalise="seen", follower="average")
                 view = windowed(dataclasses.replace(stream, rounds=members), whole)
                 ends.append(jax.tree.map(lambda leaf: leaf[-1], view.rounds))
-        rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *ends)
+        rounds = stack(ends)
         first = jnp.asarray(outer_start, float)
         found = regret.outer_solutions(view.problem, rounds, outer_start=first, solver=SOLVER)
     inner = np.asarray(found.inner_var).reshape(len(streams), stages, -1)
@@ -142,8 +131,7 @@ def _own_comparators(config: Config, group: Group) -> tuple[Problem, PyTree, reg
         rounds = jax.tree.map(
             lambda *leaves: jnp.concatenate(leaves), *(_in_double(s.rounds) for s in streams)
         )
-        first = jnp.full(group.outer_dim, config.start)
-        problem = streams[0].problem
+        problem, first = streams[0].problem, start(config, group)
         found = regret.outer_solutions(problem, rounds, outer_start=first, solver=SOLVER)
         return problem, rounds, found
 

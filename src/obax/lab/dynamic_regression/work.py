@@ -1,60 +1,62 @@
 """The work of the experiment, cut into parts that give rows of the table."""
 
+import dataclasses
 import functools
 
 import numpy as np
 import pandas as pd
 
-from ..kit.curves import points
+from ..kit.curves import best_curve, cumulative, points
 from ..kit.experiment import Part
 from ..kit.table import Rows, Value
 from . import stream
-from .config import (
-    COMPARATORS,
-    OFFLINE,
-    Config,
-    Group,
-    Method,
-    groups,
-    methods,
-    own_methods,
-    shared,
-    window_methods,
-)
-from .methods import Setting, Trajectories, grid, offline, play
+from .config import COMPARATORS, GRID, OFFLINE, Config, Group, Method, groups, methods_of
+from .methods import Setting, Trajectories, offline, play
 
 
 def parts(config: Config) -> list[Part]:
     """Comparators and offline solution of each group, then its methods."""
     found = []
     for group in groups(config):
-        name = group.name()
-        found.append(Part(f"{name}-comparators", functools.partial(comparators, config, group)))
-        found.append(Part(f"{name}-offline", functools.partial(offline_solution, config, group)))
-        for method in dict.fromkeys([*methods(config), *window_methods(config, group)]):
-            work = functools.partial(compare, config, group, method)
-            found.append(Part(f"{name}-{_file(method)}", work))
-        for method in own_methods(config, group):
-            work = functools.partial(compare_own, config, group, method)
-            found.append(Part(f"{name}-{_file(method)}", work))
+        works = {
+            "comparators": functools.partial(comparators, config, group),
+            "offline": functools.partial(offline_solution, config, group),
+        }
+        for method in methods_of(config, group):
+            works[_file(method)] = functools.partial(compare, config, group, method)
+        found += [Part(f"{group.name()}-{name}", work) for name, work in works.items()]
     return found
 
 
 def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
-    """The whole grid; the best setting also as curves."""
-    return _table(config, group, method, play(config, group, method))
+    """The whole grid; the best setting also as curves.
 
-
-def compare_own(config: Config, group: Group, method: Method) -> pd.DataFrame:
-    """Own curvature. For w = T only at the setting that is best with current curvature: w linear
-    systems in every round, over the whole grid, would take hours."""
-    if method.w != config.horizon:
-        return compare(config, group, method)
-    assert method.w and method.u and method.normalise and method.follower
-    twin = shared(method.w, method.u, method.normalise, method.follower)
-    regrets = _cumulative_regrets(config, group, play(config, group, twin))
-    best = grid(config, twin)[_best(regrets)]
-    return _table(config, group, method, play(config, group, method, [best]))
+    For w = T with own curvature only the setting that is best with current curvature: w linear
+    systems in every round, over the whole grid, would take hours.
+    """
+    settings = None
+    if method.curvature == "own" and method.w == config.horizon:
+        twin = dataclasses.replace(method, curvature="current")
+        tried = play(config, group, twin)
+        settings = [tried.settings[best_curve(_cumulative_regrets(config, group, tried))]]
+    found = play(config, group, method, settings)
+    regrets = _cumulative_regrets(config, group, found)
+    best = best_curve(regrets)
+    rows, times = Rows(), points(config.horizon, config.curve_points)
+    for index, setting in enumerate(found.settings):
+        for seed in range(config.seeds):
+            at = _at(group, method, seed, setting)
+            rows.add(at, config.horizon, {"stage_regret": regrets[index, seed, -1]})
+    xs = found.outer_vars[best].astype(np.float64)
+    bilevel = stream.bilevel_regret(config, group, xs)
+    excess = stream.comparators(config, group).excess(times, xs[:, times - 1])
+    for seed in range(config.seeds):
+        curves = {"excess": excess[seed], "stage_regret_curve": regrets[best, seed, times - 1]}
+        if bilevel is not None:
+            curves["bilevel_dynamic_regret"] = bilevel[seed, times - 1]
+        curves |= _coordinates(xs[seed, times - 1])
+        rows.add(_at(group, method, seed, found.settings[best]), times, curves)
+    return rows.table()
 
 
 def comparators(config: Config, group: Group) -> pd.DataFrame:
@@ -63,9 +65,8 @@ def comparators(config: Config, group: Group) -> pd.DataFrame:
     outer, path = found.per_round()[0], found.path()
     rows, times = Rows(), points(config.horizon, config.curve_points)
     for seed in range(config.seeds):
-        at = _at(group, COMPARATORS, None, seed)
-        rows.add(at, times, {"path_length_2": path[seed, times - 1]})
-        rows.add(at, times, _coordinates(outer[seed, times - 1]))
+        at, curves = _at(group, COMPARATORS, seed), {"path_length_2": path[seed, times - 1]}
+        rows.add(at, times, curves | _coordinates(outer[seed, times - 1]))
         rows.add(at, config.horizon, {"loss": found.losses[seed].sum()})
     return rows.table()
 
@@ -77,53 +78,21 @@ def offline_solution(config: Config, group: Group) -> pd.DataFrame:
     excess = stream.comparators(config, group).excess(times, xs)
     rows = Rows()
     for seed in range(config.seeds):
-        at = _at(group, OFFLINE, None, seed)
-        rows.add(at, times, _coordinates(xs[seed]) | {"excess": excess[seed]})
-    return rows.table()
-
-
-def _table(config: Config, group: Group, method: Method, found: Trajectories) -> pd.DataFrame:
-    regrets = _cumulative_regrets(config, group, found)
-    best = _best(regrets)
-    rows, times = Rows(), points(config.horizon, config.curve_points)
-    for index, setting in enumerate(found.settings):
-        for seed in range(config.seeds):
-            at = _at(group, method, setting, seed)
-            rows.add(at, config.horizon, {"stage_regret": regrets[index, seed, -1]})
-    xs = found.outer_vars[best].astype(np.float64)
-    bilevel = stream.bilevel_regret(config, group, xs)
-    excess = stream.comparators(config, group).excess(times, xs[:, times - 1])
-    for seed in range(config.seeds):
-        at = _at(group, method, found.settings[best], seed)
-        rows.add(at, times, {"excess": excess[seed]})
-        rows.add(at, times, {"stage_regret_curve": regrets[best, seed, times - 1]})
-        if bilevel is not None:
-            rows.add(at, times, {"bilevel_dynamic_regret": bilevel[seed, times - 1]})
-        rows.add(at, times, _coordinates(xs[seed, times - 1]))
+        curves = _coordinates(xs[seed]) | {"excess": excess[seed]}
+        rows.add(_at(group, OFFLINE, seed), times, curves)
     return rows.table()
 
 
 def _cumulative_regrets(config: Config, group: Group, found: Trajectories) -> np.ndarray:
-    best = stream.comparators(config, group).losses
-    streams = stream.instances(config, group)
-    losses = np.stack(
-        [stream.suffered(one, found.inner_vars[:, seed]) for seed, one in enumerate(streams)],
-        axis=1,
-    )
-    with np.errstate(over="ignore", invalid="ignore"):
-        regrets = np.cumsum(losses - best, axis=2)
-    # A setting that diverged has lost everything.
-    return np.where(np.isfinite(regrets), regrets, np.inf)
+    streams = enumerate(stream.instances(config, group))
+    losses = [stream.suffered(one, found.inner_vars[:, seed]) for seed, one in streams]
+    return cumulative(np.stack(losses, axis=1) - stream.comparators(config, group).losses)
 
 
-def _best(regrets: np.ndarray) -> int:
-    """The setting with the least mean regret at the end, from curves [settings, seeds, T]."""
-    return int(np.argmin(np.mean(regrets[:, :, -1], axis=1)))
-
-
-def _at(group: Group, method: Method, setting: Setting | None, seed: int) -> dict[str, Value]:
-    k, alpha, beta = setting or (None, None, None)
-    grid = {"K": k, "alpha": alpha, "beta": beta}
+def _at(
+    group: Group, method: Method, seed: int, setting: Setting | tuple[None, ...] = (None,) * 3
+) -> dict[str, Value]:
+    grid = dict(zip(GRID, setting, strict=True))
     return method.columns() | group.columns() | grid | {"seed": seed}
 
 

@@ -21,27 +21,16 @@ from .table import Value
 
 C = TypeVar("C")
 T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """Which values a field takes; `words` say so of one value, `plural` of several."""
-
-    holds: Callable[[Any], bool]
-    words: str
-    plural: str = ""
-    empty: bool = False
-
-
-ANYTHING = Range(lambda value: True, "")
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def ranged(
     default: T, holds: Callable[[Any], bool], words: str, plural: str = "", empty: bool = False
 ) -> T:
-    """A field whose value, or each of whose values, `holds`; the error says "must be `words`"."""
-    limits = Range(holds, words, plural, empty)
-    return dataclasses.field(default=default, metadata={"range": limits})
+    """A field whose value, or each of whose values, `holds`; the error says "must be `words`", or
+    `plural` of several."""
+    limits = {"holds": holds, "words": words, "plural": plural or words, "empty": empty}
+    return dataclasses.field(default=default, metadata=limits)
 
 
 def count(default: T) -> T:
@@ -83,13 +72,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, limits = getattr(self, field.name), field.metadata.get("range", ANYTHING)
+            value, limits = getattr(self, field.name), field.metadata
             several = isinstance(value, tuple)
-            if several and not value and not limits.empty:
+            if value == () and not limits.get("empty"):
                 raise ValueError(f"{field.name} must not be empty.")
-            words = limits.plural if several and limits.plural else limits.words
             for one in value if several else (value,):
-                if not limits.holds(one):
+                if limits and not limits["holds"](one):
+                    words = limits["plural" if several else "words"]
                     raise ValueError(f"{field.name} must be {words}, but got {one!r}.")
 
 
@@ -127,9 +116,7 @@ def _parse(text: str, kind: type, key: str) -> object:
         return tuple(_parse(part.strip(), item, key) for part in text.split(",") if part.strip())
     try:
         if kind is bool:
-            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[
-                text.lower()
-            ]
+            return TRUTHS[text.lower()]
         if kind in (int, float, str):
             return kind(text)
     except (ValueError, KeyError):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..report import Series
 
@@ -11,6 +12,18 @@ BAND = "mean and one standard deviation over seeds"
 def points(horizon: int, count: int) -> np.ndarray:
     """At most `count` rounds from 1 to the horizon, evenly: where curves are kept."""
     return np.unique(np.linspace(1, horizon, min(count, horizon)).astype(int))
+
+
+def cumulative(terms: ArrayLike) -> np.ndarray:
+    """Running sums over the last axis; a run that diverged has lost everything."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = np.cumsum(np.asarray(terms, np.float64), axis=-1)
+    return np.where(np.isfinite(sums), sums, np.inf)
+
+
+def best_curve(curves: np.ndarray) -> int:
+    """The setting with the least mean at the end, from curves [settings, seeds, T]."""
+    return int(np.argmin(np.mean(curves[:, :, -1], axis=1)))
 
 
 def band(

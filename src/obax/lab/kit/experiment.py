@@ -1,4 +1,4 @@
-"""What an experiment is, and how one is run: part by part, each saved as soon as it is done.
+"""What an experiment is.
 
 Its settings are read without loading what it works with: `obax list` must not wait for JAX.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..._support import atomic
 from ..._support.errors import UserError
 from ..report import Findings
-from .config import as_dict, from_dict
+from .config import from_dict
 from .folder import RunFolder
 from .table import typed
 
@@ -74,60 +71,3 @@ def later(module: str, name: str) -> Callable:
         return getattr(importlib.import_module(module), name)(*arguments)
 
     return call
-
-
-def run(
-    experiment: Experiment,
-    config: object,
-    preset: str,
-    out: Path,
-    *,
-    resume: bool = False,
-    on_part: Callable[[int, int, str], None] = lambda done, total, headline: None,
-) -> RunFolder:
-    """Run an experiment into a folder, or go on with one.
-
-    `on_part(done, total, headline)` is called before the first part and after each.
-    """
-    import pandas as pd
-
-    folder = _folder_for(experiment, config, preset, out, resume)
-    parts = experiment.parts(config)
-    tables = []
-    headline = ""
-    for done, part in enumerate(parts):
-        on_part(done, len(parts), headline)
-        table = folder.part(part.name)
-        if table is None:
-            begun = time.perf_counter()
-            table = experiment.work(part)
-            folder.keep_part(part.name, table, time.perf_counter() - begun)
-            # Through the disk, as after a resume, so that both give the same bytes.
-            table = folder.part(part.name)
-            assert table is not None
-        headline = experiment.headline(table)
-        tables.append(table)
-    on_part(len(parts), len(parts), headline)
-    folder.finish(pd.concat(tables, ignore_index=True))
-    return folder
-
-
-def _folder_for(
-    experiment: Experiment, config: object, preset: str, out: Path, resume: bool
-) -> RunFolder:
-    if not resume:
-        return RunFolder.create(out, experiment.name, preset, as_dict(config))
-    folder = RunFolder.open(out)
-    if folder.info["experiment"] != experiment.name:
-        raise UserError(
-            f"{out} holds a run of {folder.info['experiment']}, not of {experiment.name}."
-        )
-    if folder.info["config"] != as_dict(config):
-        stored, wanted = folder.info["config"], as_dict(config)
-        keys = sorted(k for k in stored.keys() | wanted.keys() if stored.get(k) != wanted.get(k))
-        raise UserError(
-            f"{out} was run with other settings ({', '.join(keys)}); --resume goes on with the "
-            f"same ones. Leave out --set, --seeds and --preset, or choose another --out."
-        )
-    atomic.sweep_up(out)
-    return folder

@@ -53,28 +53,26 @@ class RunFolder:
                 f"{path} is not empty{_what_is_in(path)}. Choose another --out, or go on with "
                 f"--resume."
             )
-        folder = cls(
-            path,
-            {
-                "format": FORMAT,
-                "experiment": experiment,
-                "preset": preset,
-                "config": config,
-                "command": ["obax", *sys.argv[1:]],
-                "versions": versions(),
-                "commit": commit(),
-                "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
-                "started": time.strftime("%Y-%m-%d %H:%M:%S"),
-                "finished": None,
-                "parts": {},
-            },
-        )
+        info = {
+            "format": FORMAT,
+            "experiment": experiment,
+            "preset": preset,
+            "config": config,
+            "command": ["obax", *sys.argv[1:]],
+            "versions": versions(),
+            "commit": commit(),
+            "machine": f"{platform.machine()}, {platform.system()}, {os.cpu_count()} cores",
+            "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "finished": None,
+            "parts": {},
+        }
+        folder = cls(path, info)
         folder.save()
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
-        """The folder of an earlier run."""
+    def open(cls, path: Path, experiment: str | None = None) -> RunFolder:
+        """The folder of an earlier run, of the experiment if one is given."""
         if not (path / "run.json").is_file():
             raise UserError(f"{path} is not a run folder: it has no run.json.")
         try:
@@ -94,7 +92,23 @@ class RunFolder:
                 f"whose table this version cannot read. Run it again: obax run "
                 f"{info['experiment']} --preset {info['preset']}"
             )
+        if experiment not in (None, info["experiment"]):
+            raise UserError(f"{path} holds a run of {info['experiment']}, not of {experiment}.")
         return cls(path, info)
+
+    @classmethod
+    def resume(cls, path: Path, experiment: str, config: dict[str, Any]) -> RunFolder:
+        """The folder of an earlier run with these settings, to go on with."""
+        folder = cls.open(path, experiment)
+        stored = folder.info["config"]
+        keys = sorted(k for k in stored.keys() | config.keys() if stored.get(k) != config.get(k))
+        if keys:
+            raise UserError(
+                f"{path} was run with other settings ({', '.join(keys)}); --resume goes on with "
+                f"the same ones. Leave out --set, --seeds and --preset, or choose another --out."
+            )
+        atomic.sweep_up(path)
+        return folder
 
     def save(self) -> None:
         """Write run.json."""
@@ -197,22 +211,10 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """The commit of the checkout that obax runs from, or `None`."""
-    here = Path(__file__).parent
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*"]
+    command += ["--abbrev=40", "--dirty= with changes"]
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(here), "rev-parse", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
-        changed = subprocess.run(
-            ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if answer.returncode:
-        return None
-    return answer.stdout.strip() + (" with changes" if changed.stdout.strip() else "")
+    return None if answer.returncode else answer.stdout.strip()

@@ -119,13 +119,8 @@ class Runs(Generic[M]):
                 "round t",
                 panel.unit,
                 [
-                    band(
-                        rows[panel.metric],
-                        self.name(method),
-                        hover=method.full(),
-                        scale=panel.scale,
-                    )
-                    for method, rows in self.rows.items()
+                    band(rows[panel.metric], self.name(m), hover=m.full(), scale=panel.scale)
+                    for m, rows in self.rows.items()
                 ],
                 f"{self.data}; {BAND}." + (f" {STEPS}" if panel.time else ""),
                 log_y=panel.time,

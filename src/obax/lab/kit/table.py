@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Value: TypeAlias = str | int | float | bool | None
-CORE = ("experiment", "method", "seed", "t", "metric", "value")
+# The core columns; those of an experiment stand between them.
+FIRST = {"experiment": "str", "method": "str"}
+LAST = {"seed": "int64", "t": "int64", "metric": "str", "value": "float64"}
 # Types that have a place for "none": OGD has no window, and a window is no float.
 DTYPES = {int: "Int64", float: "float64", str: "str", bool: "boolean"}
 
@@ -54,19 +56,16 @@ class Rows:
 
 def typed(table: pd.DataFrame, experiment: str, columns: Mapping[str, type]) -> pd.DataFrame:
     """The table of one part as it is stored: columns in order, each of its type."""
-    core = dict.fromkeys(CORE, str) | {"seed": int, "t": int, "value": float}
-    kinds = {"experiment": str, "method": str} | dict(columns) | core
+    dtypes = FIRST | {name: DTYPES[kind] for name, kind in columns.items()} | LAST
     table = table.assign(experiment=experiment)
-    if set(table.columns) != set(kinds):
-        missing, unknown = set(kinds) - set(table.columns), set(table.columns) - set(kinds)
+    if set(table.columns) != set(dtypes):
+        missing, unknown = set(dtypes) - set(table.columns), set(table.columns) - set(dtypes)
         raise ValueError(
             f"the columns of {experiment} must be those it declares; missing: "
             f"{', '.join(sorted(missing)) or 'none'}, unknown: "
             f"{', '.join(sorted(unknown)) or 'none'}."
         )
-    kept = ("seed", "t")
-    dtypes = {name: "int64" if name in kept else DTYPES[kind] for name, kind in kinds.items()}
-    return table[list(kinds)].astype(dtypes)
+    return table[list(dtypes)].astype(dtypes)
 
 
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
@@ -83,3 +82,10 @@ def best_of_grid(rows: pd.DataFrame, run: Sequence[str], grid: Sequence[str]) ->
     mean = rows.groupby([*run, *grid], sort=False, dropna=False).value.mean().reset_index()
     least = mean.groupby(list(run), sort=False, dropna=False).value.idxmin()
     return mean.loc[least].drop(columns="value")
+
+
+def summary(rows: pd.DataFrame, by: Sequence[str], name: str) -> pd.DataFrame:
+    """Mean, as `name`, and deviation over seeds of each setting; no mean where one diverged."""
+    found = rows.groupby(list(by), sort=False, dropna=False).value.agg(["mean", "std"])
+    found["mean"] = found["mean"].replace(np.inf, np.nan)
+    return found.rename(columns={"mean": name, "std": "deviation"}).reset_index()

@@ -61,16 +61,9 @@ def measured(
     if at(0):
         yield 0, evaluate(state)
     for now in timed(algorithm, state, rounds):
-        yield (
-            now.t,
-            {
-                "seconds": now.seconds,
-                "processor_seconds": now.processor_seconds,
-                "rejected": float(now.rejected),
-                **record(now.state),
-                **(evaluate(now.state) if at(now.t) else {}),
-            },
-        )
+        clocks = {"seconds": now.seconds, "processor_seconds": now.processor_seconds}
+        found = {"rejected": float(now.rejected), **record(now.state)}
+        yield now.t, {**clocks, **found, **(evaluate(now.state) if at(now.t) else {})}
 
 
 @eqx.filter_jit(donate="all-except-first")

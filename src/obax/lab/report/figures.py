@@ -2,13 +2,12 @@
 
 import io
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure as Canvas
 
 from ..._support import atomic
-from .findings import Figure
+from . import Figure
 
 # Okabe and Ito's palette, told apart with any colour vision; dashes and widths help in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
@@ -21,25 +20,21 @@ def draw(figure: Figure) -> Canvas:
     axes = canvas.add_subplot()
     for index, series in enumerate(figure.series):
         colour, dash = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
-        style: dict[str, Any] = {
-            "color": colour,
-            "linestyle": dash,
-            "linewidth": 1.8,
-            "label": series.label,
-        }
-        if series.steps:
-            axes.step(series.x, series.mean, where="post", **style)
-        else:
-            axes.plot(series.x, series.mean, marker="o" if len(series.x) < 15 else None, **style)
+        axes.plot(
+            series.x,
+            series.mean,
+            color=colour,
+            linestyle=dash,
+            linewidth=1.8,
+            label=series.label,
+            drawstyle="steps-post" if series.steps else "default",
+            marker="o" if len(series.x) < 15 and not series.steps else None,
+        )
         low = series.lower(figure.log_y)
         if low is not None and series.high is not None:
             axes.fill_between(series.x, low, series.high, color=colour, alpha=0.18, lw=0)
-    if figure.log_x:
-        axes.set_xscale("log")
-    if figure.log_y:
-        axes.set_yscale("log")
-    axes.set_xlabel(figure.x_label)
-    axes.set_ylabel(figure.y_label)
+    axes.set(xlabel=figure.x_label, ylabel=figure.y_label)
+    axes.set(**{f"{axis}scale": "log" for axis in "xy" if getattr(figure, f"log_{axis}")})
     axes.set_title(figure.title, fontsize=11)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
