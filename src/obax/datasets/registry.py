@@ -45,16 +45,14 @@ DATASETS = (
     DataSet(
         "mnist",
         "70,000 images of digits",
-        {
-            "mnist.npz": "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64",
-        },
+        {"mnist.npz": "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"},
         "mnist.npz as Keras distributes it",
         {
             "mnist.npz": Source(
                 "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
                 "mnist.npz",
                 "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
-            ),
+            )
         },
     ),
     DataSet(
@@ -86,7 +84,7 @@ DATASETS = (
         {
             "cifar-100-binary.tar.gz": (
                 "7834bf5b887d98f7c5506f1003c01a7c2fd9d62ea628b980e15fede688e6653a"
-            ),
+            )
         },
         "the binary version from the CIFAR-100 page of the University of Toronto",
         {
@@ -94,15 +92,13 @@ DATASETS = (
                 "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
                 "cifar-100-binary.tar.gz",
                 "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-            ),
+            )
         },
     ),
     DataSet(
         "elec2",
         "electricity prices, 45,312 rows in time order",
-        {
-            "elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e",
-        },
+        {"elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e"},
         "Elec2 of the MOA data sets, as elec2.csv or elec2.csv.gz with classes 0 and 1",
         # River's copy writes the same numbers another way: it is converted, and the checksum is
         # that of our text.
@@ -114,15 +110,13 @@ DATASETS = (
                 convert=convert.river_elec2,
                 by_hand="unpack electricity.csv, write 1 for UP and 0 for DOWN "
                 "(then load it with verify=False, unless every number is written as Python does)",
-            ),
+            )
         },
     ),
     DataSet(
         "weather",
         "NOAA daily weather, 18,159 rows in time order",
-        {
-            "weather.csv.gz": "a4bf89e86e9167e96874d44467e20f02d50da76b68f5d0d24dcdcc010c8765bd",
-        },
+        {"weather.csv.gz": "a4bf89e86e9167e96874d44467e20f02d50da76b68f5d0d24dcdcc010c8765bd"},
         "the NOAA weather data set of scikit-multiflow, as weather.csv or weather.csv.gz",
         {
             "weather.csv.gz": Source(
@@ -130,7 +124,7 @@ DATASETS = (
                 "weather.csv",
                 "weather.csv",
                 "3c38f05bdc5c4cb115f122414c66976e3662c875d96d7199d9e47fc46aff150e",
-            ),
+            )
         },
     ),
 )

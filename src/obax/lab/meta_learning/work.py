@@ -60,11 +60,7 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     if method.kind == "OAGD":
         assert method.w
         window = Window(
-            method.w,
-            config.decay,
-            follower="each",
-            normalise=config.normalise,
-            chunk=config.chunk,
+            method.w, config.decay, follower="each", normalise=config.normalise, chunk=config.chunk
         )
         if method.adaptation == "prox":
             return prox_linear(config.inner_step_size, window=window, **outer)
