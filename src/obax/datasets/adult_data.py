@@ -10,23 +10,11 @@ from . import argument_checks, registry
 from .containers import Tabular, tabular
 from .downloads import DataError
 
-COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
+HEADER = (
+    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
+    "capital-gain,capital-loss,hours-per-week,native-country,income"
 )
+COLUMNS = tuple(HEADER.split(","))
 NUMBERS = ("age", "fnlwgt", "hours-per-week")
 DROPPED = ("education-num", "capital-gain", "capital-loss")
 FEATURES = tuple(column for column in COLUMNS[:-1] if column not in DROPPED)

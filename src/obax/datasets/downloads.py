@@ -17,6 +17,7 @@ from .._support import atomic
 
 TIMEOUT_SECONDS = 30.0
 CHUNK = 1 << 18
+OnProgress = Callable[[int, int | None], None]
 # Several times the largest file that we know: a server gone wrong does not fill the disk.
 LARGEST = 1 << 30
 
@@ -40,45 +41,46 @@ class Source:
     by_hand: str = ""
 
 
-def download(
-    source: Source, folder: Path, on_progress: Callable[[int, int | None], None] | None = None
-) -> Path:
+def download(source: Source, folder: Path, on_progress: OnProgress | None = None) -> Path:
     """Fetch a file into the folder and check it. A crash at any point leaves no file behind."""
     target = folder / source.file
-    by_hand = (
-        f"To do it by hand: get {source.url}{source.by_hand and f', {source.by_hand},'} and put it "
-        f"into {folder}, or into a folder that OBAX_DATA names, as {source.file}, SHA-256 "
-        f"{source.sha256}."
-    )
     folder.mkdir(parents=True, exist_ok=True)
     _sweep_up(folder)
     handle, name = tempfile.mkstemp(prefix=f".{source.file}.", suffix=".part", dir=folder)
     aside = Path(name)
     try:
         with os.fdopen(handle, "w+b") as file, _progress(source.file, on_progress) as progress:
-            _transfer(source.url, file, progress, by_hand)
+            _transfer(source.url, file, progress)
             file.flush()
             os.fsync(file.fileno())
         if source.convert is not None:
-            atomic.write_bytes(aside, _converted(source, aside.read_bytes(), by_hand))
-        with aside.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != source.sha256:
+            atomic.write_bytes(aside, _converted(source, aside.read_bytes()))
+        if (found := checksum(aside)) != source.sha256:
             raise DataError(
                 f"what {source.url} gave is not the known {source.file}: expected SHA-256 "
                 f"{source.sha256}, but found {found}. Nothing was kept. Try again later; if it "
-                f"stays so, the publisher has changed the file. {by_hand}"
+                f"stays so, the publisher has changed the file."
             )
         aside.chmod(0o644)
         aside.replace(target)
+    except DataError as error:
+        raise DataError(
+            f"{error} To do it by hand: get {source.url}"
+            f"{source.by_hand and f', {source.by_hand},'} and put it into {folder}, or into a "
+            f"folder that OBAX_DATA names, as {source.file}, SHA-256 {source.sha256}."
+        ) from error.__cause__
     finally:
         aside.unlink(missing_ok=True)
     return target
 
 
-def _transfer(
-    url: str, file: IO[bytes], progress: Callable[[int, int | None], None], by_hand: str
-) -> None:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _transfer(url: str, file: IO[bytes], progress: OnProgress) -> None:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             length = response.headers.get("Content-Length")
@@ -90,35 +92,32 @@ def _transfer(
                 progress(done, total)
                 if done > LARGEST:
                     raise DataError(
-                        f"{url} sends more than {LARGEST} bytes: given up, nothing was kept. "
-                        f"{by_hand}"
+                        f"{url} sends more than {LARGEST} bytes: given up, nothing was kept."
                     )
     except DataError:
         raise
     # URLError and time-outs are OSErrors too.
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise DataError(f"{url} could not be downloaded: {reason}. {by_hand}") from error
+        raise DataError(f"{url} could not be downloaded: {reason}.") from error
     if total is not None and done != total:
         raise DataError(
-            f"{url} broke off after {done} of {total} bytes. Nothing was kept; try again. {by_hand}"
+            f"{url} broke off after {done} of {total} bytes. Nothing was kept; try again."
         )
 
 
-def _converted(source: Source, data: bytes, by_hand: str) -> bytes:
+def _converted(source: Source, data: bytes) -> bytes:
     assert source.convert is not None
     try:
         return source.convert(data)
     except ValueError as error:
         raise DataError(
-            f"what {source.url} gave cannot be read: {error} Nothing was kept. {by_hand}"
+            f"what {source.url} gave cannot be read: {error} Nothing was kept."
         ) from error
 
 
 @contextlib.contextmanager
-def _progress(
-    name: str, on_progress: Callable[[int, int | None], None] | None
-) -> Iterator[Callable[[int, int | None], None]]:
+def _progress(name: str, on_progress: OnProgress | None) -> Iterator[OnProgress]:
     if on_progress is not None:
         yield on_progress
         return

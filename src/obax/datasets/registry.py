@@ -5,13 +5,11 @@ cache, and is downloaded from its publisher last.
 """
 
 import dataclasses
-import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from . import convert, downloads
-from .downloads import DataError, Source
+from .downloads import DataError, OnProgress, Source, checksum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +169,7 @@ def fetch(
     *,
     verify: bool = True,
     download: bool = True,
-    on_progress: Callable[[int, int | None], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> dict[str, Path]:
     """The files of a data set, by our name for each: found, or else downloaded into the cache.
 
@@ -181,43 +179,28 @@ def fetch(
     """
     dataset = next((d for d in DATASETS if d.name == name), None)
     if dataset is None:
-        known = ", ".join(d.name for d in DATASETS)
-        raise ValueError(f"name must be one of {known}, but got {name!r}.")
-    return {file: _one(dataset, file, verify, download, on_progress) for file in dataset.files}
-
-
-def _one(
-    dataset: DataSet,
-    file: str,
-    verify: bool,
-    download: bool,
-    on_progress: Callable[[int, int | None], None] | None,
-) -> Path:
-    path = find(file)
-    if path is not None:
-        known = dataset.checksums(file)
-        if verify and (found := checksum(path)) not in known:
+        names = ", ".join(d.name for d in DATASETS)
+        raise ValueError(f"name must be one of {names}, but got {name!r}.")
+    paths = {}
+    for file, sha256 in dataset.files.items():
+        known, source = dataset.checksums(file), dataset.sources.get(file)
+        path = find(file)
+        if path is None:
+            if source is None or not download:
+                raise DataError(
+                    f"{file} of {name} is neither in the folder of OBAX_DATA "
+                    f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
+                    f"Put it into one of them: {dataset.how}, SHA-256 {sha256}."
+                )
+            path = downloads.download(source, cache_folder(), on_progress)
+        elif verify and (found := checksum(path)) not in known:
             raise DataError(
-                f"{path} is not the {dataset.name} file that is known: expected SHA-256 "
-                f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. "
-                f"Remove it to download it again, or pass verify=False if it is a version of "
-                f"your own."
+                f"{path} is not the {name} file that is known: expected SHA-256 "
+                f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. Remove it "
+                f"to download it again, or pass verify=False if it is a version of your own."
             )
-        return path
-    source = dataset.sources.get(file)
-    if source is None or not download:
-        raise DataError(
-            f"{file} of {dataset.name} is neither in the folder of OBAX_DATA "
-            f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
-            f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
-        )
-    return downloads.download(source, cache_folder(), on_progress)
-
-
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        paths[file] = path
+    return paths
 
 
 def _state(path: Path | None, known: set[str]) -> str:
