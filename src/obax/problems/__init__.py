@@ -15,5 +15,4 @@ from .meta_learning import (
 )
 from .minmax import online_minmax as online_minmax
 from .quadratic import quadratic as quadratic
-from .regression import dynamic_regression as dynamic_regression
-from .windowed_regression import windowed as windowed
+from .regression import dynamic_regression as dynamic_regression, windowed as windowed
