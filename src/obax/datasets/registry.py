@@ -5,7 +5,9 @@ cache, and is downloaded from its publisher last.
 """
 
 import dataclasses
+import gzip
 import os
+import zlib
 from pathlib import Path
 
 from . import convert, downloads
@@ -201,6 +203,17 @@ def fetch(
             )
         paths[file] = path
     return paths
+
+
+def text(path: Path) -> str:
+    """The text of a file, decompressed where its name ends in .gz."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} cannot be read ({error}). Remove it to download it again."
+        ) from error
 
 
 def _state(path: Path | None, known: set[str]) -> str:

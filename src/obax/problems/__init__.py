@@ -13,6 +13,5 @@ from .meta_learning import (
     meta_learning as meta_learning,
     task_logits as task_logits,
 )
-from .minmax import online_minmax as online_minmax
-from .quadratic import quadratic as quadratic
+from .quadratic import online_minmax as online_minmax, quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression, windowed as windowed
