@@ -11,8 +11,14 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
-from .convolution import CONVOLUTIONS, Images, convolve, convolve_and_measure, resolve
-from .pooling import extreme_of_windows
+from .convolution import (
+    CONVOLUTIONS,
+    Images,
+    convolve,
+    convolve_and_measure,
+    extreme_of_windows,
+    resolve,
+)
 
 EPSILON = 1e-5
 

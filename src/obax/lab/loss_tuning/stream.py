@@ -32,8 +32,13 @@ class Stream:
 
     def rounds(self) -> Iterator[PyTree]:
         """The rounds from the first one on."""
-        plan = _plan(self.config) if self.config.data == "mnist-shift" else None
-        return streams.rounds(self.data, size=self.config.batch, plan=plan, seed=self.seed)
+        config, plan = self.config, None
+        if config.data == "mnist-shift":
+            *phases, last = config.phases
+            # The last phase is as long as the run needs it.
+            end = (max(config.phase_rounds, config.rounds), last)
+            plan = [*((config.phase_rounds, base) for base in phases), end]
+        return streams.rounds(self.data, size=config.batch, plan=plan, seed=self.seed)
 
     @functools.cached_property
     def training_rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -96,12 +101,6 @@ def _averaged(images: np.ndarray, size: int) -> np.ndarray:
     n, height, width, channels = images.shape
     squares = images.reshape(n, height // size, size, width // size, size, channels)
     return squares.mean(axis=(2, 4))
-
-
-def _plan(config: Config) -> list[tuple[int, float]]:
-    """The phases, the last one as long as the run needs it."""
-    phases = [(config.phase_rounds, base) for base in config.phases]
-    return [*phases[:-1], (max(config.phase_rounds, config.rounds), config.phases[-1])]
 
 
 def stand_in_images(train: int, valid: int) -> datasets.Images:
