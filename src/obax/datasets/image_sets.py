@@ -4,6 +4,7 @@ import collections
 import contextlib
 import csv
 import dataclasses
+import functools
 import gzip
 import itertools
 import tarfile
@@ -213,8 +214,7 @@ class ImageFiles:
         self.shape = (len(paths), size, size, 3)
         self.dtype = np.dtype(np.uint8)
         self._paths, self._size = paths, size
-        self._kept: collections.OrderedDict[int, Array] = collections.OrderedDict()
-        self._room = max(1, cache_bytes // (3 * size * size))
+        self._image = functools.lru_cache(max(1, cache_bytes // (3 * size * size)))(self._read)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -224,17 +224,12 @@ class ImageFiles:
         images = [self._image(int(index)) for index in wanted.reshape(-1)]
         return np.array(images, np.uint8).reshape(*wanted.shape, *self.shape[1:])
 
-    def _image(self, index: int) -> Array:
-        if index not in self._kept:
-            with _opened(self._paths[index]) as image:
-                picture = image.convert("RGB")
-                if picture.size != (self._size, self._size):
-                    picture = picture.resize((self._size, self._size))
-            self._kept[index] = np.asarray(picture)
-            if len(self._kept) > self._room:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(index)
-        return self._kept[index]
+    def _read(self, index: int) -> Array:
+        with _opened(self._paths[index]) as image:
+            picture = image.convert("RGB")
+            if picture.size != (self._size, self._size):
+                picture = picture.resize((self._size, self._size))
+        return np.asarray(picture)
 
 
 def tiny_fewshot(seed: int = 0) -> FewShot:

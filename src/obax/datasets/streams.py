@@ -4,6 +4,7 @@ Everything is a function of the seed and the round t, which counts from 1: `star
 up at any round, and a resumed run sees the batches that the uninterrupted one would have seen.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -88,7 +89,8 @@ class _Deck:
 
     def __init__(self, rows: Array, *seed: int):
         self.rows, self.seed = rows, seed
-        self._epoch, self._order = -1, rows
+        # Kept, because consecutive rounds read from the same one.
+        self._permutation = functools.lru_cache(1)(self._shuffled)
 
     def take(self, position: int, count: int) -> Array:
         parts = []
@@ -99,12 +101,8 @@ class _Deck:
             position, count = position + len(part), count - len(part)
         return np.concatenate(parts) if parts else self.rows[:0]
 
-    def _permutation(self, epoch: int) -> Array:
-        # Kept, because consecutive rounds read from the same one.
-        if epoch != self._epoch:
-            rng = np.random.default_rng([*self.seed, _EPOCH, epoch])
-            self._epoch, self._order = epoch, rng.permutation(self.rows)
-        return self._order
+    def _shuffled(self, epoch: int) -> Array:
+        return np.random.default_rng([*self.seed, _EPOCH, epoch]).permutation(self.rows)
 
 
 def class_mix(
