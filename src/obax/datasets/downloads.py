@@ -1,24 +1,20 @@
-"""Downloads that are whole or not there: write aside, check, flush to disk, rename."""
+"""Downloads that are whole or not there: fetched into memory, checked, then written."""
 
 import contextlib
 import dataclasses
-import hashlib
 import http.client
-import os
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from .._support import atomic
 
 TIMEOUT_SECONDS = 30.0
 CHUNK = 1 << 18
 OnProgress = Callable[[int, int | None], None]
-# Several times the largest file that we know: a server gone wrong does not fill the disk.
+# Several times the largest file that we know: a server gone wrong does not fill the memory.
 LARGEST = 1 << 30
 
 
@@ -43,51 +39,37 @@ class Source:
 
 def download(source: Source, folder: Path, on_progress: OnProgress | None = None) -> Path:
     """Fetch a file into the folder and check it. A crash at any point leaves no file behind."""
-    target = folder / source.file
     folder.mkdir(parents=True, exist_ok=True)
     _sweep_up(folder)
-    handle, name = tempfile.mkstemp(prefix=f".{source.file}.", suffix=".part", dir=folder)
-    aside = Path(name)
     try:
-        with os.fdopen(handle, "w+b") as file, _progress(source.file, on_progress) as progress:
-            _transfer(source.url, file, progress)
-            file.flush()
-            os.fsync(file.fileno())
+        with _progress(source.file, on_progress) as progress:
+            data = _transferred(source.url, progress)
         if source.convert is not None:
-            atomic.write_bytes(aside, _converted(source, aside.read_bytes()))
-        if (found := checksum(aside)) != source.sha256:
+            data = _converted(source.convert, data, source.url)
+        if (found := atomic.checksum(data)) != source.sha256:
             raise DataError(
                 f"what {source.url} gave is not the known {source.file}: expected SHA-256 "
                 f"{source.sha256}, but found {found}. Nothing was kept. Try again later; if it "
                 f"stays so, the publisher has changed the file."
             )
-        aside.chmod(0o644)
-        aside.replace(target)
     except DataError as error:
         raise DataError(
             f"{error} To do it by hand: get {source.url}"
             f"{source.by_hand and f', {source.by_hand},'} and put it into {folder}, or into a "
             f"folder that OBAX_DATA names, as {source.file}, SHA-256 {source.sha256}."
         ) from error.__cause__
-    finally:
-        aside.unlink(missing_ok=True)
-    return target
+    atomic.write_bytes(folder / source.file, data)
+    return folder / source.file
 
 
-def checksum(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _transfer(url: str, file: IO[bytes], progress: OnProgress) -> None:
+def _transferred(url: str, progress: OnProgress) -> bytes:
+    chunks, done = [], 0
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             length = response.headers.get("Content-Length")
             total = int(length) if length and length.isdigit() else None
-            done = 0
             while chunk := response.read(CHUNK):
-                file.write(chunk)
+                chunks.append(chunk)
                 done += len(chunk)
                 progress(done, total)
                 if done > LARGEST:
@@ -104,16 +86,14 @@ def _transfer(url: str, file: IO[bytes], progress: OnProgress) -> None:
         raise DataError(
             f"{url} broke off after {done} of {total} bytes. Nothing was kept; try again."
         )
+    return b"".join(chunks)
 
 
-def _converted(source: Source, data: bytes) -> bytes:
-    assert source.convert is not None
+def _converted(convert: Callable[[bytes], bytes], data: bytes, url: str) -> bytes:
     try:
-        return source.convert(data)
+        return convert(data)
     except ValueError as error:
-        raise DataError(
-            f"what {source.url} gave cannot be read: {error} Nothing was kept."
-        ) from error
+        raise DataError(f"what {url} gave cannot be read: {error} Nothing was kept.") from error
 
 
 @contextlib.contextmanager

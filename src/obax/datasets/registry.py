@@ -6,12 +6,13 @@ cache, and is downloaded from its publisher last.
 
 import dataclasses
 import gzip
+import hashlib
 import os
 import zlib
 from pathlib import Path
 
 from . import convert, downloads
-from .downloads import DataError, OnProgress, Source, checksum
+from .downloads import DataError, OnProgress, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +204,12 @@ def fetch(
             )
         paths[file] = path
     return paths
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text(path: Path) -> str:
