@@ -11,8 +11,12 @@ import pytest
 import obax
 from obax import hypergradient as hg, models
 from obax.hypergradient.base import linearised
-from obax.models.convolution import convolve, convolve_and_measure, resolve
-from obax.models.pooling import extreme_of_windows
+from obax.models.convolution import (
+    convolve,
+    convolve_and_measure,
+    extreme_of_windows,
+    resolve,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -1,7 +1,5 @@
 """UCI Adult: census rows, and whether the income is over 50K."""
 
-import gzip
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,23 +8,11 @@ from . import argument_checks, registry
 from .containers import Tabular, tabular
 from .downloads import DataError
 
-COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
+HEADER = (
+    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
+    "capital-gain,capital-loss,hours-per-week,native-country,income"
 )
+COLUMNS = tuple(HEADER.split(","))
 NUMBERS = ("age", "fnlwgt", "hours-per-week")
 DROPPED = ("education-num", "capital-gain", "capital-loss")
 FEATURES = tuple(column for column in COLUMNS[:-1] if column not in DROPPED)
@@ -61,29 +47,19 @@ def adult(*, seed: int = 0, verify: bool = True) -> Tabular:
 
 def _rows(path: Path) -> list[tuple[str, ...]]:
     """The rows of a file, each a tuple of words; the dot after test labels taken away."""
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read ({error}). Remove it to download it again.") from (
-            error
-        )
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(registry.text(path).splitlines(), 1):
         # adult.test begins with a line that is no row; both files end with an empty one.
         if not line.strip() or line.startswith("|"):
             continue
         row = tuple(word.strip() for word in line.split(","))
         row = (*row[:-1], row[-1].removesuffix("."))
+        expected = ""
         if len(row) != len(COLUMNS) or row[-1] not in CLASSES:
-            raise DataError(
-                f"line {number} of {path} must have {len(COLUMNS)} values, the last <=50K or >50K, "
-                f"but is {line[:80]!r}."
-            )
-        if not all(row[COLUMNS.index(name)].isdigit() for name in NUMBERS):
-            raise DataError(
-                f"line {number} of {path} must have whole numbers for {', '.join(NUMBERS)}, but is "
-                f"{line[:80]!r}."
-            )
+            expected = f"{len(COLUMNS)} values, the last <=50K or >50K"
+        elif not all(row[COLUMNS.index(name)].isdigit() for name in NUMBERS):
+            expected = f"whole numbers for {', '.join(NUMBERS)}"
+        if expected:
+            raise DataError(f"line {number} of {path} must have {expected}, but is {line[:80]!r}.")
         rows.append(row)
     return rows

@@ -8,7 +8,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Images:
     """Images in bytes with their labels, as the publisher split them."""
 
@@ -20,7 +20,7 @@ class Images:
     name: str
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Split:
     """Training, validation and test rows: `float32` inputs and `int32` labels 0..classes-1.
 
@@ -90,24 +90,15 @@ def tabular(
     Medians, means and deviations are those of the training rows: the other rows stay unseen.
     """
     parts = split_rows(labels, classes, seed)
-    train = values[parts[0]]
-    if empty := [f for f, column in zip(features, train.T, strict=True) if np.isnan(column).all()]:
+    seen = values[parts[0]]
+    if empty := [f for f, column in zip(features, seen.T, strict=True) if np.isnan(column).all()]:
         raise ValueError(f"{name}: no training row has a value of {', '.join(empty)}.")
-    medians = np.nanmedian(train, axis=0)
+    medians = np.nanmedian(seen, axis=0)
     filled = [np.where(np.isnan(values[rows]), medians, values[rows]) for rows in parts]
     mean, deviation = filled[0].mean(axis=0), filled[0].std(axis=0)
     deviation[deviation == 0] = 1.0
-    inputs = [((part - mean) / deviation).astype(np.float32) for part in filled]
-    targets = [labels[rows].astype(np.int32) for rows in parts]
-    return Tabular(
-        train_inputs=inputs[0],
-        train_labels=targets[0],
-        valid_inputs=inputs[1],
-        valid_labels=targets[1],
-        test_inputs=inputs[2],
-        test_labels=targets[2],
-        classes=classes,
-        name=name,
-        synthetic=synthetic,
-        features=features,
+    train, valid, test = (
+        (((part - mean) / deviation).astype(np.float32), labels[rows].astype(np.int32))
+        for part, rows in zip(filled, parts, strict=True)
     )
+    return Tabular(*train, *valid, *test, classes, name, synthetic, features=features)

@@ -1,23 +1,20 @@
-"""Downloads that are whole or not there: write aside, check, flush to disk, rename."""
+"""Downloads that are whole or not there: fetched into memory, checked, then written."""
 
 import contextlib
 import dataclasses
-import hashlib
 import http.client
-import os
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 from .._support import atomic
 
 TIMEOUT_SECONDS = 30.0
 CHUNK = 1 << 18
-# Several times the largest file that we know: a server gone wrong does not fill the disk.
+OnProgress = Callable[[int, int | None], None]
+# Several times the largest file that we know: a server gone wrong does not fill the memory.
 LARGEST = 1 << 30
 
 
@@ -40,85 +37,67 @@ class Source:
     by_hand: str = ""
 
 
-def download(
-    source: Source, folder: Path, on_progress: Callable[[int, int | None], None] | None = None
-) -> Path:
+def download(source: Source, folder: Path, on_progress: OnProgress | None = None) -> Path:
     """Fetch a file into the folder and check it. A crash at any point leaves no file behind."""
-    target = folder / source.file
-    by_hand = (
-        f"To do it by hand: get {source.url}{source.by_hand and f', {source.by_hand},'} and put it "
-        f"into {folder}, or into a folder that OBAX_DATA names, as {source.file}, SHA-256 "
-        f"{source.sha256}."
-    )
     folder.mkdir(parents=True, exist_ok=True)
     _sweep_up(folder)
-    handle, name = tempfile.mkstemp(prefix=f".{source.file}.", suffix=".part", dir=folder)
-    aside = Path(name)
     try:
-        with os.fdopen(handle, "w+b") as file, _progress(source.file, on_progress) as progress:
-            _transfer(source.url, file, progress, by_hand)
-            file.flush()
-            os.fsync(file.fileno())
+        with _progress(source.file, on_progress) as progress:
+            data = _transferred(source.url, progress)
         if source.convert is not None:
-            atomic.write_bytes(aside, _converted(source, aside.read_bytes(), by_hand))
-        with aside.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != source.sha256:
+            data = _converted(source.convert, data, source.url)
+        if (found := atomic.checksum(data)) != source.sha256:
             raise DataError(
                 f"what {source.url} gave is not the known {source.file}: expected SHA-256 "
                 f"{source.sha256}, but found {found}. Nothing was kept. Try again later; if it "
-                f"stays so, the publisher has changed the file. {by_hand}"
+                f"stays so, the publisher has changed the file."
             )
-        aside.chmod(0o644)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
-    return target
+    except DataError as error:
+        raise DataError(
+            f"{error} To do it by hand: get {source.url}"
+            f"{source.by_hand and f', {source.by_hand},'} and put it into {folder}, or into a "
+            f"folder that OBAX_DATA names, as {source.file}, SHA-256 {source.sha256}."
+        ) from error.__cause__
+    atomic.write_bytes(folder / source.file, data)
+    return folder / source.file
 
 
-def _transfer(
-    url: str, file: IO[bytes], progress: Callable[[int, int | None], None], by_hand: str
-) -> None:
+def _transferred(url: str, progress: OnProgress) -> bytes:
+    chunks, done = [], 0
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             length = response.headers.get("Content-Length")
             total = int(length) if length and length.isdigit() else None
-            done = 0
             while chunk := response.read(CHUNK):
-                file.write(chunk)
+                chunks.append(chunk)
                 done += len(chunk)
                 progress(done, total)
                 if done > LARGEST:
                     raise DataError(
-                        f"{url} sends more than {LARGEST} bytes: given up, nothing was kept. "
-                        f"{by_hand}"
+                        f"{url} sends more than {LARGEST} bytes: given up, nothing was kept."
                     )
     except DataError:
         raise
     # URLError and time-outs are OSErrors too.
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise DataError(f"{url} could not be downloaded: {reason}. {by_hand}") from error
+        raise DataError(f"{url} could not be downloaded: {reason}.") from error
     if total is not None and done != total:
         raise DataError(
-            f"{url} broke off after {done} of {total} bytes. Nothing was kept; try again. {by_hand}"
+            f"{url} broke off after {done} of {total} bytes. Nothing was kept; try again."
         )
+    return b"".join(chunks)
 
 
-def _converted(source: Source, data: bytes, by_hand: str) -> bytes:
-    assert source.convert is not None
+def _converted(convert: Callable[[bytes], bytes], data: bytes, url: str) -> bytes:
     try:
-        return source.convert(data)
+        return convert(data)
     except ValueError as error:
-        raise DataError(
-            f"what {source.url} gave cannot be read: {error} Nothing was kept. {by_hand}"
-        ) from error
+        raise DataError(f"what {url} gave cannot be read: {error} Nothing was kept.") from error
 
 
 @contextlib.contextmanager
-def _progress(
-    name: str, on_progress: Callable[[int, int | None], None] | None
-) -> Iterator[Callable[[int, int | None], None]]:
+def _progress(name: str, on_progress: OnProgress | None) -> Iterator[OnProgress]:
     if on_progress is not None:
         yield on_progress
         return

@@ -1,12 +1,15 @@
 """Images for few-shot learning: from the CIFAR-100 archive, from a folder, or generated."""
 
 import collections
+import contextlib
 import csv
 import dataclasses
+import functools
 import gzip
 import itertools
 import tarfile
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +57,9 @@ def fc100(path: str | Path | None = None, *, verify: bool = True) -> FewShot:
     Reads the binary archive of CIFAR-100, all images of `train.bin` and `test.bin`; labels are the
     fine labels, 0 to 99. With `path` that archive is read, whatever its checksum.
     """
-    archive = (
-        registry.fetch("cifar-100", verify=verify)["cifar-100-binary.tar.gz"]
-        if path is None
-        else Path(path)
-    )
+    if path is None:
+        path = registry.fetch("cifar-100", verify=verify)["cifar-100-binary.tar.gz"]
+    archive = Path(path)
     records = np.concatenate(
         [_records(archive, f"cifar-100-binary/{part}.bin") for part in ("train", "test")]
     )
@@ -170,39 +171,39 @@ def _existing(folder: Path, names: list[str]) -> list[Path]:
     if absent := [path.name for path in paths if not path.is_file()]:
         raise DataError(
             f"{len(absent)} of the {len(paths)} images that the tables name are not in {root}: "
-            f"{', '.join(absent[:3])}{' ...' if len(absent) > 3 else ''}."
+            f"{_some(absent)}."
         )
     return paths
 
 
-def _pillow() -> Any:
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:3]) + (" ..." if len(words) > 3 else "")
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         from PIL import Image
     except ImportError as error:
         raise ImportError("miniimagenet reads images with Pillow: pip install pillow.") from error
-    return Image
+    try:
+        with Image.open(path) as image:
+            yield image
+    except OSError as error:
+        raise DataError(f"{path} cannot be read as an image ({error}).") from error
 
 
 def _one_size(paths: list[Path]) -> None:
-    pillow = _pillow()
-    sizes: dict[tuple[int, int], list[str]] = {}
+    sizes = []
     for path in paths:
-        try:
-            with pillow.open(path) as image:
-                sizes.setdefault(image.size, []).append(path.name)
-        except OSError as error:
-            raise DataError(f"{path} cannot be read as an image ({error}).") from error
-    if len(sizes) > 1:
-        usual = max(sizes, key=lambda size: len(sizes[size]))
-        odd = [
-            f"{name} ({size[0]} x {size[1]})"
-            for size, names in sizes.items()
-            if size != usual
-            for name in names
-        ]
+        with _opened(path) as image:
+            sizes.append("{} x {}".format(*image.size))
+    (usual, _), *others = collections.Counter(sizes).most_common()
+    if others:
+        odd = [f"{p.name} ({s})" for p, s in zip(paths, sizes, strict=True) if s != usual]
         raise DataError(
-            f"all images must have one size, but {len(odd)} are not {usual[0]} x {usual[1]}: "
-            f"{', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}. Resize them first."
+            f"all images must have one size, but {len(odd)} are not {usual}: {_some(odd)}. "
+            f"Resize them first."
         )
 
 
@@ -213,8 +214,7 @@ class ImageFiles:
         self.shape = (len(paths), size, size, 3)
         self.dtype = np.dtype(np.uint8)
         self._paths, self._size = paths, size
-        self._kept: collections.OrderedDict[int, Array] = collections.OrderedDict()
-        self._room = max(1, cache_bytes // (3 * size * size))
+        self._image = functools.lru_cache(max(1, cache_bytes // (3 * size * size)))(self._read)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -224,22 +224,12 @@ class ImageFiles:
         images = [self._image(int(index)) for index in wanted.reshape(-1)]
         return np.array(images, np.uint8).reshape(*wanted.shape, *self.shape[1:])
 
-    def _image(self, index: int) -> Array:
-        if index not in self._kept:
-            try:
-                with _pillow().open(self._paths[index]) as image:
-                    picture = image.convert("RGB")
-                    if picture.size != (self._size, self._size):
-                        picture = picture.resize((self._size, self._size))
-            except OSError as error:
-                raise DataError(
-                    f"{self._paths[index]} cannot be read as an image ({error})."
-                ) from error
-            self._kept[index] = np.asarray(picture)
-            if len(self._kept) > self._room:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(index)
-        return self._kept[index]
+    def _read(self, index: int) -> Array:
+        with _opened(self._paths[index]) as image:
+            picture = image.convert("RGB")
+            if picture.size != (self._size, self._size):
+                picture = picture.resize((self._size, self._size))
+        return np.asarray(picture)
 
 
 def tiny_fewshot(seed: int = 0) -> FewShot:

@@ -11,12 +11,8 @@ from .containers import Array, Images, Split
 from .downloads import DataError
 
 MEAN, DEVIATION = 0.1307, 0.3081
-SHAPES = {
-    "x_train": (60_000, 28, 28),
-    "y_train": (60_000,),
-    "x_test": (10_000, 28, 28),
-    "y_test": (10_000,),
-}
+SHAPES: dict[str, tuple[int, ...]] = {"x_train": (60_000, 28, 28), "y_train": (60_000,)}
+SHAPES |= {"x_test": (10_000, 28, 28), "y_test": (10_000,)}
 _AGAIN = "Remove the file to download it again."
 
 
@@ -37,21 +33,17 @@ def mnist(*, verify: bool = True) -> Images:
                 f"{array.dtype}{list(array.shape)}. {_AGAIN}"
             )
     for part in ("train", "test"):
-        labels = arrays[f"y_{part}"]
-        if len(labels) != len(arrays[f"x_{part}"]):
+        images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if len(labels) != len(images):
             raise DataError(f"x_{part} and y_{part} of {path} differ in length. {_AGAIN}")
         if len(labels) and labels.max() > 9:
             raise DataError(
                 f"y_{part} of {path} must hold labels 0 to 9, but holds {labels.max()}. {_AGAIN}"
             )
-    return Images(
-        train_inputs=arrays["x_train"],
-        train_labels=arrays["y_train"].astype(np.int32),
-        test_inputs=arrays["x_test"],
-        test_labels=arrays["y_test"].astype(np.int32),
-        classes=10,
-        name="MNIST",
+    train, test = (
+        (arrays[f"x_{part}"], arrays[f"y_{part}"].astype(np.int32)) for part in ("train", "test")
     )
+    return Images(*train, *test, classes=10, name="MNIST")
 
 
 def _arrays(path: Path) -> dict[str, Array]:
@@ -92,7 +84,7 @@ def mnist_imbalanced(
     rng = np.random.default_rng([seed, 0])
     decay = profile ** np.arange(images.classes)
     sizes = np.round(np.outer([train, valid], decay)).astype(np.int64)
-    chosen: list[list[Array]] = [[], []]
+    chosen = []
     for label, (for_training, for_validation) in enumerate(sizes.T):
         rows = rng.permutation(np.flatnonzero(images.train_labels == label))
         if len(rows) < for_training + for_validation:
@@ -100,19 +92,13 @@ def mnist_imbalanced(
                 f"train and valid ask for {for_training} + {for_validation} images of class "
                 f"{label}, but there are {len(rows)}. Ask for fewer."
             )
-        chosen[0].append(rows[:for_training])
-        chosen[1].append(rows[for_training : for_training + for_validation])
-    for_training, for_validation = (rng.permutation(np.concatenate(rows)) for rows in chosen)
-    return Split(
-        train_inputs=_normalised(images.train_inputs[for_training]),
-        train_labels=images.train_labels[for_training],
-        valid_inputs=_normalised(images.train_inputs[for_validation]),
-        valid_labels=images.train_labels[for_validation],
-        test_inputs=_normalised(images.test_inputs),
-        test_labels=images.test_labels,
-        classes=images.classes,
-        name=images.name,
+        chosen.append(np.split(rows[: for_training + for_validation], [for_training]))
+    drawn = [rng.permutation(np.concatenate(rows)) for rows in zip(*chosen, strict=True)]
+    learn, check = (
+        (_normalised(images.train_inputs[rows]), images.train_labels[rows]) for rows in drawn
     )
+    test = _normalised(images.test_inputs), images.test_labels
+    return Split(*learn, *check, *test, classes=images.classes, name=images.name)
 
 
 def _normalised(images: Array) -> Array:

@@ -5,13 +5,14 @@ cache, and is downloaded from its publisher last.
 """
 
 import dataclasses
+import gzip
 import hashlib
 import os
-from collections.abc import Callable
+import zlib
 from pathlib import Path
 
 from . import convert, downloads
-from .downloads import DataError, Source
+from .downloads import DataError, OnProgress, Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +46,14 @@ DATASETS = (
     DataSet(
         "mnist",
         "70,000 images of digits",
-        {
-            "mnist.npz": "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64",
-        },
+        {"mnist.npz": "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"},
         "mnist.npz as Keras distributes it",
         {
             "mnist.npz": Source(
                 "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
                 "mnist.npz",
                 "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
-            ),
+            )
         },
     ),
     DataSet(
@@ -86,7 +85,7 @@ DATASETS = (
         {
             "cifar-100-binary.tar.gz": (
                 "7834bf5b887d98f7c5506f1003c01a7c2fd9d62ea628b980e15fede688e6653a"
-            ),
+            )
         },
         "the binary version from the CIFAR-100 page of the University of Toronto",
         {
@@ -94,15 +93,13 @@ DATASETS = (
                 "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
                 "cifar-100-binary.tar.gz",
                 "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-            ),
+            )
         },
     ),
     DataSet(
         "elec2",
         "electricity prices, 45,312 rows in time order",
-        {
-            "elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e",
-        },
+        {"elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e"},
         "Elec2 of the MOA data sets, as elec2.csv or elec2.csv.gz with classes 0 and 1",
         # River's copy writes the same numbers another way: it is converted, and the checksum is
         # that of our text.
@@ -114,15 +111,13 @@ DATASETS = (
                 convert=convert.river_elec2,
                 by_hand="unpack electricity.csv, write 1 for UP and 0 for DOWN "
                 "(then load it with verify=False, unless every number is written as Python does)",
-            ),
+            )
         },
     ),
     DataSet(
         "weather",
         "NOAA daily weather, 18,159 rows in time order",
-        {
-            "weather.csv.gz": "a4bf89e86e9167e96874d44467e20f02d50da76b68f5d0d24dcdcc010c8765bd",
-        },
+        {"weather.csv.gz": "a4bf89e86e9167e96874d44467e20f02d50da76b68f5d0d24dcdcc010c8765bd"},
         "the NOAA weather data set of scikit-multiflow, as weather.csv or weather.csv.gz",
         {
             "weather.csv.gz": Source(
@@ -130,7 +125,7 @@ DATASETS = (
                 "weather.csv",
                 "weather.csv",
                 "3c38f05bdc5c4cb115f122414c66976e3662c875d96d7199d9e47fc46aff150e",
-            ),
+            )
         },
     ),
 )
@@ -177,7 +172,7 @@ def fetch(
     *,
     verify: bool = True,
     download: bool = True,
-    on_progress: Callable[[int, int | None], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> dict[str, Path]:
     """The files of a data set, by our name for each: found, or else downloaded into the cache.
 
@@ -187,43 +182,45 @@ def fetch(
     """
     dataset = next((d for d in DATASETS if d.name == name), None)
     if dataset is None:
-        known = ", ".join(d.name for d in DATASETS)
-        raise ValueError(f"name must be one of {known}, but got {name!r}.")
-    return {file: _one(dataset, file, verify, download, on_progress) for file in dataset.files}
-
-
-def _one(
-    dataset: DataSet,
-    file: str,
-    verify: bool,
-    download: bool,
-    on_progress: Callable[[int, int | None], None] | None,
-) -> Path:
-    path = find(file)
-    if path is not None:
-        known = dataset.checksums(file)
-        if verify and (found := checksum(path)) not in known:
+        names = ", ".join(d.name for d in DATASETS)
+        raise ValueError(f"name must be one of {names}, but got {name!r}.")
+    paths = {}
+    for file, sha256 in dataset.files.items():
+        known, source = dataset.checksums(file), dataset.sources.get(file)
+        path = find(file)
+        if path is None:
+            if source is None or not download:
+                raise DataError(
+                    f"{file} of {name} is neither in the folder of OBAX_DATA "
+                    f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
+                    f"Put it into one of them: {dataset.how}, SHA-256 {sha256}."
+                )
+            path = downloads.download(source, cache_folder(), on_progress)
+        elif verify and (found := checksum(path)) not in known:
             raise DataError(
-                f"{path} is not the {dataset.name} file that is known: expected SHA-256 "
-                f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. "
-                f"Remove it to download it again, or pass verify=False if it is a version of "
-                f"your own."
+                f"{path} is not the {name} file that is known: expected SHA-256 "
+                f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. Remove it "
+                f"to download it again, or pass verify=False if it is a version of your own."
             )
-        return path
-    source = dataset.sources.get(file)
-    if source is None or not download:
-        raise DataError(
-            f"{file} of {dataset.name} is neither in the folder of OBAX_DATA "
-            f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
-            f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
-        )
-    return downloads.download(source, cache_folder(), on_progress)
+        paths[file] = path
+    return paths
 
 
 def checksum(path: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def text(path: Path) -> str:
+    """The text of a file, decompressed where its name ends in .gz."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path} cannot be read ({error}). Remove it to download it again."
+        ) from error
 
 
 def _state(path: Path | None, known: set[str]) -> str:

@@ -4,6 +4,8 @@ Everything is a function of the seed and the round t, which counts from 1: `star
 up at any round, and a resumed run sees the batches that the uninterrupted one would have seen.
 """
 
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -78,14 +80,8 @@ def batches(n: int, size: int, seed: int = 0, *, start: int = 1) -> Iterator[Arr
     argument_checks.at_least(seed, 0, "seed")
     if size > n:
         raise ValueError(f"size must be at most the number of rows, {n}, but got {size}.")
-    return _batches(_Deck(np.arange(n), seed), size, argument_checks.at_least(start, 1, "start"))
-
-
-def _batches(deck: "_Deck", size: int, start: int) -> Iterator[Array]:
-    position = (start - 1) * size
-    while True:
-        yield deck.take(position, size)
-        position += size
+    first, deck = argument_checks.at_least(start, 1, "start"), _Deck(np.arange(n), seed)
+    return (deck.take(position, size) for position in itertools.count((first - 1) * size, size))
 
 
 class _Deck:
@@ -93,7 +89,8 @@ class _Deck:
 
     def __init__(self, rows: Array, *seed: int):
         self.rows, self.seed = rows, seed
-        self._epoch, self._order = -1, rows
+        # Kept, because consecutive rounds read from the same one.
+        self._permutation = functools.lru_cache(1)(self._shuffled)
 
     def take(self, position: int, count: int) -> Array:
         parts = []
@@ -104,12 +101,8 @@ class _Deck:
             position, count = position + len(part), count - len(part)
         return np.concatenate(parts) if parts else self.rows[:0]
 
-    def _permutation(self, epoch: int) -> Array:
-        # Kept, because consecutive rounds read from the same one.
-        if epoch != self._epoch:
-            rng = np.random.default_rng([*self.seed, _EPOCH, epoch])
-            self._epoch, self._order = epoch, rng.permutation(self.rows)
-        return self._order
+    def _shuffled(self, epoch: int) -> Array:
+        return np.random.default_rng([*self.seed, _EPOCH, epoch]).permutation(self.rows)
 
 
 def class_mix(
@@ -127,9 +120,9 @@ def class_mix(
     (40,)
     """
     shares = argument_checks.proportions(proportions, "proportions")
-    mix = _Mix(labels, len(shares), size, seed)
+    mix = _Mix(labels, len(shares), size, seed, start)
     mix.check(shares, "proportions")
-    return (rows for rows, _ in mix.stream(lambda t: shares, start))
+    return (rows for rows, _ in mix.stream(lambda t: shares))
 
 
 def phases(
@@ -154,10 +147,10 @@ def phases(
     if classes is None:
         classes = int(array.max(initial=0)) + 1
     schedule = _schedule(plan, classes)
-    mix = _Mix(array, classes, size, seed)
+    mix = _Mix(array, classes, size, seed, start)
     for _, shares in schedule:
         mix.check(shares, "plan")
-    return mix.stream(lambda t: _in_force(schedule, t), start)
+    return mix.stream(lambda t: next((shares for end, shares in schedule if t <= end), None))
 
 
 def _schedule(plan: Plan, classes: int) -> list[tuple[int, Array]]:
@@ -170,32 +163,23 @@ def _schedule(plan: Plan, classes: int) -> list[tuple[int, Array]]:
             raise ValueError(f"plan[{number}] must be a pair (rounds, base), but got {phase!r}.")
         length, base = phase
         end += argument_checks.at_least(length, 1, f"the rounds of plan[{number}]")
-        shares = (
-            profile(base, classes)
-            if np.ndim(base) == 0
-            else argument_checks.proportions(base, f"plan[{number}]")
-        )
+        name = f"plan[{number}]"
+        one = np.ndim(base) == 0
+        shares = profile(base, classes) if one else argument_checks.proportions(base, name)
         if len(shares) != classes:
-            raise ValueError(
-                f"plan[{number}] must have {classes} proportions, but has {len(shares)}."
-            )
+            raise ValueError(f"{name} must have {classes} proportions, but has {len(shares)}.")
         schedule.append((end, shares))
     return schedule
-
-
-def _in_force(schedule: list[tuple[int, Array]], t: int) -> Array | None:
-    return next((shares for end, shares in schedule if t <= end), None)
 
 
 class _Mix:
     """Batches whose classes are drawn, and whose rows come from one deck for each class."""
 
-    def __init__(self, labels: ArrayLike, classes: int, size: int, seed: int):
+    def __init__(self, labels: ArrayLike, classes: int, size: int, seed: int, start: int):
         values = argument_checks.labels(labels, classes, "labels")
-        self.size, self.seed = (
-            argument_checks.at_least(size, 1, "size"),
-            argument_checks.at_least(seed, 0, "seed"),
-        )
+        self.size = argument_checks.at_least(size, 1, "size")
+        self.seed = argument_checks.at_least(seed, 0, "seed")
+        self.start = argument_checks.at_least(start, 1, "start")
         if self.size > len(values):
             raise ValueError(
                 f"size must be at most the number of rows, {len(values)}, but got {size}."
@@ -209,21 +193,14 @@ class _Mix:
                 f"{name} asks for class {', '.join(map(str, absent))}, but labels has none of it."
             )
 
-    def stream(
-        self, shares_at: Callable[[int], Array | None], start: int
-    ) -> Iterator[tuple[Array, Array]]:
-        # Checked here and not at the first `next`.
-        return self._stream(shares_at, argument_checks.at_least(start, 1, "start"))
-
-    def _stream(
-        self, shares_at: Callable[[int], Array | None], start: int
-    ) -> Iterator[tuple[Array, Array]]:
+    def stream(self, shares_at: Callable[[int], Array | None]) -> Iterator[tuple[Array, Array]]:
+        """Rows and shares from round `start` on, until there are no shares."""
         taken = np.zeros(len(self.decks), np.int64)
         t = 1
         while (shares := shares_at(t)) is not None:
             rng = np.random.default_rng([self.seed, _MIX, t])
             counts = rng.multinomial(self.size, shares)
-            if t >= start:
+            if t >= self.start:
                 rows = [
                     deck.take(int(position), int(count))
                     for deck, position, count in zip(self.decks, taken, counts, strict=True)
@@ -261,45 +238,28 @@ def rounds(
     argument_checks.labels(data.train_labels, data.classes, "train_labels")
     valid = argument_checks.labels(data.valid_labels, data.classes, "valid_labels")
     seeds = [int(s) for s in np.random.SeedSequence([seed, _MIX]).generate_state(2)]
+    halves = ((data.train_labels, size, seeds[0]), (valid, valid_size, seeds[1]))
+    drawn: list[Iterator[tuple[Array, Array]]] = []
     if plan is None:
         here = np.bincount(valid, minlength=data.classes)
         _no_class_absent(here, "the validation data")
-        weights = _weights(here / here.sum())
-        pairs = _steady(
-            batches(len(data.train_labels), size, seeds[0], start=start),
-            batches(len(valid), valid_size, seeds[1], start=start),
-            weights,
-        )
+        for labels, rows, own in halves:
+            steady = itertools.repeat(here / here.sum())
+            drawn.append(zip(batches(len(labels), rows, own, start=start), steady, strict=False))
     else:
         for end, shares in _schedule(plan, data.classes):
             _no_class_absent(shares, f"the phase of the plan that ends with round {end}")
-        pairs = (
-            (rows, valid_rows, _weights(shares))
-            for (rows, shares), (valid_rows, _) in zip(
-                phases(plan, data.train_labels, size, seeds[0], classes=data.classes, start=start),
-                phases(plan, valid, valid_size, seeds[1], classes=data.classes, start=start),
-                strict=True,
-            )
-        )
-    return _rounds(data, pairs, seed, start)
-
-
-def _steady(train: Iterator[Array], valid: Iterator[Array], weights: Array) -> Iterator[Any]:
-    return ((rows, valid_rows, weights) for rows, valid_rows in zip(train, valid, strict=True))
-
-
-def _rounds(data: Split, pairs: Iterator[Any], seed: int, start: int) -> Iterator[dict[str, Any]]:
-    for t, (rows, valid_rows, weights) in enumerate(pairs, start):
-        yield {
+        for labels, rows, own in halves:
+            drawn.append(phases(plan, labels, rows, own, classes=data.classes, start=start))
+    return (
+        {
             "train": (data.train_inputs[rows], data.train_labels[rows]),
-            "valid": (data.valid_inputs[valid_rows], data.valid_labels[valid_rows]),
-            "class_weights": weights,
+            "valid": (data.valid_inputs[others], data.valid_labels[others]),
+            "class_weights": (1.0 / shares).astype(np.float32),
             "key": np.random.SeedSequence([seed, _KEY, t]).generate_state(2, np.uint32),
         }
-
-
-def _weights(shares: Array) -> Array:
-    return (1.0 / shares).astype(np.float32)
+        for t, ((rows, shares), (others, _)) in enumerate(zip(*drawn, strict=True), start)
+    )
 
 
 def _no_class_absent(amounts: Array, where: str) -> None:

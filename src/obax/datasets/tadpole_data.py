@@ -16,6 +16,7 @@ from .downloads import DataError
 FILE = "TADPOLE_D1_D2.csv"
 DIAGNOSIS = "DX"
 MCI, AD = 0, 1
+LABELS = {"MCI": MCI, "Dementia": AD, "AD": AD}
 # The paper's 17 columns, with what the generated table takes: mean (MCI, AD), deviation (MCI, AD),
 # how it goes with the severity of the case, and the share of visits that lack it.
 COLUMNS: dict[str, tuple[float, float, float, float, float, float]] = {
@@ -94,7 +95,7 @@ def _read(path: Path) -> tuple[Array, Array]:
             raise DataError(
                 f"{path} must have the columns of {FILE}, but lacks {', '.join(missing)}."
             )
-        places = [header.index(name) for name in FEATURES]
+        places = {name: header.index(name) for name in FEATURES}
         diagnosis = header.index(DIAGNOSIS)
         for row in reader:
             if len(row) != len(header):
@@ -102,16 +103,11 @@ def _read(path: Path) -> tuple[Array, Array]:
                     f"line {reader.line_num} of {path} must have {len(header)} values, but has "
                     f"{len(row)}."
                 )
-            label = _label(row[diagnosis])
-            if label is None:
-                continue
-            labels.append(label)
-            values.append(
-                [
-                    _number(row[place], f"{name} in line {reader.line_num} of {path}")
-                    for name, place in zip(FEATURES, places, strict=True)
-                ]
-            )
+            label = LABELS.get(row[diagnosis].strip().rpartition(" to ")[2])
+            if label is not None:
+                labels.append(label)
+                where = f"in line {reader.line_num} of {path}"
+                values.append([_number(row[place], f"{n} {where}") for n, place in places.items()])
     counts = np.bincount(np.array(labels, dtype=np.int64), minlength=2)
     if counts.min() < 4:
         raise DataError(
@@ -119,10 +115,6 @@ def _read(path: Path) -> tuple[Array, Array]:
             f"{counts[AD]} of AD in its column {DIAGNOSIS}."
         )
     return np.array(values), np.array(labels)
-
-
-def _label(diagnosis: str) -> int | None:
-    return {"MCI": MCI, "Dementia": AD, "AD": AD}.get(diagnosis.strip().rpartition(" to ")[2])
 
 
 def _number(text: str, name: str) -> float:

@@ -1,11 +1,11 @@
-"""3x3 convolutions that are quick to differentiate twice on CPU."""
+"""3x3 convolutions and 2x2 max pooling that are quick to differentiate twice on CPU."""
 
 import math
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 CONVOLUTIONS = ("auto", "native", "patches", "winograd")
 
@@ -35,7 +35,8 @@ def convolve_and_measure(
     """The convolution, and mean and variance of each filter's outputs."""
     if method != "patches":
         images = convolve(inputs, kernel, method)
-        return images, *_moments(images)
+        mean = jnp.mean(images, (0, 1, 2))
+        return images, mean, _mean_square(images, mean)
     # The moments of a linear map from those of its few inputs: the outputs, 64 times as many
     # numbers as an image has, need not be looked at, here and in both derivatives.
     patches = _patches(inputs)
@@ -47,11 +48,6 @@ def convolve_and_measure(
     # A filter that cancels nearly all there is can come out at minus a rounding error.
     variance = jnp.maximum(jnp.sum(weights * (covariance @ weights), 0), 0)
     return _of_patches(patches, kernel), average @ weights, variance
-
-
-def _moments(images: Images) -> tuple[Float[Array, " filters"], Float[Array, " filters"]]:
-    mean = jnp.mean(images, (0, 1, 2))
-    return mean, _mean_square(images, mean)
 
 
 @jax.custom_jvp
@@ -175,3 +171,27 @@ def _output_transform(m: list[Array]) -> list[Array]:
         2 * even + 0.5 * even_inverse,
         2 * _R * odd + odd_inverse / (2 * _R) + m[5],
     ]
+
+
+def extreme_of_windows(images: Images, smallest: Bool[Array, " channels"]) -> Images:
+    """The largest entry of each 2x2 window, or the smallest in the channels that say so.
+
+    Ties go to the first in the order of rows. An odd last row or column is left out. Linear in
+    `images` once the positions are known, so a derivative is one selection and a second derivative
+    nothing; XLA's own window reduction scatters on the way back, which is slow on CPU.
+    """
+    batch, height, width, channels = images.shape
+    rows, columns = height // 2, width // 2
+    even = images[:, : 2 * rows, : 2 * columns]
+    windows = even.reshape(batch, rows, 2, columns, 2, channels)
+    compared = jax.lax.stop_gradient(jnp.where(smallest, -windows, windows))
+    best, position = compared[:, :, 0, :, 0], jnp.zeros((), jnp.int8)
+    for index, (i, j) in enumerate(((0, 1), (1, 0), (1, 1)), start=1):
+        other = compared[:, :, i, :, j]
+        # A NaN wins, so that it is seen.
+        better = (other > best) | jnp.isnan(other)
+        best = jnp.where(better, other, best)
+        position = jnp.where(better, jnp.asarray(index, jnp.int8), position)
+    place = jnp.arange(4, dtype=jnp.int8).reshape(2, 1, 2, 1)
+    chosen = place == position[:, :, None, :, None]
+    return jnp.sum(jnp.where(chosen, windows, jnp.zeros_like(windows)), (2, 4))

@@ -11,8 +11,14 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
-from .convolution import CONVOLUTIONS, Images, convolve, convolve_and_measure, resolve
-from .pooling import extreme_of_windows
+from .convolution import (
+    CONVOLUTIONS,
+    Images,
+    convolve,
+    convolve_and_measure,
+    extreme_of_windows,
+    resolve,
+)
 
 EPSILON = 1e-5
 
@@ -22,6 +28,11 @@ class Statistics(NamedTuple):
 
     mean: Float[Array, " channels"]
     variance: Float[Array, " channels"]
+
+
+Buffers = tuple[Statistics, ...]
+Rows = Float[Array, "batch features"]
+Logits = Float[Array, "batch classes"]
 
 
 class Linear(eqx.Module):
@@ -35,7 +46,7 @@ class Linear(eqx.Module):
         self.weight = _uniform(key_weight, (features, outputs), features)
         self.bias = _uniform(key_bias, (outputs,), features)
 
-    def __call__(self, inputs: Float[Array, "batch features"]) -> Float[Array, "batch outputs"]:
+    def __call__(self, inputs: Rows) -> Float[Array, "batch outputs"]:
         return inputs @ self.weight + self.bias
 
 
@@ -91,8 +102,8 @@ class ConvolutionalFeatures(eqx.Module):
     image_shape: tuple[int, int, int] = eqx.field(static=True)
 
     def __call__(
-        self, inputs: Images, buffers: tuple[Statistics, ...], *, training: bool = True
-    ) -> tuple[Float[Array, "batch features"], tuple[Statistics, ...]]:
+        self, inputs: Images, buffers: Buffers, *, training: bool = True
+    ) -> tuple[Rows, Buffers]:
         """Features, and the buffers after this batch (the same ones when not `training`)."""
         if inputs.ndim != 4 or inputs.shape[1:] != self.image_shape:
             raise ValueError(
@@ -113,11 +124,7 @@ class DenseFeatures(eqx.Module):
     dropout: float = eqx.field(static=True)
 
     def __call__(
-        self,
-        inputs: Float[Array, "batch features"],
-        *,
-        training: bool = True,
-        key: Array | None = None,
+        self, inputs: Rows, *, training: bool = True, key: Array | None = None
     ) -> Float[Array, "batch hidden"]:
         """Hidden units; in training each is dropped with probability `dropout`."""
         features = self.hidden.weight.shape[0]
@@ -149,13 +156,8 @@ class CNN(eqx.Module):
     head: Linear
 
     def __call__(
-        self,
-        inputs: Images,
-        buffers: tuple[Statistics, ...],
-        *,
-        training: bool = True,
-        key: Array | None = None,
-    ) -> tuple[Float[Array, "batch classes"], tuple[Statistics, ...]]:
+        self, inputs: Images, buffers: Buffers, *, training: bool = True, key: Array | None = None
+    ) -> tuple[Logits, Buffers]:
         """Logits, and the buffers after this batch. `key` is not used."""
         features, buffers = self.features(inputs, buffers, training=training)
         return self.head(features), buffers
@@ -172,12 +174,12 @@ class MLP(eqx.Module):
 
     def __call__(
         self,
-        inputs: Float[Array, "batch features"],
+        inputs: Rows,
         buffers: tuple[()] = (),
         *,
         training: bool = True,
         key: Array | None = None,
-    ) -> tuple[Float[Array, "batch classes"], tuple[()]]:
+    ) -> tuple[Logits, tuple[()]]:
         """Logits and the empty buffers. Training draws the dropout from `key`, uint32[2] or a
         typed key; the same key drops the same units."""
         return self.head(self.features(inputs, training=training, key=key)), buffers
@@ -192,7 +194,7 @@ def cnn(
     blocks: int = 4,
     batch_norm_momentum: float = 1.0,
     convolution: str = "auto",
-) -> tuple[CNN, tuple[Statistics, ...]]:
+) -> tuple[CNN, Buffers]:
     """The paper's convolutional network and its first buffers (means 0, variances 1).
 
     **Arguments:**
@@ -232,9 +234,8 @@ def cnn(
         for i, key_block in enumerate(key_blocks)
     )
     flat = (height >> blocks) * (width >> blocks) * filters
-    model = CNN(
-        ConvolutionalFeatures(layers, (height, width, channels)), Linear(key_head, flat, classes)
-    )
+    features = ConvolutionalFeatures(layers, (height, width, channels))
+    model = CNN(features, Linear(key_head, flat, classes))
     return model, tuple(Statistics(jnp.zeros(filters), jnp.ones(filters)) for _ in layers)
 
 
@@ -260,13 +261,8 @@ def mlp(
     hidden = validation.count(hidden, "hidden")
     dropout = _in_unit_interval(dropout, "dropout", closed_right=False)
     key_hidden, key_head = jax.random.split(_typed(key))
-    return (
-        MLP(
-            DenseFeatures(Linear(key_hidden, features, hidden), dropout),
-            Linear(key_head, hidden, classes),
-        ),
-        (),
-    )
+    layer = DenseFeatures(Linear(key_hidden, features, hidden), dropout)
+    return MLP(layer, Linear(key_head, hidden, classes)), ()
 
 
 def count_parameters(model: PyTree) -> int:

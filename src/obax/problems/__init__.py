@@ -13,8 +13,6 @@ from .meta_learning import (
     meta_learning as meta_learning,
     task_logits as task_logits,
 )
-from .minmax import online_minmax as online_minmax
-from .quadratic import quadratic as quadratic
-from .regression import dynamic_regression as dynamic_regression
+from .quadratic import online_minmax as online_minmax, quadratic as quadratic
+from .regression import dynamic_regression as dynamic_regression, windowed as windowed
 from .stream_row import StreamRow as StreamRow, stream_row as stream_row
-from .windowed_regression import windowed as windowed

@@ -2,10 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from .._support import validation
-from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
 from .instance import Instance
@@ -29,22 +27,14 @@ def comparability(horizon: int, sequence: str = "inner") -> Instance:
     b = (-1.0) ** t / np.sqrt(t)
     a = b if sequence == "inner" else np.zeros_like(b)
     problem = Problem(
-        outer=_comparability_outer,
-        inner=_comparability_inner,
+        outer=lambda x, y, round: (x + 2 * round["a"]) ** 2 / 2 + (y - round["b"]) ** 2 / 2,
+        inner=lambda x, y, round: y**2 / 2 - (x - round["b"]) * y,
         domain=Box(-1.0, 1.0),
         inner_argmin=lambda x, round: x - round["b"],
         outer_argmin=lambda round: round["b"] - round["a"],
     )
     rounds = {"a": jnp.asarray(a, float), "b": jnp.asarray(b, float)}
     return Instance(problem, rounds, jnp.zeros(()), jnp.zeros(()))
-
-
-def _comparability_outer(x: Array, y: Array, round: PyTree) -> Array:
-    return 0.5 * (x + 2 * round["a"]) ** 2 + 0.5 * (y - round["b"]) ** 2
-
-
-def _comparability_inner(x: Array, y: Array, round: PyTree) -> Array:
-    return 0.5 * y**2 - (x - round["b"]) * y
 
 
 def lower_bound_game(horizon: int, seed: int = 0) -> Instance:
@@ -58,18 +48,12 @@ def lower_bound_game(horizon: int, seed: int = 0) -> Instance:
     """
     draws = np.random.default_rng(seed).standard_normal((2, validation.count(horizon, "horizon")))
     problem = Problem(
-        outer=_game_outer,
-        inner=_game_inner,
+        outer=lambda x, y, round: (
+            6 * (y - round["a"] - round["b"]) ** 2 + 6 * (x - round["a"]) ** 2
+        ),
+        inner=lambda x, y, round: y**2 / 2 - (x + round["b"]) * y,
         inner_argmin=lambda x, round: x + round["b"],
         outer_argmin=lambda round: round["a"],
     )
     rounds = {"a": jnp.asarray(draws[0], float), "b": jnp.asarray(draws[1], float)}
     return Instance(problem, rounds, jnp.zeros(()), jnp.zeros(()))
-
-
-def _game_outer(x: Array, y: Array, round: PyTree) -> Array:
-    return 6 * (y - round["a"] - round["b"]) ** 2 + 6 * (x - round["a"]) ** 2
-
-
-def _game_inner(x: Array, y: Array, round: PyTree) -> Array:
-    return 0.5 * y**2 - (x + round["b"]) * y

@@ -29,7 +29,6 @@ from ..models import ConvolutionalFeatures, DenseFeatures, Statistics
 from ..problem import Problem
 from .loss_tuning import cross_entropy
 
-ADAPTATIONS = ("prox-linear", "implicit", "plain")
 PARTS = ("all", "head")
 LEADERS = ("all", "features")
 
@@ -83,7 +82,7 @@ def meta_learning(
 
     Equal arguments make equal problems, which share compiled functions.
     """
-    validation.one_of(adaptation, ADAPTATIONS, "adaptation")
+    validation.one_of(adaptation, tuple(_INNER), "adaptation")
     validation.one_of(part, PARTS, "part")
     validation.one_of(leader, LEADERS, "leader")
     validation.function(features, "features", "(model.features, inputs) -> [n, d]")
@@ -92,6 +91,7 @@ def meta_learning(
             "part must be 'head' with leader='features', but is 'all': a head that the leader "
             "does not move has to adapt, and features that it moves must not."
         )
+    number = 0.0
     numbers = {"step_size": (step_size, "prox-linear"), "proximity": (proximity, "implicit")}
     for name, (value, needed_by) in numbers.items():
         if (value is not None) != (adaptation == needed_by):
@@ -99,20 +99,14 @@ def meta_learning(
                 f"{name} must be given if and only if adaptation is {needed_by!r}, but adaptation "
                 f"is {adaptation!r} and {name} is {value!r}."
             )
-    number = step_size if proximity is None else proximity
-    if number is not None:
-        number = float(validation.positive_number(number, "step_size or proximity"))
-    losses = _Losses(part, leader, features)
-    if adaptation == "plain":
-        return Problem(_Outer(losses), _Plain(losses), inner_start=_Start(losses))
-    assert number is not None
-    if adaptation == "implicit":
-        return Problem(_Outer(losses), _Implicit(losses, number), inner_start=_Start(losses))
+        if value is not None:
+            number = float(validation.positive_number(value, name))
+    chosen = (part, leader, features)
     return Problem(
-        _Outer(losses),
-        _ProxLinear(losses, number),
-        inner_argmin=_OneStep(losses, number),
-        inner_start=_Start(losses),
+        _Outer(*chosen),
+        _INNER[adaptation](*chosen, number),
+        inner_argmin=_OneStep(*chosen, number) if adaptation == "prox-linear" else None,
+        inner_start=_Start(*chosen),
     )
 
 
@@ -122,7 +116,7 @@ def task_logits(
     """Logits of the adapted model (x, y) of a `meta_learning` problem on a batch of inputs."""
     if not isinstance(problem.outer, _Outer):
         raise ValueError(f"problem must come from meta_learning, but got {problem!r}.")
-    return problem.outer.losses.logits(outer_var, inner_var, inputs)
+    return problem.outer.logits(outer_var, inner_var, inputs)
 
 
 class Embedded(NamedTuple):
@@ -136,19 +130,23 @@ def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
 
     Given to `ITD(prepare=...)`, the network runs once for a task and not in each of the K steps.
     """
-    if not isinstance(problem.outer, _Outer) or problem.outer.losses.part != "head":
+    if not isinstance(problem.outer, _Outer) or problem.outer.part != "head":
         raise ValueError("problem must come from meta_learning with part='head'.")
-    return _Embed(problem.outer.losses)
+    return _Embed("head", problem.outer.leader, problem.outer.features)
 
 
 # Compared by value, so that equal problems share compiled functions.
 @dataclasses.dataclass(frozen=True)
 class _Losses:
-    """What adapts, where it starts, and the loss of an adapted model on a batch."""
+    """What adapts, where it starts, and the loss of an adapted model on a batch.
+
+    The functions of a problem derive from it; `number` is beta or lambda of those that have one.
+    """
 
     part: str
     leader: str
     features: Features
+    number: float = 0.0
 
     def start(self, x: PyTree) -> PyTree:
         """Where the follower starts."""
@@ -175,81 +173,61 @@ class _Losses:
         return jnp.mean(cross_entropy(logits, labels, logits.shape[-1]))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Start:
-    losses: _Losses
-
+class _Start(_Losses):
     def __call__(self, x: PyTree) -> PyTree:
-        return self.losses.start(x)
+        return self.start(x)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Embed:
-    losses: _Losses
-
+class _Embed(_Losses):
     def __call__(self, x: PyTree, round: PyTree) -> PyTree:
         return {
-            name: (Embedded(self.losses.features(x.features, inputs)), labels)
+            name: (Embedded(self.features(x.features, inputs)), labels)
             for name, (inputs, labels) in round.items()
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Outer:
+class _Outer(_Losses):
     """f: the loss on the query."""
 
-    losses: _Losses
-
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
-        return self.losses.loss(x, y, round, "query")
+        return self.loss(x, y, round, "query")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plain:
+class _Plain(_Losses):
     """g: the loss on the support."""
 
-    losses: _Losses
-
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
-        return self.losses.loss(x, y, round, "support")
+        return self.loss(x, y, round, "support")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Implicit:
+class _Implicit(_Losses):
     """g: the same, and near the start."""
 
-    losses: _Losses
-    proximity: float
-
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
-        moved = trees.squared_norm(trees.difference(y, self.losses.start(x)))
-        return self.losses.loss(x, y, round, "support") + 0.5 * self.proximity * moved
+        moved = trees.squared_norm(trees.difference(y, self.start(x)))
+        return self.loss(x, y, round, "support") + 0.5 * self.number * moved
 
 
-@dataclasses.dataclass(frozen=True)
-class _ProxLinear:
+class _ProxLinear(_Losses):
     """g: the loss on the support made linear at the start, and near the start."""
 
-    losses: _Losses
-    step_size: float
-
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
-        start = self.losses.start(x)
+        start = self.start(x)
         moved = trees.squared_norm(trees.difference(y, start))
         # <y, grad L> as the derivative of L along y, so that no gradient is differentiated: its
         # gradient in y is one of L, and that in x one Hessian-vector product.
-        _, slope = jax.jvp(lambda z: self.losses.loss(x, z, round, "support"), (start,), (y,))
-        return slope + moved / (2 * self.step_size)
+        _, slope = jax.jvp(lambda z: self.loss(x, z, round, "support"), (start,), (y,))
+        return slope + moved / (2 * self.number)
 
 
-@dataclasses.dataclass(frozen=True)
-class _OneStep:
+class _OneStep(_Losses):
     """y*(x) of the prox-linear problem."""
 
-    losses: _Losses
-    step_size: float
-
     def __call__(self, x: PyTree, round: PyTree) -> PyTree:
-        start = self.losses.start(x)
-        gradient = jax.grad(lambda z: self.losses.loss(x, z, round, "support"))(start)
-        return trees.scaled_add(start, -self.step_size, gradient)
+        start = self.start(x)
+        gradient = jax.grad(lambda z: self.loss(x, z, round, "support"))(start)
+        return trees.scaled_add(start, -self.number, gradient)
+
+
+_INNER: dict[str, Callable[..., Callable]] = {"prox-linear": _ProxLinear, "implicit": _Implicit}
+_INNER |= {"plain": _Plain}

@@ -1,12 +1,4 @@
-"""A random stream of quadratic bilevel problems whose solutions and constants are all known.
-
-    g_t(x, y) = (y - B_t x - c_t)^T A_t (y - B_t x - c_t) / 2
-    f_t(x, y) = q |y - d_t|^2 / 2 + (x - e_t)^T R (x - e_t) / 2
-
-With A_t = U_t diag(a) U_t^T and B_t = U_t S, U_t a slowly turning rotation, S rectangular diagonal
-and q = 1, y*_t(x) = B_t x + c_t, and the Hessian of f_t(x, y*_t(x)), q S^T S + R, is diagonal: the
-minimiser over a box is the clipped minimiser over R^d.
-"""
+"""Random streams of quadratic bilevel problems and of games, with their solutions known."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +25,13 @@ def quadratic(
     seed: int = 0,
 ) -> Instance:
     """A strongly convex quadratic stream with exact constants.
+
+        g_t(x, y) = (y - B_t x - c_t)^T A_t (y - B_t x - c_t) / 2
+        f_t(x, y) = q |y - d_t|^2 / 2 + (x - e_t)^T R (x - e_t) / 2
+
+    With A_t = U_t diag(a) U_t^T and B_t = U_t S, U_t a slowly turning rotation, S rectangular
+    diagonal and q = 1, y*_t(x) = B_t x + c_t, and the Hessian of f_t(x, y*_t(x)), q S^T S + R, is
+    diagonal: the minimiser over a box is the clipped minimiser over R^d.
 
     **Arguments:**
 
@@ -134,6 +133,87 @@ def _constants(
         D_prime=float(np.linalg.norm(shift[0])),
         M=0.5 * float(pull_y**2 + size_x),
     )
+
+
+def online_minmax(
+    horizon: int,
+    outer_dim: int = 2,
+    inner_dim: int = 3,
+    *,
+    convexity: float = 0.5,
+    concavity: float = 1.0,
+    coupling: float = 1.0,
+    drift: float = 0.05,
+    radius: float = 1.0,
+    box: float = 2.0,
+    seed: int = 0,
+) -> Instance:
+    """A strongly convex, strongly concave stream of games with its saddle points in closed form.
+
+        min_{x in X} max_y f_t(x, y),    g_t = -f_t,
+        f_t(x, y) = p |x - a_t|^2 / 2 + x^T B_t y - q |y - b_t|^2 / 2
+
+    with B_t = s (the first d1 rows of a slowly turning rotation of R^d2), so that B_t B_t^T =
+    s^2 I. Then y*_t(x) = b_t + B_t^T x / q; there grad_y f = 0, so that the gradient of the value
+    is grad_x f alone; and its Hessian, (p + s^2 / q) I, makes the minimiser over a box the clipped
+    one.
+
+    **Arguments:**
+
+    - `horizon`, `outer_dim`, `inner_dim`: T, d1 <= d2.
+    - `convexity`, `concavity`, `coupling`: p, q and s above.
+    - `drift`: how far a_t and b_t move in a round, within `radius`, and the angle by which the
+      coupling turns.
+    - `box`: the leader's domain is [-box, box]^d1.
+
+    >>> stream = online_minmax(3)
+    >>> problem, round = stream.problem, {k: leaf[0] for k, leaf in stream.rounds.items()}
+    >>> x, y = jnp.ones(2), jnp.ones(3)
+    >>> bool(problem.inner(x, y, round) == -problem.outer(x, y, round))
+    True
+    """
+    for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
+        validation.count(value, name)
+    if outer_dim > inner_dim:
+        raise ValueError(
+            f"outer_dim must be at most inner_dim = {inner_dim}, but got {outer_dim}: the saddle "
+            f"point is known in closed form only then."
+        )
+    for number, name in ((convexity, "convexity"), (concavity, "concavity"), (box, "box")):
+        if not number > 0:
+            raise ValueError(f"{name} must be a number > 0, but got {number!r}.")
+    for number, name in ((coupling, "coupling"), (drift, "drift")):
+        if not number >= 0:
+            raise ValueError(f"{name} must be a number >= 0, but got {number!r}.")
+    rng = np.random.default_rng(seed)
+    constant = {"p": convexity, "q": concavity, "box": box}
+    arrays = {
+        "coupling": coupling * _turning(rng, inner_dim, horizon, drift)[:, :outer_dim],
+        "a": _walk(rng, horizon, outer_dim, drift, radius),
+        "b": _walk(rng, horizon, inner_dim, drift, radius),
+    } | {name: np.full(horizon, float(value)) for name, value in constant.items()}
+    rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
+    problem = Problem(_game, _negative_game, Box(-box, box), _game_inner_argmin, _game_outer_argmin)
+    return Instance(problem, rounds, jnp.zeros(outer_dim), jnp.zeros(inner_dim))
+
+
+def _game(x: Array, y: Array, round: PyTree) -> Array:
+    own = round["p"] * jnp.sum((x - round["a"]) ** 2) - round["q"] * jnp.sum((y - round["b"]) ** 2)
+    return 0.5 * own + x @ round["coupling"] @ y
+
+
+def _negative_game(x: Array, y: Array, round: PyTree) -> Array:
+    return -_game(x, y, round)
+
+
+def _game_inner_argmin(x: Array, round: PyTree) -> Array:
+    return round["b"] + round["coupling"].T @ x / round["q"]
+
+
+def _game_outer_argmin(round: PyTree) -> Array:
+    strength = jnp.sum(round["coupling"][0] ** 2)
+    pull = round["p"] * round["a"] - round["coupling"] @ round["b"]
+    return jnp.clip(pull / (round["p"] + strength / round["q"]), -round["box"], round["box"])
 
 
 def _walk(

@@ -11,46 +11,30 @@ from .config import COLUMNS, IMAGES, TABLES, Config as Config
 # Two cores cannot play the paper's network for 400 rounds and five seeds in a day; these sizes they
 # can: 14 x 14 pixels, three blocks of 8 filters, batches of 64, two seeds for AutoBalance, whose
 # leader looks at 4 rounds at a time instead of 10.
-REDUCED: dict[str, Any] = {
-    "downsample": 2,
-    "blocks": 3,
-    "filters": 8,
-    "batch": 64,
-    "autobalance_seeds": 2,
-    "autobalance_rounds": 4,
-    "evaluate_every": 10,
-}
-QUICK_IMAGES = REDUCED | {
-    "source": "auto",
-    "rounds": 60,
-    "seeds": 2,
-    "autobalance_seeds": 1,
-    "outer_start": 15,
-    "phase_rounds": 15,
-}
-QUICK_TABLES: dict[str, Any] = {
-    "source": "auto",
-    "rounds": 120,
-    "seeds": 2,
-    "outer_start": 20,
-    "evaluate_every": 5,
-}
+REDUCED: dict[str, Any] = {"downsample": 2, "blocks": 3, "filters": 8, "batch": 64}
+REDUCED |= {"autobalance_seeds": 2, "autobalance_rounds": 4, "evaluate_every": 10}
+QUICK_IMAGES = REDUCED | {"source": "auto", "rounds": 60, "seeds": 2, "autobalance_seeds": 1}
+QUICK_IMAGES |= {"outer_start": 15, "phase_rounds": 15}
+QUICK_TABLES: dict[str, Any] = {"source": "auto", "rounds": 120, "seeds": 2}
+QUICK_TABLES |= {"outer_start": 20, "evaluate_every": 5}
 
 
 def _experiment(
-    name: str, summary: str, data: str, claims: str, paper: Config, durations: tuple[str, ...]
+    name: str, claims: str, data: str, summary: str, paper: Config, takes: str = "about 20 minutes"
 ) -> Experiment:
-    quick = dataclasses.replace(paper, **(QUICK_IMAGES if paper.images else QUICK_TABLES))
-    presets = {"quick": quick, "paper": paper}
+    """An experiment on images, or one on tables, whose paper preset `takes` that long."""
     if paper.images:
-        presets["reduced"] = dataclasses.replace(paper, **REDUCED)
+        changes = {"quick": QUICK_IMAGES, "paper": {}, "reduced": REDUCED}
+        durations = ["a few minutes", "days on 2 cores", "about an hour"]
+    else:
+        changes, durations = {"quick": QUICK_TABLES, "paper": {}}, ["about a minute", takes]
     return Experiment(
         name=name,
         summary=summary,
         data=data,
-        presets=presets,
+        presets={preset: dataclasses.replace(paper, **own) for preset, own in changes.items()},
         columns=COLUMNS,
-        durations=dict(zip(presets, durations, strict=True)),
+        durations=dict(zip(changes, durations, strict=True)),
         parts=later(f"{__name__}.work", "parts"),
         findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
         headline=later("obax.lab.kit.curves", "accuracy_headline"),
@@ -58,68 +42,61 @@ def _experiment(
 
 
 MNIST = "MNIST; quick: generated if it is not at hand"
-ADULT = "Adult; quick: generated if it is not at hand"
-TADPOLE = "your TADPOLE_D1_D2.csv, otherwise generated"
-ADULT_PAPER = dataclasses.replace(TABLES, data="adult")
+SHIFT = dataclasses.replace(
+    IMAGES,
+    data="mnist-shift",
+    methods=("ogd", "oagd-w10-u1", "oagd-w10-u0.9", "oagd-w10-u0.5", "autobalance"),
+    outer_start=80,
+)
 # The text starts Tadpole's leader at round 80, the released code at 2.
-TADPOLE_PAPER = dataclasses.replace(TABLES, data="tadpole", outer_start=80)
+TADPOLE = dataclasses.replace(TABLES, data="tadpole", outer_start=80)
+PAPERS_TABLES = (
+    ("Adult; quick: generated if it is not at hand", dataclasses.replace(TABLES, data="adult")),
+    ("your TADPOLE_D1_D2.csv, otherwise generated", TADPOLE),
+)
 
 LOSS_TUNING = (
     _experiment(
         "mnist-imbalance",
-        "Section 4.2: loss tuning on imbalanced MNIST against OGD and AutoBalance (C3)",
-        MNIST,
         "imbalance",
+        MNIST,
+        "Section 4.2: loss tuning on imbalanced MNIST against OGD and AutoBalance (C3)",
         IMAGES,
-        ("a few minutes", "days on 2 cores", "about an hour"),
     ),
     _experiment(
         "mnist-shift",
-        "Section 4.2: the same while the class proportions shift (C4)",
-        MNIST,
         "shift",
-        dataclasses.replace(
-            IMAGES,
-            data="mnist-shift",
-            methods=("ogd", "oagd-w10-u1", "oagd-w10-u0.9", "oagd-w10-u0.5", "autobalance"),
-            outer_start=80,
-        ),
-        ("a few minutes", "days on 2 cores", "about an hour"),
+        MNIST,
+        "Section 4.2: the same while the class proportions shift (C4)",
+        SHIFT,
     ),
-    _experiment(
-        "adult",
-        "Appendix: loss tuning on Adult against OGD and AutoBalance (C5)",
-        ADULT,
-        "table",
-        ADULT_PAPER,
-        ("about a minute", "about 20 minutes"),
-    ),
-    _experiment(
-        "tadpole",
-        "Appendix: loss tuning on Tadpole against OGD and AutoBalance (C5)",
-        TADPOLE,
-        "table",
-        TADPOLE_PAPER,
-        ("about a minute", "about 20 minutes"),
+    *(
+        _experiment(
+            paper.data,
+            "table",
+            data,
+            f"Appendix: loss tuning on {paper.data.title()} against OGD and AutoBalance (C5)",
+            paper,
+        )
+        for data, paper in PAPERS_TABLES
     ),
     _experiment(
         "mnist-window",
-        "Appendix: sensitivity to the window on MNIST (C7)",
-        MNIST,
         "window",
+        MNIST,
+        "Appendix: sensitivity to the window on MNIST (C7)",
         dataclasses.replace(IMAGES, methods=("oagd-w1", "oagd-w5", "oagd-w10")),
-        ("a few minutes", "days on 2 cores", "about an hour"),
     ),
     *(
         _experiment(
             f"{paper.data}-{step}-step",
-            f"Appendix: sensitivity to {symbol} on {paper.data.title()} (C7)",
-            data,
             "steps",
+            data,
+            f"Appendix: sensitivity to {symbol} on {paper.data.title()} (C7)",
             with_changes(paper, {"methods": ("oagd-w10",), f"{step}_step_sizes": sizes}),
-            ("about a minute", "about 10 minutes"),
+            "about 10 minutes",
         )
-        for data, paper in ((ADULT, ADULT_PAPER), (TADPOLE, TADPOLE_PAPER))
+        for data, paper in PAPERS_TABLES
         for step, symbol, sizes in (
             ("inner", "beta", (0.01, 0.1, 0.5, 0.9)),
             ("outer", "alpha", (0.0001, 0.001, 0.01, 0.1)),

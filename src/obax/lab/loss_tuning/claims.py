@@ -6,7 +6,7 @@ methods were not all run is not tested.
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import pandas as pd
@@ -77,7 +77,7 @@ class Evidence:
         return max(3 * self.config.evaluate_every, self.config.phase_rounds // 5)
 
 
-def time(see: Evidence, id: str) -> list[Claim]:
+def time(see: Evidence, id: str) -> Iterator[Claim]:
     """OGD < OAGD < AutoBalance in seconds."""
     pieces = []
     if see.ogd and see.autobalance:
@@ -87,36 +87,28 @@ def time(see: Evidence, id: str) -> list[Claim]:
                 pieces.append(piece(f"{other.label()} over {one.label()}", gain, unit="s"))
     spent = [f"{m.label()} {see.runs.last(m).mean():.3g} s" for m in see.methods]
     claimed = "runtime OGD < OAGD < AutoBalance"
-    return [judged(f"{id} (time)", claimed, pieces, see.setting, rule=chain, intro=spent)]
+    yield judged(f"{id} (time)", claimed, pieces, see.setting, rule=chain, intro=spent)
 
 
-def overtaking(see: Evidence) -> list[Claim]:
+def overtaking(see: Evidence) -> Iterator[Claim]:
     """C3: OAGD with w = 5, 10 overtakes AutoBalance."""
     ours = [method for method in see.ours if method.w in PAPERS_WINDOWS]
-    return _against_autobalance(
-        see,
-        "C3 (accuracy)",
-        "OAGD with w = 5 and with w = 10 overtakes AutoBalance in balanced test accuracy",
-        ours if {method.w for method in ours} == PAPERS_WINDOWS else [],
-        margin=0.0,
-    )
+    claimed = "OAGD with w = 5 and with w = 10 overtakes AutoBalance in balanced test accuracy"
+    complete = {method.w for method in ours} == PAPERS_WINDOWS
+    yield _against_autobalance(see, "C3 (accuracy)", claimed, ours if complete else [], margin=0.0)
 
 
-def closeness(see: Evidence) -> list[Claim]:
+def closeness(see: Evidence) -> Iterator[Claim]:
     """C5: OAGD comes out as AutoBalance does (that it takes less time is a claim of its own)."""
-    return _against_autobalance(
-        see,
-        "C5 (accuracy)",
-        f"OAGD with a window has the balanced test accuracy of AutoBalance (at most {CLOSE:g} "
-        "points less)",
-        [method for method in see.ours if method.w != 1],
-        margin=-CLOSE,
-    )
+    claimed = "OAGD with a window has the balanced test accuracy of AutoBalance (at most "
+    claimed += f"{CLOSE:g} points less)"
+    ours = [method for method in see.ours if method.w != 1]
+    yield _against_autobalance(see, "C5 (accuracy)", claimed, ours, margin=-CLOSE)
 
 
 def _against_autobalance(
     see: Evidence, id: str, claimed: str, ours: list[Method], margin: float
-) -> list[Claim]:
+) -> Claim:
     theirs, pieces, intro = see.autobalance, [], []
     if theirs:
         intro = [f"AutoBalance {100 * see.runs.final(theirs).mean():.1f}"]
@@ -124,21 +116,19 @@ def _against_autobalance(
             gain = see.runs.points(method, theirs)
             name = f"{method.label()} {100 * see.runs.final(method).mean():.1f}"
             pieces.append(piece(name, gain, above(gain, margin)))
-    return [judged(id, claimed, pieces, see.setting, intro=intro)]
+    return judged(id, claimed, pieces, see.setting, intro=intro)
 
 
-def windows(see: Evidence, id: str) -> list[Claim]:
+def windows(see: Evidence, id: str) -> Iterator[Claim]:
     """A larger window is better, and slower."""
-    found = []
     for curvature, note in (("own", ""), ("current", ", one solve")):
         ladder = see.oagd(curvature=curvature, decay=0.9)
         if len(ladder) > 1 or curvature == "own":
             rungs = [(m.w or 0, m) for m in ladder]
-            found += see.runs.ladder(id, f"window{note}", "w", rungs, see.setting)
-    return found
+            yield from see.runs.ladder(id, f"window{note}", "w", rungs, see.setting)
 
 
-def shift(see: Evidence) -> list[Claim]:
+def shift(see: Evidence) -> Iterator[Claim]:
     """C4: AutoBalance falls where the classes shift, OAGD does not."""
     at, pieces = 2 * see.config.phase_rounds, []
     if see.autobalance and see.ours and see.config.rounds > at + see.span:
@@ -147,21 +137,13 @@ def shift(see: Evidence) -> list[Claim]:
         for method in see.ours:
             rise = Gain.of(-see.drop(method, at))
             pieces.append(piece(f"{method.label()} rises by", rise, above(rise, -FALL)))
-    return [
-        judged(
-            "C4 (shift)",
-            f"AutoBalance falls at round {at} by more than {FALL:g} points, OAGD does not",
-            pieces,
-            see.setting,
-            rule=chain,
-            intro=[f"test accuracy within {see.span} rounds of round {at}"],
-        )
-    ]
+    claimed = f"AutoBalance falls at round {at} by more than {FALL:g} points, OAGD does not"
+    intro = [f"test accuracy within {see.span} rounds of round {at}"]
+    yield judged("C4 (shift)", claimed, pieces, see.setting, rule=chain, intro=intro)
 
 
-def decays(see: Evidence) -> list[Claim]:
+def decays(see: Evidence) -> Iterator[Claim]:
     """C4: with a large window a small decay adapts better."""
-    found = []
     since = max(see.config.outer_start, see.config.phase_rounds)
     for curvature, note in (("own", ""), ("current", ", one solve")):
         some = see.oagd(curvature=curvature)
@@ -177,11 +159,10 @@ def decays(see: Evidence) -> list[Claim]:
             for method, values in zip(ladder, later, strict=True):
                 intro.append(f"δ = {method.decay:g}: {values.mean():.1f}")
         claimed = "with a large window a small δ adapts better"
-        found.append(judged(f"C4 (decay{note})", claimed, pieces, see.setting, intro=intro))
-    return found
+        yield judged(f"C4 (decay{note})", claimed, pieces, see.setting, intro=intro)
 
 
-def dip(see: Evidence) -> list[Claim]:
+def dip(see: Evidence) -> Iterator[Claim]:
     """C4: a short disruption when the outer level starts, which OGD does not have."""
     at, pieces = see.config.outer_start, []
     intro = [f"within {see.span} rounds of round {at}"]
@@ -191,16 +172,11 @@ def dip(see: Evidence) -> list[Claim]:
             fall, name = see.drop(method, at), f"{method.label()} falls by"
             pieces.append(piece(name, Gain.of(fall), paired(fall, needed).verdict))
         intro.append(f"OGD falls by {see.drop(see.ogd, at).mean():.1f}")
-    return [
-        judged(
-            "C4 (dip)",
-            f"the accuracy dips when the outer level starts, by {DIP:g} point at least and by "
-            f"{BEYOND:g} more than that of OGD, which has no outer level",
-            pieces,
-            see.setting,
-            intro=intro,
-        )
-    ]
+    claimed = (
+        f"the accuracy dips when the outer level starts, by {DIP:g} point at least and by "
+        f"{BEYOND:g} more than that of OGD, which has no outer level"
+    )
+    yield judged("C4 (dip)", claimed, pieces, see.setting, intro=intro)
 
 
 def flatness(see: Evidence) -> list[Claim]:
@@ -223,22 +199,17 @@ def flatness(see: Evidence) -> list[Claim]:
     return found or [untested]
 
 
-def leaders(see: Evidence) -> list[Claim]:
+def leaders(see: Evidence) -> Iterator[Claim]:
     """Ours, not the paper's: what the leader is worth, against the same method with it held."""
-    return [
-        judged(
-            f"leader (w = {held.w})",
-            "ours: the leader is worth something against the same method with it held",
-            [piece(f"{moving.label()} over {held.label()}", see.runs.points(moving, held))],
-            see.setting,
-        )
-        for held in see.methods
-        if held.held
-        for moving in see.oagd(w=held.w, decay=held.decay, curvature=held.curvature)
-    ]
+    claimed = "ours: the leader is worth something against the same method with it held"
+    for held in (method for method in see.methods if method.held):
+        for moving in see.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
+            gain = see.runs.points(moving, held)
+            pieces = [piece(f"{moving.label()} over {held.label()}", gain)]
+            yield judged(f"leader (w = {held.w})", claimed, pieces, see.setting)
 
 
-KINDS: dict[str, list[Callable[[Evidence], list[Claim]]]] = {
+KINDS: dict[str, list[Callable[[Evidence], Iterable[Claim]]]] = {
     "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders],
     "table": [closeness, partial(time, id="C5"), leaders],
     "shift": [shift, decays, dip],

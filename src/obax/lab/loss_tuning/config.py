@@ -4,15 +4,7 @@ import dataclasses
 import itertools
 import re
 
-from ..kit.config import (
-    Settings,
-    below_one,
-    choice,
-    count,
-    fraction,
-    not_negative,
-    positive,
-)
+from ..kit.config import Settings, below_one, choice, count, fraction, not_negative, positive
 from ..kit.method import Method as AnyMethod, option
 
 DATA = ("mnist", "mnist-shift", "adult", "tadpole")

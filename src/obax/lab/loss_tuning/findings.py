@@ -49,17 +49,17 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
     )
 
 
-def _steps(method: Method) -> dict[str, str]:
-    """Step sizes as they stand in tables for people."""
-    sizes = {"alpha": method.alpha, "beta": method.beta}
-    return {name: "-" if size is None else f"{size:g}" for name, size in sizes.items()}
+def _named(method: Method) -> dict[str, str]:
+    """A method and its step sizes as they stand in tables for people."""
+    sizes = {"alpha": method.alpha, "beta": method.beta}.items()
+    said = {name: "-" if size is None else f"{size:g}" for name, size in sizes}
+    return {"method": method.label()} | said
 
 
 def _summary(runs: Runs[Method]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "method": method.label(),
-            **_steps(method),
+            **_named(method),
             "test": _spread(100 * runs.final(method), ".1f", ".1f"),
             "training": _spread(100 * runs.final(method, "train_accuracy"), ".1f", ".1f"),
             "seconds": _spread(runs.last(method), ".3g", ".2g"),
@@ -83,8 +83,7 @@ def _names(runs: Runs[Method], part: str) -> dict[str, str]:
 def _classes(runs: Runs[Method]) -> pd.DataFrame:
     names = _names(runs, "test_class").items()
     return pd.DataFrame(
-        {"method": method.label()}
-        | _steps(method)
+        _named(method)
         | {name: round(100 * runs.final(method, metric).mean(), 1) for name, metric in names}
         for method in runs.methods
     )
@@ -92,13 +91,9 @@ def _classes(runs: Runs[Method]) -> pd.DataFrame:
 
 def _leader(runs: Runs[Method]) -> pd.DataFrame:
     return pd.DataFrame(
-        {"method": method.label()}
-        | _steps(method)
+        _named(method)
         | {"part": part}
-        | {
-            name: round(runs.last(method, metric).mean(), 3)
-            for name, metric in _names(runs, part).items()
-        }
+        | {name: round(runs.last(method, m).mean(), 3) for name, m in _names(runs, part).items()}
         for method in runs.methods
         for part in ("gamma", "delta")
     )

@@ -12,6 +12,7 @@ from ...datasets import streams
 from ..kit.data import at_hand, needed
 from .config import Config
 
+_mnist = functools.cache(datasets.mnist)
 TRAINING_ROWS = 200
 """Of each class, on how many training rows the training accuracy is measured."""
 
@@ -31,8 +32,13 @@ class Stream:
 
     def rounds(self) -> Iterator[PyTree]:
         """The rounds from the first one on."""
-        plan = _plan(self.config) if self.config.data == "mnist-shift" else None
-        return streams.rounds(self.data, size=self.config.batch, plan=plan, seed=self.seed)
+        config, plan = self.config, None
+        if config.data == "mnist-shift":
+            *phases, last = config.phases
+            # The last phase is as long as the run needs it.
+            end = (max(config.phase_rounds, config.rounds), last)
+            plan = [*((config.phase_rounds, base) for base in phases), end]
+        return streams.rounds(self.data, size=config.batch, plan=plan, seed=self.seed)
 
     @functools.cached_property
     def training_rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -97,17 +103,6 @@ def _averaged(images: np.ndarray, size: int) -> np.ndarray:
     return squares.mean(axis=(2, 4))
 
 
-@functools.cache
-def _mnist() -> datasets.Images:
-    return datasets.mnist()
-
-
-def _plan(config: Config) -> list[tuple[int, float]]:
-    """The phases, the last one as long as the run needs it."""
-    phases = [(config.phase_rounds, base) for base in config.phases]
-    return [*phases[:-1], (max(config.phase_rounds, config.rounds), config.phases[-1])]
-
-
 def stand_in_images(train: int, valid: int) -> datasets.Images:
     """Generated images in ten classes, for where MNIST is not at hand: each class is a smooth
     pattern, shifted by up to two pixels and drowned in noise. Labelled synthetic wherever shown."""
@@ -126,16 +121,7 @@ def stand_in_images(train: int, valid: int) -> datasets.Images:
         noisy = 100 + 90 * images + rng.normal(0, 70, images.shape)
         return noisy.clip(0, 255).astype(np.uint8), labels
 
-    train_images, train_labels = draw(train + valid)
-    test_images, test_labels = draw(100)
-    return datasets.Images(
-        train_inputs=train_images,
-        train_labels=train_labels,
-        test_inputs=test_images,
-        test_labels=test_labels,
-        classes=10,
-        name="Digits (synthetic)",
-    )
+    return datasets.Images(*draw(train + valid), *draw(100), classes=10, name="Digits (synthetic)")
 
 
 def stand_in_table(seed: int, rows: int = 4000) -> datasets.Tabular:
@@ -145,14 +131,12 @@ def stand_in_table(seed: int, rows: int = 4000) -> datasets.Tabular:
     inputs = rng.standard_normal((rows, 11)).astype(np.float32)
     score = inputs[:, 0] + inputs[:, 1] * inputs[:, 2] + 0.5 * inputs[:, 3] ** 2
     labels = (score + rng.normal(0, 0.8, rows) > 1.6).astype(np.int32)
-    a, b = int(0.45 * rows), int(0.9 * rows)
+    ends = [int(0.45 * rows), int(0.9 * rows)]
+    train, valid, test = zip(np.split(inputs, ends), np.split(labels, ends), strict=True)
     return datasets.Tabular(
-        train_inputs=inputs[:a],
-        train_labels=labels[:a],
-        valid_inputs=inputs[a:b],
-        valid_labels=labels[a:b],
-        test_inputs=inputs[b:],
-        test_labels=labels[b:],
+        *train,
+        *valid,
+        *test,
         classes=2,
         name="Adult-like (synthetic)",
         synthetic=True,

@@ -5,7 +5,7 @@ whose methods were not all run is not tested.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -82,13 +82,12 @@ def _sides(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Meth
     return (ours, theirs) if ours and named >= {"ANIL", "ITD-BiO"} else ([], [])
 
 
-def rounds_in_time(config: Config, runs: Runs[Method]) -> list[Claim]:
+def rounds_in_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C6: a round of OAGD takes the same throughout, a round of the baselines ever longer."""
     pieces, intro = [], ["processor time of a round, first to last"]
     for method in itertools.chain(*_sides(runs, tasks="all")):
         line = lines(config, runs, method)
-        first, last = 1e3 * line["first"].mean(), 1e3 * line["last"].mean()
-        longer = growth(line)
+        first, last, longer = 1e3 * line["first"].mean(), 1e3 * line["last"].mean(), growth(line)
         slope = with_half(1e3 * line.slope)
         words = f"{method.label()} {first:.0f} to {last:.0f} ms, {slope} ms more per round"
         if method.sampled:
@@ -98,23 +97,17 @@ def rounds_in_time(config: Config, runs: Runs[Method]) -> list[Claim]:
             pieces.append((words, above(Gain.of(-longer), -CONSTANT)))
         else:
             pieces.append((words, above(Gain.of(longer), CONSTANT)))
-    return [
-        judged(
-            "C6 (time)",
-            "the time of OAGD is linear in the rounds (a round takes the same throughout), that of "
-            "ANIL and ITD-BiO on all tasks so far superlinear",
-            pieces,
-            _setting(config, runs),
-            intro=intro,
-        )
-    ]
+    claimed = (
+        "the time of OAGD is linear in the rounds (a round takes the same throughout), that of "
+        "ANIL and ITD-BiO on all tasks so far superlinear"
+    )
+    yield judged("C6 (time)", claimed, pieces, _setting(config, runs), intro=intro)
 
 
-def least_time(config: Config, runs: Runs[Method]) -> list[Claim]:
+def least_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C6: OAGD needs less time than every baseline."""
-    ours, theirs = _sides(runs)
     pieces = []
-    for method, other in itertools.product(ours, theirs):
+    for method, other in itertools.product(*_sides(runs)):
         both = min(config.rounds_of(method), config.rounds_of(other))
         one, two = (runs.curve(m, CLOCK).loc[both].mean() for m in (method, other))
         words = f"{method.label()} {one:.3g} s, {other.label()} {two:.3g} s"
@@ -127,33 +120,26 @@ def least_time(config: Config, runs: Runs[Method]) -> list[Claim]:
             since = f"round {meets:.0f}" if meets > 1 else "the first"
             words += f" (by the fitted lines its rounds take longer from {since} on)"
         pieces.append((words, runs.sooner(method, other, CLOCK).verdict))
-    return [
-        judged(
-            "C6 (least time)",
-            "OAGD needs less time than ANIL and ITD-BiO",
-            pieces,
-            _setting(config, runs),
-            intro=["processor time of all rounds"],
-        )
-    ]
+    claimed, intro = "OAGD needs less time than ANIL and ITD-BiO", ["processor time of all rounds"]
+    yield judged("C6 (least time)", claimed, pieces, _setting(config, runs), intro=intro)
 
 
-def accuracy(config: Config, runs: Runs[Method]) -> list[Claim]:
+def accuracy(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C6: OAGD has the better test accuracy."""
     ours, theirs = _sides(runs)
     claimed = "the test accuracy of OAGD is better than that of ANIL and ITD-BiO"
-    found = []
+    setting = _setting(config, runs)
     for method in ours:
         pieces = []
         for other in theirs:
             both = min(config.rounds_of(method), config.rounds_of(other))
             at = f" (at round {both})" if both < config.rounds else ""
             pieces.append(piece(f"over {other.label()}{at}", runs.points(method, other)))
-        label = method.label()
-        intro = [f"{label} {100 * runs.final(method).mean():.1f}"]
-        name = f"C6 (accuracy, {label})"
-        found.append(judged(name, claimed, pieces, _setting(config, runs), intro=intro))
-    return found or [judged("C6 (accuracy)", claimed, [], _setting(config, runs))]
+        intro = [f"{method.label()} {100 * runs.final(method).mean():.1f}"]
+        name = f"C6 (accuracy, {method.label()})"
+        yield judged(name, claimed, pieces, setting, intro=intro)
+    if not ours:
+        yield judged("C6 (accuracy)", claimed, [], setting)
 
 
 def learned(runs: Runs[Method], method: Method) -> Gain:
@@ -161,46 +147,37 @@ def learned(runs: Runs[Method], method: Method) -> Gain:
     return paired(100 * runs.final(method), 100 * runs.curve(method).iloc[0])
 
 
-def own(config: Config, runs: Runs[Method]) -> list[Claim]:
+def own(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """Ours: every method does better than chance, and than it does untrained."""
-    chance = 100 / config.ways
-    return [
-        judged(
-            "chance",
-            f"ours: the test accuracy is above chance ({chance:.0f}%)",
-            [
-                piece(f"{m.label()} over chance", Gain.of(100 * runs.final(m) - chance))
-                for m in runs.methods
-            ],
-            _setting(config, runs),
-        ),
-        judged(
-            "learned",
-            "ours: the test accuracy is above that of the untrained network with the same "
-            "adaptation, which is above chance already",
-            [piece(m.label(), learned(runs, m)) for m in runs.methods],
-            _setting(config, runs),
-        ),
-    ]
+    setting, chance = _setting(config, runs), 100 / config.ways
+    over = {m: Gain.of(100 * runs.final(m) - chance) for m in runs.methods}
+    pieces = [piece(f"{method.label()} over chance", gain) for method, gain in over.items()]
+    yield judged(
+        "chance", f"ours: the test accuracy is above chance ({chance:.0f}%)", pieces, setting
+    )
+    pieces = [piece(method.label(), learned(runs, method)) for method in runs.methods]
+    claimed = (
+        "ours: the test accuracy is above that of the untrained network with the same adaptation, "
+        "which is above chance already"
+    )
+    yield judged("learned", claimed, pieces, setting)
 
 
-def windows(config: Config, runs: Runs[Method]) -> list[Claim]:
+def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C7: the larger the window, the better and the slower, for each follower."""
-    found = []
     for follower in ADAPTATIONS:
         rungs = _rungs(runs, follower, lambda method: method.w or 1)
         name = f"window, {follower}"
-        found += runs.ladder("C7", name, "w", rungs, _setting(config, runs), CLOCK)
-    return found
+        yield from runs.ladder("C7", name, "w", rungs, _setting(config, runs), CLOCK)
 
 
-def more_steps(config: Config, runs: Runs[Method]) -> list[Claim]:
+def more_steps(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C7: the larger K, the better, slower and steadier, for each follower that takes steps."""
-    found = []
+    setting = _setting(config, runs)
+    claimed = "the larger K, the steadier: final test accuracies nearer to their median over seeds"
     for follower in ("implicit", "head"):
         rungs = _rungs(runs, follower, config.steps_of)
-        name = f"inner steps, {follower}"
-        found += runs.ladder("C7", name, "K", rungs, _setting(config, runs), CLOCK)
+        yield from runs.ladder("C7", f"inner steps, {follower}", "K", rungs, setting, CLOCK)
         final = {number: 100 * runs.final(method) for number, method in rungs}
         # Of two runs each is as far from their median as the other: they say nothing.
         off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
@@ -208,18 +185,9 @@ def more_steps(config: Config, runs: Runs[Method]) -> list[Claim]:
             piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
             for small, large in itertools.pairwise(off)
         ]
-        found.append(
-            judged(
-                f"C7 (steadier, {follower})",
-                "the larger K, the steadier: final test accuracies nearer to their median over "
-                "seeds",
-                pieces,
-                _setting(config, runs),
-                rule=chain,
-                intro=[f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()],
-            )
-        )
-    return found
+        intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
+        name = f"C7 (steadier, {follower})"
+        yield judged(name, claimed, pieces, setting, rule=chain, intro=intro)
 
 
 def _rungs(
@@ -230,7 +198,7 @@ def _rungs(
     return sorted(((number(method), method) for method in kept), key=lambda rung: rung[0])
 
 
-KINDS: dict[str, list[Callable[[Config, Runs[Method]], list[Claim]]]] = {
+KINDS: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
     "comparison": [rounds_in_time, least_time, accuracy],
     "window": [windows],
     "steps": [more_steps],

@@ -68,43 +68,38 @@ def _of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _time_table(config: Config, runs: Runs[Method]) -> pd.DataFrame:
-    found = []
-    for method in runs.methods:
-        line, wall = lines(config, runs, method), lines(config, runs, method, "seconds")
-        found.append(
-            {
-                "method": method.label(),
-                "first round, ms": round(1e3 * line["first"].mean(), 1),
-                "last round, ms": round(1e3 * line["last"].mean(), 1),
-                "slope, ms": with_half(1e3 * line.slope),
-                "slope (wall clock), ms": with_half(1e3 * wall.slope),
-                "a round takes": "longer with t" if growth(line).mean() > CONSTANT else "the same",
-                "rounds": config.rounds_of(method),
-                "seeds": len(line),
-            }
-        )
-    return pd.DataFrame(found)
+    fitted = {method: lines(config, runs, method) for method in runs.methods}
+    return pd.DataFrame(
+        {
+            "method": method.label(),
+            "first round, ms": round(1e3 * line["first"].mean(), 1),
+            "last round, ms": round(1e3 * line["last"].mean(), 1),
+            "slope, ms": with_half(1e3 * line.slope),
+            "slope (wall clock), ms": with_half(1e3 * lines(config, runs, method, "seconds").slope),
+            "a round takes": "longer with t" if growth(line).mean() > CONSTANT else "the same",
+            "rounds": config.rounds_of(method),
+            "seeds": len(line),
+        }
+        for method, line in fitted.items()
+    )
 
 
 def _summary(config: Config, runs: Runs[Method]) -> pd.DataFrame:
-    found = []
-    for method in runs.methods:
-        test, train = (100 * runs.final(method, f"{part}_accuracy") for part in ("test", "train"))
-        found.append(
-            {
-                "method": method.label(),
-                "test": with_half(test, ".1f"),
-                "over tasks": f"± {196 * runs.final(method, 'test_accuracy_error').mean():.1f}",
-                "gain": _gain(learned(runs, method)),
-                "training": with_half(train, ".1f"),
-                "test loss": f"{runs.final(method, 'test_loss').mean():.3f}",
-                "seconds": f"{runs.last(method).mean():.3g}",
-                "processor": f"{runs.last(method, CLOCK).mean():.3g}",
-                "rounds": config.rounds_of(method),
-                "seeds": len(test),
-            }
-        )
-    return pd.DataFrame(found)
+    return pd.DataFrame(
+        {
+            "method": method.label(),
+            "test": with_half(100 * runs.final(method), ".1f"),
+            "over tasks": f"± {196 * runs.final(method, 'test_accuracy_error').mean():.1f}",
+            "gain": _gain(learned(runs, method)),
+            "training": with_half(100 * runs.final(method, "train_accuracy"), ".1f"),
+            "test loss": f"{runs.final(method, 'test_loss').mean():.3f}",
+            "seconds": f"{runs.last(method).mean():.3g}",
+            "processor": f"{runs.last(method, CLOCK).mean():.3g}",
+            "rounds": config.rounds_of(method),
+            "seeds": len(runs.final(method)),
+        }
+        for method in runs.methods
+    )
 
 
 def _gain(gain: Gain) -> str:

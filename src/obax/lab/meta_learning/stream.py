@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 
 from ... import datasets
@@ -56,7 +57,8 @@ class Tasks:
     def _some(self, part: fewshot.Labelled, kind: int, count: int) -> list[PyTree]:
         tasks = list(itertools.islice(self._stream(part, kind), count))
         size = math.gcd(count, EVALUATED_AT_ONCE)
-        return [_stacked(tasks[i : i + size]) for i in range(0, count, size)]
+        groups = (tasks[i : i + size] for i in range(0, count, size))
+        return [jax.tree.map(lambda *leaves: np.stack(leaves), *some) for some in groups]
 
     def _stream(self, part: fewshot.Labelled, kind: int) -> fewshot.TaskStream:
         c = self.config
@@ -69,13 +71,6 @@ class Tasks:
             seed=3 * self.seed + kind,
             names=part.names,
         )
-
-
-def _stacked(tasks: list[fewshot.Task]) -> PyTree:
-    return {
-        name: tuple(np.stack(leaves) for leaves in zip(*(t[name] for t in tasks), strict=True))
-        for name in tasks[0]
-    }
 
 
 # One seed is in memory at a time: parts go through the methods of a seed before the next one.

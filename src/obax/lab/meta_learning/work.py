@@ -60,20 +60,13 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     if method.kind == "OAGD":
         assert method.w
         window = Window(
-            method.w,
-            config.decay,
-            follower="each",
-            normalise=config.normalise,
-            chunk=config.chunk,
+            method.w, config.decay, follower="each", normalise=config.normalise, chunk=config.chunk
         )
         if method.adaptation == "prox":
             return prox_linear(config.inner_step_size, window=window, **outer)
+        part = "head" if method.adaptation == "head" else "all"
         return OAGD(
-            meta_learning(
-                "implicit",
-                part="head" if method.adaptation == "head" else "all",
-                proximity=config.proximity,
-            ),
+            meta_learning("implicit", part=part, proximity=config.proximity),
             inner_step_size=config.inner_step_size,
             inner_steps=steps,
             window=window,
@@ -81,11 +74,8 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
             **outer,
         )
     head = method.kind != "MAML"
-    problem = meta_learning(
-        "plain",
-        part="head" if head else "all",
-        leader="features" if method.kind == "ITD-BiO" else "all",
-    )
+    leader = "features" if method.kind == "ITD-BiO" else "all"
+    problem = meta_learning("plain", part="head" if head else "all", leader=leader)
     return ITD(
         problem,
         inner_step_size=config.inner_step_size,
