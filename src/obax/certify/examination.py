@@ -10,7 +10,7 @@ from .. import theory
 from .families.catalogue import FAMILIES, SETTINGS
 from .families.ingredients import Numbers
 from .measure.growth import exponent
-from .measure.outcomes import HONEST, Mutation, Outcome, horizons, outcomes
+from .measure.outcomes import HONEST, ORDERS, Mutation, Outcome, horizons, outcomes
 from .verify import POINTS, Check
 
 # At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
@@ -19,15 +19,6 @@ LATE, STRETCH, GROWTH_PROBLEMS = ("strongly_convex_dynamic",), 8, 4
 # A growth is judged from this T on, and a fitted exponent may exceed that of the promised order by
 # this much: fits over three doublings scatter by 0.1 to 0.2 and lower-order terms fade slowly.
 GROWTH_HORIZON, GROWTH_TOLERANCE = 64, 0.25
-
-# The promised order as it is evaluated on measured path lengths, beside the regret's exponent.
-ORDERS = {
-    "strongly_convex_dynamic": "1 + min(P_1 + Y_1, P_2 + Y_2 + squared gradients)",
-    "strongly_convex_static": "1 + log T + Y_bar_2",
-    "convex_dynamic": "1 + S_1 + Y_2",
-    "convex_static": "sqrt(T) + Y_bar_1 + Y_bar_2",
-    "nonconvex_local": "T / W + H_1 + H_2",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,12 +64,12 @@ def examine(
     problems: int,
     horizon: int,
     seed: int,
-    on_batch: Callable[[int], None] = lambda done: None,
+    on_problem: Callable[[int], None] = lambda done: None,
     mutation: Mutation = HONEST,
 ) -> tuple[SettingResult, list[Violation], list[Violation]]:
     """One setting: its result, what was violated, and the errata. `mutation` makes something wrong
     on purpose (`mutants`)."""
-    found = outcomes(name, problems, horizon, seed, on_batch, mutation=mutation)
+    found = outcomes(name, problems, horizon, seed, on_problem, mutation=mutation)
     wrong: list[Violation] = []
     errata: list[Violation] = []
     for outcome in found:
@@ -132,7 +123,7 @@ def _result(name: str, found: list[Outcome], growing: list[Outcome]) -> SettingR
         printed_violations_at_end=sum(not o.regret[-1] <= o.printed[-1] for o in found),
         exponent=exponent(at, regret),
         promised_exponent=exponent(at, order),
-        order=ORDERS[name],
+        order=ORDERS[name][0],
         growth_family=growing[0].drawn.family,
         growth_horizons=tuple(at.tolist()),
         families=families,

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from ...problems import Instance
+from ...theory import Constants
 from ...window import Window
 from . import convex, waves
 from .ingredients import Generator
@@ -58,6 +59,12 @@ class Drawn(NamedTuple):
     window: Window
     share: float = 1.0
     """Of the largest alpha that the theorem allows."""
+
+    @property
+    def constants(self) -> Constants:
+        """Those of the instance, which every family gives."""
+        assert self.instance.constants is not None
+        return self.instance.constants
 
     @property
     def where(self) -> str:
