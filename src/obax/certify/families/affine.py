@@ -35,42 +35,38 @@ OUTER_DIM, INNER_DIM = 2, 3
 LEAST_SMOOTHNESS = 1e-6
 
 
+# The shape of each coefficient in a round. scale = 0 takes a round out of a static comparator
+# without changing the shape of the rounds.
+SHAPES = {
+    "A": (INNER_DIM, OUTER_DIM), "H": (INNER_DIM, INNER_DIM), "scale": (),
+    "Q": (OUTER_DIM,), "p": (OUTER_DIM,), "c": (OUTER_DIM,),
+    "R": (INNER_DIM,), "q": (INNER_DIM,), "d": (INNER_DIM,), "s": (INNER_DIM,), "b": (INNER_DIM,),
+}  # fmt: skip
+
+
 def affine(
     domain: Ball | Box,
     horizon: int,
     *,
     start: Coefficient = 0.0,
-    A: Numbers,
-    H: Numbers | None = None,
-    b: Coefficient = 0.0,
-    Q: Coefficient = 0.0,
-    p: Coefficient = 0.0,
-    R: Coefficient = 0.0,
-    q: Coefficient = 0.0,
-    s: Coefficient = 0.0,
-    c: Coefficient = 0.0,
-    d: Coefficient = 0.0,
     optima: Numbers | None = None,
     start_gap: float = 0.0,
+    **coefficients: Coefficient,
 ) -> Instance:
-    """The instance with these coefficients, each fixed or with a leading axis for the rounds.
+    """The instance with these coefficients, each fixed or with a leading axis for the rounds; those
+    not given are zero, but H, which is the identity.
 
     On a ball the losses must be strongly convex, and the x*_t are computed. On a box `optima` are
     the x*_t where they are planted; without any, the problem has no `outer_argmin` (the static
     settings need none). The leader starts at `start`, the follower at a distance of `start_gap`
     from y*_1(x_1).
     """
-    outer, inner = (horizon, OUTER_DIM), (horizon, INNER_DIM)
-    H = np.eye(INNER_DIM) if H is None else H
+    assert coefficients.keys() <= SHAPES.keys()
+    given = {"H": np.eye(INNER_DIM), "scale": 1.0} | coefficients
     data = {
-        "A": np.broadcast_to(A, (horizon, INNER_DIM, OUTER_DIM)),
-        "H": np.broadcast_to(H, (horizon, INNER_DIM, INNER_DIM)),
-        "scale": np.ones(horizon),
+        name: np.asarray(np.broadcast_to(given.get(name, 0.0), (horizon, *shape)), np.float64)
+        for name, shape in SHAPES.items()
     }
-    of_outer, of_inner = {"Q": Q, "p": p, "c": c}, {"b": b, "R": R, "q": q, "s": s, "d": d}
-    data |= {name: np.broadcast_to(value, outer) for name, value in of_outer.items()}
-    data |= {name: np.broadcast_to(value, inner) for name, value in of_inner.items()}
-    data = {name: np.asarray(value, np.float64) for name, value in data.items()}
     hessians = data["Q"][:, :, None] * np.eye(OUTER_DIM)
     hessians = hessians + np.einsum("tia,ti,tib->tab", data["A"], data["R"], data["A"])
     if isinstance(domain, Ball):
@@ -129,7 +125,6 @@ def _outer(x: Array, y: Array, round: PyTree) -> Array:
     # |gap| - log 2 + log(1 + exp(-2 |gap|)) would be safe for huge gaps; here they are small.
     bent = jnp.sum(round["s"] * jnp.log(jnp.cosh(gap)))
     linear = jnp.vdot(round["c"], x) + jnp.vdot(round["d"], y)
-    # scale = 0 takes a round out of a static comparator without changing the shape of the rounds.
     return round["scale"] * (0.5 * quadratic + bent + linear)
 
 
