@@ -62,7 +62,7 @@ def affine(
     from y*_1(x_1).
     """
     assert coefficients.keys() <= SHAPES.keys()
-    given = {"H": np.eye(INNER_DIM), "scale": 1.0} | coefficients
+    given: dict[str, Coefficient] = {"H": np.eye(INNER_DIM), "scale": 1.0, **coefficients}
     data = {
         name: np.asarray(np.broadcast_to(given.get(name, 0.0), (horizon, *shape)), np.float64)
         for name, shape in SHAPES.items()
