@@ -78,25 +78,19 @@ def certify(
     on_part(total - 1, total, "comparability example")
     examples = example()
     on_part(total, total, "")
-    violations += [
-        Violation(
-            f"lower-bound game, {row.strategy}",
-            f"the mean regret {row.regret:.6g} of {row.strategy} is below the mean S_2 of "
-            f"{row.S_2:.6g}, and the 95% interval of the difference, up to "
-            f"{row.difference_interval[1]:.3g}, does not reach zero",
+    for one in (one for one in games if one.violated):
+        sentence = (
+            f"the mean regret {one.regret:.6g} of {one.strategy} is below the mean S_2 of "
+            f"{one.S_2:.6g}, and the 95% interval of the difference, up to "
+            f"{one.difference_interval[1]:.3g}, does not reach zero"
         )
-        for row in games
-        if row.violated
-    ]
-    violations += [
-        Violation(
-            f"comparability example, sequence {row.sequence}",
+        violations.append(Violation(f"lower-bound game, {one.strategy}", sentence))
+    for row in (row for row in examples if row.violated):
+        sentence = (
             f"{row.quantity} does not grow like {row.claimed}: exponent {row.exponent}, R squared "
-            f"{row.r_squared}, total {row.total:.3g}",
+            f"{row.r_squared}, total {row.total:.3g}"
         )
-        for row in examples
-        if row.violated
-    ]
+        violations.append(Violation(f"comparability example, sequence {row.sequence}", sentence))
     return Certificates(
         horizon, seed, tuple(rows), tuple(games), tuple(examples), tuple(violations), tuple(errata)
     )

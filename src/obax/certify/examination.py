@@ -74,15 +74,9 @@ def examine(
     for outcome in found:
         where = f"{outcome.drawn.where}, seed {seed}"
         wrong += _exceeded(outcome, outcome.bound, "bound", where)
-        wrong += [
-            Violation(
-                outcome.drawn.where,
-                f"{where}: {check.assumption} fails in round {check.round}: {check}",
-                check.assumption,
-            )
-            for check in outcome.steps
-            if not check.holds
-        ]
+        for check in (check for check in outcome.steps if not check.holds):
+            sentence = f"{where}: {check.assumption} fails in round {check.round}: {check}"
+            wrong.append(Violation(outcome.drawn.where, sentence, check.assumption))
         errata += _exceeded(outcome, outcome.printed, "bound as printed", where)
     # Growth is fitted on runs of the first family, whose path lengths are sublinear.
     families = FAMILIES[name]

@@ -42,10 +42,8 @@ def logarithmic(T: ArrayLike, values: Numbers) -> tuple[float, float]:
     >>> round(coefficient, 6), round(r_squared, 6)
     (3.0, 1.0)
     """
-    slope, offset = np.polyfit(np.log(T), values, 1)
-    spread = np.sum((values - values.mean()) ** 2)
-    left = np.sum((values - slope * np.log(T) - offset) ** 2)
-    return float(slope), float(1.0 - left / spread)
+    slope = np.polyfit(np.log(T), values, 1)[0]
+    return float(slope), float(np.corrcoef(np.log(T), values)[0, 1] ** 2)
 
 
 @dataclasses.dataclass(frozen=True)
