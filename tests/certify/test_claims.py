@@ -7,7 +7,7 @@ import pytest
 
 from obax import theory
 from obax.certify.measure import claims
-from obax.certify.measure.along import Along
+from obax.certify.measure.play import Along
 from obax.theory import Constants
 
 T = 12

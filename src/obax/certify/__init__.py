@@ -7,7 +7,6 @@ and the comparability example come with it. `verify` tests the assumptions of yo
 
 from .certificates import (
     Certificates as Certificates,
-    Row as Row,
     certify as certify,
     check_arguments as check_arguments,
 )
@@ -19,3 +18,5 @@ from .families.catalogue import (
     draw as draw,
 )
 from .verify import AssumptionError as AssumptionError, Check as Check, verify as verify
+
+Row = SettingResult

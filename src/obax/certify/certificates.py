@@ -1,11 +1,9 @@
 """All certificates together: the five settings, the lower-bound game, the comparability example."""
 
 import dataclasses
-import math
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from .._support.errors import nearest
 from .examination import SettingResult, Violation, examine
@@ -15,9 +13,6 @@ from .measure.growth import ExampleRow, example
 
 PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8
 Report = Callable[[int, int, str], None]
-
-# The name under which it is known outside.
-Row = SettingResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +35,8 @@ class Certificates:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; numbers that are not finite become `None`."""
-        found = dataclasses.asdict(self)
-        return _plain({"ok": self.ok, **found})
+        found = {"ok": self.ok, **dataclasses.asdict(self)}
+        return json.loads(json.dumps(found), parse_constant=lambda name: None)
 
 
 def certify(
@@ -69,15 +64,12 @@ def certify(
     violations: list[Violation] = []
     errata: list[Violation] = []
     for number, name in enumerate(chosen):
-        before = number * problems
-        on_part(before, total, name)
-        result, wrong, printed = examine(
-            name,
-            problems,
-            horizon,
-            seed,
-            lambda done, before=before, name=name: on_part(before + done, total, name),  # type: ignore[misc]
-        )
+
+        def on_problem(done: int, before: int = number * problems, name: str = name) -> None:
+            on_part(before + done, total, name)
+
+        on_problem(0)
+        result, wrong, printed = examine(name, problems, horizon, seed, on_problem)
         rows.append(result)
         violations += wrong
         errata += printed
@@ -86,25 +78,19 @@ def certify(
     on_part(total - 1, total, "comparability example")
     examples = example()
     on_part(total, total, "")
-    violations += [
-        Violation(
-            f"lower-bound game, {row.strategy}",
-            f"the mean regret {row.regret:.6g} of {row.strategy} is below the mean S_2 of "
-            f"{row.S_2:.6g}, and the 95% interval of the difference, up to "
-            f"{row.difference_interval[1]:.3g}, does not reach zero",
+    for one in (one for one in games if one.violated):
+        sentence = (
+            f"the mean regret {one.regret:.6g} of {one.strategy} is below the mean S_2 of "
+            f"{one.S_2:.6g}, and the 95% interval of the difference, up to "
+            f"{one.difference_interval[1]:.3g}, does not reach zero"
         )
-        for row in games
-        if row.violated
-    ]
-    violations += [
-        Violation(
-            f"comparability example, sequence {row.sequence}",
+        violations.append(Violation(f"lower-bound game, {one.strategy}", sentence))
+    for row in (row for row in examples if row.violated):
+        sentence = (
             f"{row.quantity} does not grow like {row.claimed}: exponent {row.exponent}, R squared "
-            f"{row.r_squared}, total {row.total:.3g}",
+            f"{row.r_squared}, total {row.total:.3g}"
         )
-        for row in examples
-        if row.violated
-    ]
+        violations.append(Violation(f"comparability example, sequence {row.sequence}", sentence))
     return Certificates(
         horizon, seed, tuple(rows), tuple(games), tuple(examples), tuple(violations), tuple(errata)
     )
@@ -124,13 +110,3 @@ def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int)
             f"T/4, T/2 and T, but got {horizon}."
         )
     return tuple(name for name in SETTINGS if not settings or name in settings)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import theory
-from .families.catalogue import FAMILIES, SETTINGS
+from .families.catalogue import FAMILIES
 from .families.ingredients import Numbers
 from .measure.growth import exponent
-from .measure.outcomes import HONEST, Mutation, Outcome, horizons, outcomes
+from .measure.outcomes import HONEST, ORDERS, Mutation, Outcome, horizons, outcomes, prescribe
 from .verify import POINTS, Check
 
 # At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
@@ -19,15 +18,6 @@ LATE, STRETCH, GROWTH_PROBLEMS = ("strongly_convex_dynamic",), 8, 4
 # A growth is judged from this T on, and a fitted exponent may exceed that of the promised order by
 # this much: fits over three doublings scatter by 0.1 to 0.2 and lower-order terms fade slowly.
 GROWTH_HORIZON, GROWTH_TOLERANCE = 64, 0.25
-
-# The promised order as it is evaluated on measured path lengths, beside the regret's exponent.
-ORDERS = {
-    "strongly_convex_dynamic": "1 + min(P_1 + Y_1, P_2 + Y_2 + squared gradients)",
-    "strongly_convex_static": "1 + log T + Y_bar_2",
-    "convex_dynamic": "1 + S_1 + Y_2",
-    "convex_static": "sqrt(T) + Y_bar_1 + Y_bar_2",
-    "nonconvex_local": "T / W + H_1 + H_2",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,80 +63,68 @@ def examine(
     problems: int,
     horizon: int,
     seed: int,
-    on_batch: Callable[[int], None] = lambda done: None,
+    on_problem: Callable[[int], None] = lambda done: None,
     mutation: Mutation = HONEST,
 ) -> tuple[SettingResult, list[Violation], list[Violation]]:
     """One setting: its result, what was violated, and the errata. `mutation` makes something wrong
     on purpose (`mutants`)."""
-    found = outcomes(name, problems, horizon, seed, on_batch, mutation=mutation)
+    found = outcomes(name, problems, horizon, seed, on_problem, mutation=mutation)
     wrong: list[Violation] = []
     errata: list[Violation] = []
     for outcome in found:
-        wrong += _exceeded(outcome, outcome.bound, "bound", seed)
-        wrong += [_broken(outcome, check, seed) for check in outcome.steps if not check.holds]
-        errata += _exceeded(outcome, outcome.printed, "bound as printed", seed)
-    result = _result(name, found, _growing(name, found, horizon, seed, mutation))
+        where = f"{outcome.drawn.where}, seed {seed}"
+        wrong += _exceeded(outcome, outcome.bound, "bound", where)
+        for check in (check for check in outcome.steps if not check.holds):
+            sentence = f"{where}: {check.assumption} fails in round {check.round}: {check}"
+            wrong.append(Violation(outcome.drawn.where, sentence, check.assumption))
+        errata += _exceeded(outcome, outcome.printed, "bound as printed", where)
+    # Growth is fitted on runs of the first family, whose path lengths are sublinear.
+    families = FAMILIES[name]
+    growing = [outcome for outcome in found if outcome.drawn.family == families[0].__name__]
+    if name in LATE and STRETCH > 1:
+        count, late = min(GROWTH_PROBLEMS, len(found)), STRETCH * horizon
+        growing = outcomes(
+            name, count, late, seed, stride=len(families), mutation=mutation, examined=False
+        )
+    result = _result(name, found, growing)
     wrong += _grows_too_fast(result, seed)
     return dataclasses.replace(result, violations=len(wrong)), wrong, errata
 
 
-def _growing(
-    name: str, found: list[Outcome], horizon: int, seed: int, mutation: Mutation
-) -> list[Outcome]:
-    """The runs on which growth is fitted: of the first family, whose path lengths are sublinear."""
-    families, stretch = FAMILIES[name], STRETCH if name in LATE else 1
-    if stretch > 1:
-        count = min(GROWTH_PROBLEMS, len(found))
-        return outcomes(
-            name,
-            count,
-            stretch * horizon,
-            seed,
-            stride=len(families),
-            mutation=mutation,
-            examined=False,
-        )
-    return [outcome for outcome in found if outcome.drawn.family == families[0].__name__]
-
-
 def _result(name: str, found: list[Outcome], growing: list[Outcome]) -> SettingResult:
-    ratios = np.array([outcome.ratio for outcome in found])
     at = np.array(horizons(len(growing[0].regret))[1:])
     regret, order = (
         np.mean([getattr(outcome, curve) for outcome in growing], axis=0)[at - 1]
         for curve in ("regret", "order")
     )
-    families: dict[str, dict[str, float]] = {}
-    for family in dict.fromkeys(outcome.drawn.family for outcome in found):
-        own = [outcome.ratio for outcome in found if outcome.drawn.family == family]
-        families[family] = {
-            "problems": len(own), "ratio_max": max(own), "ratio_median": float(np.median(own)),
-        }  # fmt: skip
+    ratios: dict[str, list[float]] = {}
+    for outcome in found:
+        ratios.setdefault(outcome.drawn.family, []).append(outcome.ratio)
     return SettingResult(
         setting=name,
         problems=len(found),
-        ratio_max=float(ratios.max()),
-        ratio_median=float(np.median(ratios)),
+        **_ratios([ratio for own in ratios.values() for ratio in own]),
         violations=0,
         printed_violations=sum(outcome.exceeds(outcome.printed) is not None for outcome in found),
         printed_violations_at_end=sum(not o.regret[-1] <= o.printed[-1] for o in found),
         exponent=exponent(at, regret),
         promised_exponent=exponent(at, order),
-        order=ORDERS[name],
+        order=ORDERS[name][0],
         growth_family=growing[0].drawn.family,
         growth_horizons=tuple(at.tolist()),
-        families=families,
-        assumptions=getattr(theory, _CLASSES[name]).assumptions,
-        checks=_nearest([outcome.checks for outcome in found], found),
-        steps=_nearest([outcome.steps for outcome in found], found),
+        families={kind: {"problems": len(own), **_ratios(own)} for kind, own in ratios.items()},
+        assumptions=prescribe(found[0].drawn).assumptions,
+        checks=_nearest(found, [outcome.checks for outcome in found]),
+        steps=_nearest(found, [outcome.steps for outcome in found]),
         curve=tuple(np.max([outcome.ratios for outcome in found], axis=0).tolist()),
     )
 
 
-_CLASSES = {name: "".join(word.title() for word in name.split("_")) for name in SETTINGS}
+def _ratios(ratios: list[float]) -> dict[str, float]:
+    return {"ratio_max": max(ratios), "ratio_median": float(np.median(ratios))}
 
 
-def _nearest(tested: list[tuple[Check, ...]], found: list[Outcome]) -> tuple[dict[str, Any], ...]:
+def _nearest(found: list[Outcome], tested: list[tuple[Check, ...]]) -> tuple[dict[str, Any], ...]:
     """For each check the problem that used most of its limit."""
     checks = []
     for column in zip(*tested, strict=True):
@@ -160,26 +138,15 @@ def _nearest(tested: list[tuple[Check, ...]], found: list[Outcome]) -> tuple[dic
     return tuple(checks)
 
 
-def _exceeded(outcome: Outcome, curve: Numbers, what: str, seed: int) -> list[Violation]:
+def _exceeded(outcome: Outcome, curve: Numbers, what: str, where: str) -> list[Violation]:
     t = outcome.exceeds(curve)
     if t is None:
         return []
-    return [
-        Violation(
-            outcome.drawn.where,
-            f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round "
-            f"{t} is above the {what}, {curve[t - 1]:.6g}",
-        )
-    ]
-
-
-def _broken(outcome: Outcome, check: Check, seed: int) -> Violation:
-    return Violation(
-        outcome.drawn.where,
-        f"{outcome.drawn.where}, seed {seed}: {check.assumption} fails in round {check.round}: "
-        f"{check}",
-        check.assumption,
+    sentence = (
+        f"{where}: the regret {outcome.regret[t - 1]:.6g} in round {t} is above the {what}, "
+        f"{curve[t - 1]:.6g}"
     )
+    return [Violation(outcome.drawn.where, sentence)]
 
 
 def _grows_too_fast(result: SettingResult, seed: int) -> list[Violation]:
@@ -191,12 +158,9 @@ def _grows_too_fast(result: SettingResult, seed: int) -> list[Violation]:
     # Regret per round is bounded: where about T is promised there is nothing to judge.
     if fitted <= promised + GROWTH_TOLERANCE or promised >= 1.0 - GROWTH_TOLERANCE:
         return []
-    return [
-        Violation(
-            f"{result.setting}, family {result.growth_family}",
-            f"{result.setting}, family {result.growth_family}, seed {seed}: the regret grows like "
-            f"T^{fitted:.2f}, but {result.order} like T^{promised:.2f}, and "
-            f"{GROWTH_TOLERANCE} more is allowed",
-            "growth",
-        )
-    ]
+    where = f"{result.setting}, family {result.growth_family}"
+    sentence = (
+        f"{where}, seed {seed}: the regret grows like T^{fitted:.2f}, but {result.order} like "
+        f"T^{promised:.2f}, and {GROWTH_TOLERANCE} more is allowed"
+    )
+    return [Violation(where, sentence, "growth")]

@@ -52,13 +52,9 @@ class GameRow:
 
 
 def game(
-    horizon: int,
-    seed: int = 0,
-    seeds: int = SEEDS,
-    strategies: dict[str, Strategy] | None = None,
+    horizon: int, seed: int = 0, seeds: int = SEEDS, strategies: dict[str, Strategy] | None = None
 ) -> list[GameRow]:
     """Let every strategy play the game `seeds` times; the draws are the same for all of them."""
-    played = STRATEGIES if strategies is None else strategies
     rows = []
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
         games = [lower_bound_game(horizon, seed * seeds + number) for number in range(seeds)]
@@ -68,19 +64,11 @@ def game(
             for name in ("a", "b")
         }
         S_2 = np.asarray(_squared_paths(problem, rounds))
-        for name, strategy in played.items():
+        for name, strategy in (STRATEGIES if strategies is None else strategies).items():
             decisions = jnp.asarray(strategy(problem, rounds))
             suffered = np.asarray(_regrets(problem, decisions, rounds))
-            rows.append(
-                GameRow(
-                    name,
-                    float(suffered.mean()),
-                    _interval(suffered),
-                    float(S_2.mean()),
-                    _interval(S_2),
-                    _interval(suffered - S_2),
-                )
-            )
+            own, paths, gap = map(_interval, (suffered, S_2, suffered - S_2))
+            rows.append(GameRow(name, float(suffered.mean()), own, float(S_2.mean()), paths, gap))
     return rows
 
 
@@ -90,21 +78,10 @@ def oagd(problem: Problem, rounds: PyTree) -> Numbers:
     def one(rounds: PyTree) -> Array:
         algorithm = OAGD(problem, InverseTime(2.0 / MU_F), 1.0, hypergradient=Dense())
         zero = jnp.zeros((), rounds["a"].dtype)
-        example = jax.tree.map(lambda leaf: leaf[0], rounds)
-        state = algorithm.init(zero, zero, example)
+        state = algorithm.init(zero, zero, jax.tree.map(lambda leaf: leaf[0], rounds))
         return run(algorithm, state, rounds, on_rejected="skip")[1].outer_var
 
     return np.asarray(eqx.filter_jit(jax.vmap(one))(rounds))
-
-
-def zero(problem: Problem, rounds: PyTree) -> Numbers:
-    """x_t = 0, which is the best that anybody can do: the expected regret is 12 T."""
-    return np.zeros(rounds["a"].shape)
-
-
-def last_optimum(problem: Problem, rounds: PyTree) -> Numbers:
-    """x_t = x*_{t-1}: the expected regret is 24 T - 12."""
-    return _shifted(np.asarray(rounds["a"]))
 
 
 def running_mean(problem: Problem, rounds: PyTree) -> Numbers:
@@ -127,8 +104,10 @@ def best_constant_step(problem: Problem, rounds: PyTree) -> Numbers:
 
 STRATEGIES: dict[str, Strategy] = {
     "OAGD": oagd,
-    "x_t = 0": zero,
-    "last optimum": last_optimum,
+    # The best that anybody can do: the expected regret is 12 T.
+    "x_t = 0": lambda problem, rounds: np.zeros(rounds["a"].shape),
+    # x_t = x*_{t-1}: the expected regret is 24 T - 12.
+    "last optimum": lambda problem, rounds: _shifted(np.asarray(rounds["a"])),
     "running mean": running_mean,
     "best constant step": best_constant_step,
 }
@@ -136,18 +115,16 @@ STRATEGIES: dict[str, Strategy] = {
 
 @eqx.filter_jit
 def _regrets(problem: Problem, decisions: Array, rounds: PyTree) -> Array:
-    def one(of: tuple[Array, PyTree]) -> Array:
-        return regret.dynamic(problem, *of, solver=SOLVER).total
-
-    return jax.lax.map(one, (decisions, rounds))
+    return jax.lax.map(
+        lambda of: regret.dynamic(problem, *of, solver=SOLVER).total, (decisions, rounds)
+    )
 
 
 @eqx.filter_jit
 def _squared_paths(problem: Problem, rounds: PyTree) -> Array:
-    def one(rounds: PyTree) -> Array:
-        return regret.path_lengths(problem, rounds, 2, with_H=False, solver=SOLVER).S[-1]
-
-    return jax.lax.map(one, rounds)
+    return jax.lax.map(
+        lambda own: regret.path_lengths(problem, own, 2, with_H=False, solver=SOLVER).S[-1], rounds
+    )
 
 
 def _shifted(points: Numbers) -> Numbers:

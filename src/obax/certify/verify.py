@@ -6,6 +6,7 @@ of quadratic losses). The families of this room therefore come with constants in
 are tested like everybody else's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
@@ -17,6 +18,7 @@ from .._support import validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
+from ..problems import Instance
 from ..theory import Constants, Setting
 from ..window import Window
 from .families.catalogue import SETTINGS
@@ -63,6 +65,16 @@ class Check:
             return 0.0
         return self.worst / self.limit if self.relation == "<=" else self.limit / self.worst
 
+    @classmethod
+    def worst_of(
+        cls, assumption: str, quantity: str, values: ArrayLike, relation: str, limit: float
+    ) -> "Check":
+        """The check of one value per round in its worst round; NaN is worse than everything."""
+        found = np.asarray(values)
+        excess = found if relation == "<=" else -found
+        worst = int(np.argmax(np.where(np.isnan(found), np.inf, excess)))
+        return cls(assumption, quantity, float(found[worst]), relation, limit, worst + 1)
+
     def __str__(self) -> str:
         return f"{self.quantity} is {self.worst:.6g}, but must be {self.relation} {self.limit:.6g}"
 
@@ -80,7 +92,8 @@ def verify(
     points: int = POINTS,
     outer_radius: float | None = None,
     inner_radius: float | None = None,
-    seed: int = 0,
+    seed: int | Sequence[int] = 0,
+    where: str | None = None,
 ) -> tuple[Check, ...]:
     """Test every assumption of a setting on these rounds; raise `AssumptionError` where one fails.
 
@@ -94,6 +107,7 @@ def verify(
     - `outer_radius`: how far from x_1 they are drawn; by default D / 2, or 4 on an unbounded X.
     - `inner_radius`: how far from y*_t(x) the Hessians are tried; by default
       D_prime + L_y D, how far the follower can be in the first rounds (1 without D).
+    - `where`: what messages call the problem; by default the setting's name.
 
     **Returns:** the checks, each with the worst value found and the round it was found in.
 
@@ -120,49 +134,50 @@ def verify(
     if problem.inner is None or problem.has_buffers:
         raise ValueError("problem must have an inner loss without buffers to be verified")
     validation.count(points, "points")
-    check_frame(problem, constants, name, window)
+    where = where or name
+    _check_frame(problem, constants, name, window or Window(), where)
+    D, D_prime = constants.D, constants.D_prime or 0.0
+    if outer_radius is None:
+        outer_radius = 4.0 if D is None else 0.5 * D
+    if inner_radius is None:
+        inner_radius = D_prime + constants.L_y * (D or 1.0)
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-        problem, rounds, outer_var, inner_var, outer_vars = jax.tree.map(
-            _double, (problem, rounds, outer_var, inner_var, outer_vars)
+        instance, outer_vars = jax.tree.map(
+            _double, (Instance(problem, rounds, outer_var, inner_var), outer_vars)
         )
-        horizon = jax.tree.leaves(rounds)[0].shape[0]
+        start, horizon = instance.outer_var, instance.horizon
         if outer_vars is None:
             outer_vars = jax.tree.map(
-                lambda leaf: jnp.broadcast_to(leaf, (horizon, *leaf.shape)), outer_var
+                lambda leaf: jnp.broadcast_to(leaf, (horizon, *leaf.shape)), start
             )
-        sizes = [sum(leaf[0].size for leaf in jax.tree.leaves(tree)) for tree in (outer_vars,)]
-        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(inner_var)))
+        dims = (sum(map(jnp.size, jax.tree.leaves(var))) for var in (start, instance.inner_var))
         drawn = Points.draw(
-            seed, (points, horizon, *sizes), radii(constants, outer_radius, inner_radius)
+            seed, (points, horizon, *dims), (outer_radius, inner_radius, constants.L_f)
         )
-        found = gather(problem, rounds, outer_var, inner_var, outer_vars, drawn, name)
-        diameter = float(problem.domain.diameter(outer_var))
-    checks = judge(jax.tree.map(np.asarray, found), constants, name, diameter)
-    raise_if_failed(checks, name)
+        found = jax.tree.map(np.asarray, gather(instance, outer_vars, drawn, name))
+        diameter = float(instance.problem.domain.diameter(start))
+    checks = _judge(found, constants, name, diameter)
+    for check in checks:
+        if not check.holds:
+            place = "" if check.round is None else f" in round {check.round}"
+            raise AssumptionError(
+                f"{where}: {check.assumption} fails{place}: {check}.", check.assumption, check.round
+            )
     return checks
 
 
-def radii(
-    constants: Constants, outer_radius: float | None = None, inner_radius: float | None = None
-) -> tuple[float, float, float]:
-    """How far points are drawn from x_1 and from y*_t(x), and L_f."""
-    D, D_prime = constants.D, constants.D_prime or 0.0
-    outer = outer_radius if outer_radius is not None else (4.0 if D is None else 0.5 * D)
-    inner = inner_radius if inner_radius is not None else D_prime + constants.L_y * (D or 1.0)
-    return outer, inner, constants.L_f
-
-
-def check_frame(problem: Problem, constants: Constants, name: str, window: Window | None) -> None:
+def _check_frame(
+    problem: Problem, constants: Constants, name: str, window: Window, where: str
+) -> None:
     """What needs no numbers: samples instead of constants, the domain, the window."""
     if constants.estimated:
         raise AssumptionError(
-            f"{name}: constants must be known, but these are estimated=True: lower estimates of "
+            f"{where}: constants must be known, but these are estimated=True: lower estimates of "
             "suprema certify nothing. Derive bounds, or replace(constants, estimated=False) and "
             "let verify try to refute them.",
             "known constants",
             None,
         )
-    window = Window() if window is None else window
     reasons = []
     if name == "nonconvex_local":
         if not isinstance(problem.domain, Unconstrained):
@@ -178,73 +193,55 @@ def check_frame(problem: Problem, constants: Constants, name: str, window: Windo
     if window.size > 1 and window.follower != "current":
         reasons.append(("follower on the current round", f"window.follower is {window.follower!r}"))
     for assumption, reason in reasons:
-        raise AssumptionError(f"{name}: {assumption} fails: {reason}.", assumption, None)
+        raise AssumptionError(f"{where}: {assumption} fails: {reason}.", assumption, None)
 
 
-def judge(found: Evidence, constants: Constants, name: str, diameter: float) -> tuple[Check, ...]:
+def _judge(found: Evidence, constants: Constants, name: str, diameter: float) -> tuple[Check, ...]:
     """Evidence beside the constants, for the assumptions that this setting makes."""
-    c = constants
-    smooth, start = "smooth f_t and g_t (A3)", "bounded start (Assumption 2)"
+    c, checks = constants, []
+
+    def most(assumption: str, quantity: str, values: ArrayLike, limit: float) -> None:
+        checks.append(Check.worst_of(assumption, quantity, values, "<=", limit))
+
+    def least(assumption: str, quantity: str, values: ArrayLike, limit: float) -> None:
+        checks.append(Check.worst_of(assumption, quantity, values, ">=", limit))
+
+    smooth, phi = "smooth f_t and g_t (A3)", "f_t(x, y*_t(x))"
     (D_prime,) = c.require(name, "D_prime")
-    checks = [
-        _most("Lipschitz f_t (A1)", "|grad f_t|", found.ell_f0, c.ell_f0),
-        _least("strongly convex g_t (A2)", "the curvature of g_t", found.mu_g, c.mu_g),
-        _most(smooth, "|Hess f_t|", found.ell_f1, c.ell_f1),
-        _most(smooth, "the larger of |Hess_yy g_t| and |Hess_xy g_t|", found.ell_g1, c.ell_g1),
-        _most(smooth, "|D^3 g_t|", found.ell_g2, c.ell_g2),
-        _most("known y*_t(x)", "the residual of y*_t(x)", found.inner_residual, TOLERANCE),
-        Check(start, "|y_1 - y*_1(x_1)|", float(found.start_gap), "<=", D_prime, 1),
-    ]
+    most("Lipschitz f_t (A1)", "|grad f_t|", found["ell_f0"], c.ell_f0)
+    least("strongly convex g_t (A2)", "the curvature of g_t", found["mu_g"], c.mu_g)
+    most(smooth, "|Hess f_t|", found["ell_f1"], c.ell_f1)
+    most(smooth, "the larger of |Hess_yy g_t| and |Hess_xy g_t|", found["ell_g1"], c.ell_g1)
+    most(smooth, "|D^3 g_t|", found["ell_g2"], c.ell_g2)
+    most("known y*_t(x)", "the residual of y*_t(x)", found["inner_residual"], TOLERANCE)
+    most("bounded start (Assumption 2)", "|y_1 - y*_1(x_1)|", found["start_gap"], D_prime)
     if name == "nonconvex_local":
         (M,) = c.require(name, "M")
-        checks.append(_most("bounded f_t (Assumption 3)", "|f_t|", found.value, M))
+        most("bounded f_t (Assumption 3)", "|f_t|", found["value"], M)
     else:
         (D,) = c.require(name, "D")
         checks.append(Check("bounded X (Assumption 2)", "the diameter of X", diameter, "<=", D))
-    phi = "f_t(x, y*_t(x))"
     if name.startswith("strongly"):
         (mu_f,) = c.require(name, "mu_f")
-        checks.append(_least(f"strongly convex {phi}", f"the curvature of {phi}", found.mu_f, mu_f))
+        least(f"strongly convex {phi}", f"the curvature of {phi}", found["mu_f"], mu_f)
+    # Relative to L_f, so that rounding is measured against what cancels.
+    relative = f"the curvature of {phi}, divided by L_f,"
     if name.startswith("convex"):
-        # Relative to L_f, so that rounding is measured against what cancels.
-        least = f"the curvature of {phi}, divided by L_f,"
-        checks.append(_least(f"convex {phi}", least, found.mu_f / c.L_f, 0.0))
+        least(f"convex {phi}", relative, found["mu_f"] / c.L_f, 0.0)
     if name == "convex_dynamic":
         outside = f"convex and smooth {phi} outside X (erratum 6)"
-        checks.append(_least(outside, least, found.outside_mu_f / c.L_f, 0.0))
-        checks.append(_most(outside, f"|Hess {phi}|", found.outside_L_f, c.L_f))
-        slope = found.gradient_at_optimum
-        checks.append(_most("vanishing gradients", "|grad f_t(x, y*_t(x))| at x*_t", slope, 0.0))
+        least(outside, relative, found["outside_mu_f"] / c.L_f, 0.0)
+        most(outside, f"|Hess {phi}|", found["outside_L_f"], c.L_f)
+        slope = found["gradient_at_optimum"]
+        most("vanishing gradients", f"|grad {phi}| at x*_t", slope, 0.0)
     if name.endswith("dynamic"):
-        checks.append(_most("known x*_t", "the residual of x*_t", found.outer_residual, TOLERANCE))
+        most("known x*_t", "the residual of x*_t", found["outer_residual"], TOLERANCE)
     # Not assumptions but consequences: they would fail if the formulas of Constants were wrong.
-    checks.append(_most("Lemma 3 (L_y)", "|dy*_t/dx|", found.L_y, c.L_y))
+    most("Lemma 3 (L_y)", "|dy*_t/dx|", found["L_y"], c.L_y)
     error = "the error of the hypergradient per unit of error in y"
-    checks.append(_most("Lemma 3 (M_f)", error, found.M_f, c.M_f))
-    checks.append(_most("Lemma 3 (L_f)", f"|Hess {phi}|", found.L_f, c.L_f))
+    most("Lemma 3 (M_f)", error, found["M_f"], c.M_f)
+    most("Lemma 3 (L_f)", f"|Hess {phi}|", found["L_f"], c.L_f)
     return tuple(checks)
-
-
-def raise_if_failed(checks: tuple[Check, ...], where: str) -> None:
-    """Raise for the first check that fails."""
-    for check in checks:
-        if not check.holds:
-            place = "" if check.round is None else f" in round {check.round}"
-            raise AssumptionError(
-                f"{where}: {check.assumption} fails{place}: {check}.", check.assumption, check.round
-            )
-
-
-def _most(assumption: str, quantity: str, values: ArrayLike, limit: float) -> Check:
-    found = np.asarray(values)
-    worst = int(np.argmax(np.where(np.isnan(found), np.inf, found)))
-    return Check(assumption, quantity, float(found[worst]), "<=", limit, worst + 1)
-
-
-def _least(assumption: str, quantity: str, values: ArrayLike, limit: float) -> Check:
-    found = np.asarray(values)
-    worst = int(np.argmin(np.where(np.isnan(found), -np.inf, found)))
-    return Check(assumption, quantity, float(found[worst]), ">=", limit, worst + 1)
 
 
 def _double(leaf: ArrayLike) -> Array:

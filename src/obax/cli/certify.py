@@ -9,7 +9,6 @@ from .screen import Json, console, errors, print_json, progress_bar, show_rows
 
 if TYPE_CHECKING:
     from ..certify import Certificates
-    from ..certify.mutants import Caught
 
 
 def certify(
@@ -62,37 +61,26 @@ def certify(
             errors.print("\nInterrupted: nothing was certified.", highlight=False)
             raise typer.Exit(130) from None
     if mutants:
-        _show_mutants(caught, as_json)
-        return
-    written = None if out is None else output.write(found, out)
-    if as_json:
-        print_json(found.to_dict())
+        if not as_json:
+            console.print("[bold]Mutants[/], and the claims that fail because of them")
+        show_rows(output.mutant_rows(caught), as_json=as_json)
+        wrong = [f"nobody noticed {one.mutant} in {one.setting}" for one in caught if one.survived]
     else:
-        _show_certificates(found)
-        if written is not None:
-            console.print(f"\n{written} and a figure beside it hold all of this.")
-    for violation in found.violations:
-        errors.print(
-            f"obax: violated: {violation.sentence}.", highlight=False, markup=False, soft_wrap=True
-        )
-    if not found.ok:
+        written = None if out is None else output.write(found, out)
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            _show(found)
+            if written is not None:
+                console.print(f"\n{written} and a figure beside it hold all of this.")
+        wrong = [f"violated: {violation.sentence}" for violation in found.violations]
+    for sentence in wrong:
+        errors.print(f"obax: {sentence}.", highlight=False, markup=False, soft_wrap=True)
+    if wrong:
         raise typer.Exit(1)
 
 
-def _show_mutants(caught: "list[Caught]", as_json: bool) -> None:
-    from ..certify import output
-
-    if not as_json:
-        console.print("[bold]Mutants[/], and the claims that fail because of them")
-    show_rows(output.mutant_rows(caught), as_json=as_json)
-    survivors = [one for one in caught if one.survived]
-    for one in survivors:
-        errors.print(f"obax: nobody noticed {one.mutant} in {one.setting}.", highlight=False)
-    if survivors:
-        raise typer.Exit(1)
-
-
-def _show_certificates(found: "Certificates") -> None:
+def _show(found: "Certificates") -> None:
     from ..certify import output
 
     console.print(f"[bold]Regret beside its bound[/], T = {found.horizon}, at every t")

@@ -6,33 +6,24 @@ bound with every constant written out. Bounds are the *corrected* ones; `printed
 paper prints. `docs/theory.md` lists where the two differ, and why.
 """
 
-from .constants import Constants
-from .convex import ConvexDynamic, ConvexStatic, convex_dynamic, convex_static
-from .estimate import estimate_constants
-from .nonconvex import NonconvexLocal, nonconvex_local
-from .setting import InverseSqrtTime, InverseTime, LogarithmicInnerSteps, Setting
-from .strongly_convex import (
-    StronglyConvexDynamic,
-    StronglyConvexStatic,
-    strongly_convex_dynamic,
-    strongly_convex_static,
+from .constants import Constants as Constants
+from .convex import (
+    ConvexDynamic as ConvexDynamic,
+    ConvexStatic as ConvexStatic,
+    convex_dynamic as convex_dynamic,
+    convex_static as convex_static,
 )
-
-__all__ = [
-    "Constants",
-    "ConvexDynamic",
-    "ConvexStatic",
-    "InverseSqrtTime",
-    "InverseTime",
-    "LogarithmicInnerSteps",
-    "NonconvexLocal",
-    "Setting",
-    "StronglyConvexDynamic",
-    "StronglyConvexStatic",
-    "convex_dynamic",
-    "convex_static",
-    "estimate_constants",
-    "nonconvex_local",
-    "strongly_convex_dynamic",
-    "strongly_convex_static",
-]
+from .estimate import estimate_constants as estimate_constants
+from .nonconvex import NonconvexLocal as NonconvexLocal, nonconvex_local as nonconvex_local
+from .setting import (
+    InverseSqrtTime as InverseSqrtTime,
+    InverseTime as InverseTime,
+    LogarithmicInnerSteps as LogarithmicInnerSteps,
+    Setting as Setting,
+)
+from .strongly_convex import (
+    StronglyConvexDynamic as StronglyConvexDynamic,
+    StronglyConvexStatic as StronglyConvexStatic,
+    strongly_convex_dynamic as strongly_convex_dynamic,
+    strongly_convex_static as strongly_convex_static,
+)

@@ -9,7 +9,6 @@ $$ \sum_t \|y_{t+1} - y^*_t(x_t)\| \leq D' + \tfrac{\pi^2}{3} L_y D + \tfrac14 Y
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import ArrayLike
@@ -22,7 +21,6 @@ from .setting import (
     Setting,
     admissible_step_size,
     measured,
-    measured_rounds,
 )
 from .strongly_convex import ASSUMPTIONS
 
@@ -50,20 +48,20 @@ class ConvexDynamic(Setting):
            + D M_f \textstyle\sum_t \|e_t\| + \alpha M_f^2 \sum_t \|e_t\|^2 \Big],
            \qquad e_t = y_{t+1} - y^*_t(x_t). $$
         """
-        return self._bound(P_1, Y_1, Y_2, 1.0, _errors(self.constants))
+        return self._bound(P_1, Y_1, Y_2, 1.0, printed=False)
 
     def printed_bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike) -> Curve:
         r"""As printed: $\dot c_1 P_{1,T} + \dot c_2 Y_{1,T} + \dot c_3 Y_{2,T} + \dot c_4$."""
-        return self._bound(P_1, Y_1, Y_2, 0.5, _printed_errors(self.constants))
+        return self._bound(P_1, Y_1, Y_2, 0.5, printed=True)
 
     def _bound(
-        self, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, moving: float, errors: "Errors"
+        self, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, moving: float, printed: bool
     ) -> Curve:
         path, *inner_paths = measured(P_1=P_1, Y_1=Y_1, Y_2=Y_2)
         (D,) = self.constants.require(self.name, "D")
         alpha = self.outer_step_size
         leader = D**2 / (2.0 * alpha) + moving * D / alpha * path
-        follower = _cost(self.constants, alpha, errors, *inner_paths)
+        follower = _cost(self.constants, alpha, printed, *inner_paths)
         return np.asarray((leader + follower) / (1.0 - 2.0 * alpha * self.constants.L_f))
 
 
@@ -76,10 +74,7 @@ class ConvexStatic(Setting):
 
     name = "convex_static"
     theorem = "Theorem 8"
-    assumptions = (
-        *ASSUMPTIONS,
-        "Every x -> f_t(x, y*_t(x)) is convex on X (Theorem 8).",
-    )
+    assumptions = (*ASSUMPTIONS, "Every x -> f_t(x, y*_t(x)) is convex on X (Theorem 8).")
 
     def bound(self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
         r"""Equation (85) with G for the hypergradient:
@@ -89,20 +84,20 @@ class ConvexStatic(Setting):
         """
         # (G / ell_f0)^2 = 1 + L_y^2: the price of steps tuned to ell_f0.
         steepness = 0.5 + 2.0 * (1.0 + self.constants.L_y**2)
-        return self._bound(T, Y_bar_1, Y_bar_2, steepness, _errors(self.constants))
+        return self._bound(T, Y_bar_1, Y_bar_2, steepness, printed=False)
 
     def printed_bound(self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
         r"""As printed: $\dot e_1 \sqrt T + \dot E_1 + \dot e_2 \bar Y_1 + \dot e_3 \bar Y_2$."""
-        return self._bound(T, Y_bar_1, Y_bar_2, 1.5, _printed_errors(self.constants))
+        return self._bound(T, Y_bar_1, Y_bar_2, 1.5, printed=True)
 
     def _bound(
-        self, T: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, steepness: float, errors: "Errors"
+        self, T: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, steepness: float, printed: bool
     ) -> Curve:
-        rounds, inner_paths = measured_rounds(T), measured(Y_bar_1=Y_1, Y_bar_2=Y_2)
+        rounds, *inner_paths = measured(T=T, Y_bar_1=Y_1, Y_bar_2=Y_2)
         (D,) = self.constants.require(self.name, "D")
         leader = steepness * D * self.constants.ell_f0 * np.sqrt(rounds)
         alpha_1 = self.outer_step_size.scale
-        return np.asarray(leader + _cost(self.constants, alpha_1, errors, *inner_paths))
+        return np.asarray(leader + _cost(self.constants, alpha_1, printed, *inner_paths))
 
 
 def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None) -> ConvexDynamic:
@@ -147,46 +142,17 @@ def convex_static(constants: Constants) -> ConvexStatic:
     )
 
 
-class Errors(NamedTuple):
-    """Bounds on sum ||e_t|| and on sum ||e_t||^2: a constant each, and a factor of a path."""
-
-    constant: float
-    per_path: float
-    squared_constant: float
-    per_squared_path: float
-
-
-def _errors(constants: Constants) -> Errors:
-    L_y, D, D_prime = _sizes(constants)
-    # The factors 1/4 and 3/16 are 2 rho_2 and 12 rho_2^2: path lengths start at t = 2.
-    return Errors(
-        D_prime + np.pi**2 / 3.0 * L_y * D,
-        0.25,
-        0.5 * D_prime**2 + np.pi**4 / 15.0 * (L_y * D) ** 2,
-        0.1875,
-    )
-
-
-def _printed_errors(constants: Constants) -> Errors:
-    """The same as printed in Equation (79) (erratum 5)."""
-    L_y, D, D_prime = _sizes(constants)
-    return Errors(
-        D_prime + np.pi**2 * L_y * D,
-        np.pi**2 / 2.0 * L_y,
-        0.5 * D_prime**2 + np.pi**4 / 30.0 * (L_y * D) ** 2,
-        np.pi**4 / 60.0 * L_y**2,
-    )
-
-
-def _sizes(constants: Constants) -> tuple[float, ...]:
-    return constants.L_y, *constants.require("a convex bound", "D", "D_prime")
-
-
 def _cost(
-    constants: Constants, alpha: float, errors: Errors, inner_path: Curve, inner_squared: Curve
+    constants: Constants, alpha: float, printed: bool, inner_path: Curve, inner_squared: Curve
 ) -> Curve:
     """What the follower's errors cost: D M_f sum ||e_t|| + alpha M_f^2 sum ||e_t||^2."""
-    (D,) = constants.require("a convex bound", "D")
-    lengths = errors.constant + errors.per_path * inner_path
-    squares = errors.squared_constant + errors.per_squared_path * inner_squared
-    return D * constants.M_f * lengths + alpha * constants.M_f**2 * squares
+    L_y, M_f = constants.L_y, constants.M_f
+    D, D_prime = constants.require("a convex bound", "D", "D_prime")
+    if printed:  # Equation (79) (erratum 5)
+        lengths = D_prime + np.pi**2 * L_y * D + np.pi**2 / 2.0 * L_y * inner_path
+        squares = np.pi**4 / 30.0 * (L_y * D) ** 2 + np.pi**4 / 60.0 * L_y**2 * inner_squared
+    else:
+        # The factors 1/4 and 3/16 are 2 rho_2 and 12 rho_2^2: path lengths start at t = 2.
+        lengths = D_prime + np.pi**2 / 3.0 * L_y * D + 0.25 * inner_path
+        squares = np.pi**4 / 15.0 * (L_y * D) ** 2 + 0.1875 * inner_squared
+    return D * M_f * lengths + alpha * M_f**2 * (0.5 * D_prime**2 + squares)

@@ -75,19 +75,17 @@ def estimate_constants(
     key_round, key_x, key_y, key_direction = jax.random.split(key, 4)
     indices = jax.random.randint(key_round, (samples,), 0, number_of_rounds)
     if outer_vars is None:
-        shape = (samples,)
-        xs = x_1 + outer_radius * jax.random.ball(key_x, x_1.size, shape=shape, dtype=x_1.dtype)
-        xs = jax.vmap(flat.project)(xs)
+        xs = outer_radius * jax.random.ball(key_x, x_1.size, shape=(samples,), dtype=x_1.dtype)
+        xs = jax.vmap(flat.project)(x_1 + xs)
     else:
         chosen = jax.random.randint(key_x, (samples,), 0, _common_length("outer_vars", outer_vars))
-        xs = jax.vmap(lambda i: ravel_pytree(_take(outer_vars, i))[0])(chosen)
+        xs = jax.vmap(lambda one: ravel_pytree(one)[0])(_take(outer_vars, chosen))
     shifts = inner_radius * jax.random.ball(key_y, y_1.size, shape=(samples,), dtype=y_1.dtype)
     # The first round at x_1 comes first: it gives D_prime.
-    indices = jnp.concatenate([jnp.zeros(1, indices.dtype), indices])
+    indices, shifts = jnp.pad(indices, (1, 0)), jnp.pad(shifts, ((1, 0), (0, 0)))
     xs = jnp.concatenate([x_1[None], xs])
-    shifts = jnp.concatenate([jnp.zeros((1, y_1.size), y_1.dtype), shifts])
-    size = x_1.size + y_1.size
-    directions = jax.random.normal(key_direction, (samples + 1, size), x_1.dtype)
+    shape = samples + 1, x_1.size + y_1.size
+    directions = jax.random.normal(key_direction, shape, x_1.dtype)
 
     def one(sample: tuple[Array, ...]) -> dict[str, Array]:
         index, x, shift, direction = sample

@@ -11,13 +11,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from .constants import Constants
-from .setting import (
-    Curve,
-    Setting,
-    admissible_step_size,
-    measured,
-    measured_rounds,
-)
+from .setting import Curve, Setting, admissible_step_size, measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +42,7 @@ class NonconvexLocal(Setting):
         $$ \tfrac{16}{\alpha} \Big(\tfrac{2 T M}{W} + 2 M + \ell_{f,0} H_{1,T}\Big)
            + 10 M_f^2 (\kappa_g - 1)^2 \Big(\tfrac{D'^2}{2 (\kappa_g + 1)} + 2 H_{2,T}\Big). $$
         """
-        rounds = measured_rounds(T)
-        weight, variation, squared = measured(W=W, H_1=H_1, H_2=H_2)
-        if not np.all(weight >= 1.0):
-            raise ValueError(f"W must be at least u_0 = 1, but got a minimum of {weight.min()}")
+        rounds, weight, variation, squared = measured(T=T, W=W, H_1=H_1, H_2=H_2)
         c = self.constants
         M, D_prime = c.require(self.name, "M", "D_prime")
         leader = 2.0 * M * rounds / weight + 2.0 * M + c.ell_f0 * variation
@@ -85,9 +76,8 @@ def nonconvex_local(
     largest = 1.0 / (8.0 * constants.L_f)
     if constants.kappa_g > 1.0:  # a perfectly conditioned follower lands on y*_t in one step
         spread = math.sqrt(constants.kappa_g**2 - 1.0)
-        largest = min(
-            largest, 1.0 / (2.0 * math.sqrt(2.0) * constants.L_y * constants.M_f * spread)
-        )
+        follower = 2.0 * math.sqrt(2.0) * constants.L_y * constants.M_f * spread
+        largest = min(largest, 1.0 / follower)
     return NonconvexLocal(
         constants=constants,
         outer_step_size=admissible_step_size(name, outer_step_size, largest),

@@ -80,9 +80,10 @@ class LogarithmicInnerSteps(eqx.Module):
     """
 
     kappa_g: float
+    power: ClassVar[float] = 4.0
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Int[Array, ""]:
-        contraction = jnp.log(4.0) + 4.0 * jnp.log(_as_float(t))
+        contraction = jnp.log(4.0) + self.power * jnp.log(_as_float(t))
         return jnp.ceil(0.25 * (self.kappa_g + 1.0) * contraction).astype(jnp.int32) + 1
 
 
@@ -102,30 +103,24 @@ def admissible_step_size(setting: str, chosen: float | None, largest: float) -> 
     return float(chosen)
 
 
+# What is counted from one: rounds, and the weights of a window, of which the first is u_0 = 1.
+_LEAST = {"T": "1", "W": "u_0 = 1"}
+
+
 def measured(**curves: ArrayLike) -> tuple[Curve, ...]:
-    """Path lengths as float64, whatever JAX's default precision is: bounds are compared in it."""
-    arrays = []
-    for name, value in curves.items():
-        array = np.asarray(value, dtype=np.float64)
-        if not np.all(array >= 0.0):
-            raise ValueError(
-                f"{name} must not be negative or NaN, but got a minimum of {array.min()}"
-            )
-        arrays.append(array)
+    """Path lengths (and T and W) as float64, whatever JAX's default precision is: bounds are
+    compared in it."""
+    arrays = {name: np.asarray(value, dtype=np.float64) for name, value in curves.items()}
+    for name, array in arrays.items():
+        if not np.all(array >= (1.0 if name in _LEAST else 0.0)):
+            least = f"be at least {_LEAST[name]}" if name in _LEAST else "not be negative or NaN"
+            raise ValueError(f"{name} must {least}, but got a minimum of {array.min()}")
     try:
-        np.broadcast_shapes(*(array.shape for array in arrays))
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
     except ValueError:
-        shapes = ", ".join(f"{n}: {a.shape}" for n, a in zip(curves, arrays, strict=True))
+        shapes = ", ".join(f"{name}: {array.shape}" for name, array in arrays.items())
         raise ValueError(f"curves must have one common length, but got {shapes}") from None
-    return tuple(arrays)
-
-
-def measured_rounds(T: ArrayLike) -> Curve:
-    """The round numbers at which a bound is wanted, T >= 1."""
-    array = np.asarray(T, dtype=np.float64)
-    if not np.all(array >= 1.0):
-        raise ValueError(f"T must be at least 1, but got a minimum of {array.min()}")
-    return array
+    return tuple(arrays.values())
 
 
 def _as_float(t: Int[ArrayLike, ""]) -> Float[Array, ""]:

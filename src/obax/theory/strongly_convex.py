@@ -17,7 +17,6 @@ from .setting import (
     admissible_step_size,
     inner_steps_for,
     measured,
-    measured_rounds,
 )
 
 ASSUMPTIONS = (
@@ -29,6 +28,7 @@ ASSUMPTIONS = (
     "(Assumption 2).",
     "The window has length w = 1 and the follower trains on the current round (Algorithm 1).",
 )
+STRONGLY_CONVEX = "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,7 @@ class StronglyConvexDynamic(Setting):
 
     name = "strongly_convex_dynamic"
     theorem = "Theorem 4"
-    assumptions = (
-        *ASSUMPTIONS,
-        "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X (Theorem 4).",
-    )
+    assumptions = (*ASSUMPTIONS, f"{STRONGLY_CONVEX} (Theorem 4).")
 
     def bound(
         self,
@@ -60,20 +57,10 @@ class StronglyConvexDynamic(Setting):
             self.bound_by_squared_path(P_2=P_2, Y_2=Y_2, squared_gradients=squared_gradients),
         )
 
-    def printed_bound(
-        self,
-        *,
-        P_1: ArrayLike,
-        Y_1: ArrayLike,
-        P_2: ArrayLike,
-        Y_2: ArrayLike,
-        squared_gradients: ArrayLike,
-    ) -> Curve:
+    def printed_bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, **squared: ArrayLike) -> Curve:
         r"""As printed in Equations (56) and (60): with $\ell_{f,0}$ in place of G (erratum 1)."""
-        return np.minimum(
-            self.constants.ell_f0 * self._tracking_error(P_1, Y_1),
-            self.bound_by_squared_path(P_2=P_2, Y_2=Y_2, squared_gradients=squared_gradients),
-        )
+        by_path = self.constants.ell_f0 * self._tracking_error(P_1, Y_1)
+        return np.minimum(by_path, self.bound_by_squared_path(**squared))
 
     def bound_by_path(self, *, P_1: ArrayLike, Y_1: ArrayLike) -> Curve:
         r"""Equation (56): $G [\frac{4}{\gamma}(D + P_{1,T}) + \frac{1}{2 L_y}(D' + Y_{1,T})]$."""
@@ -119,10 +106,7 @@ class StronglyConvexStatic(Setting):
 
     name = "strongly_convex_static"
     theorem = "Theorem 6"
-    assumptions = (
-        *ASSUMPTIONS,
-        "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X (Theorem 6).",
-    )
+    assumptions = (*ASSUMPTIONS, f"{STRONGLY_CONVEX} (Theorem 6).")
 
     def bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
         r"""Half of Equation (69), with G and with the 1 of $\sum_t 1/t \leq \log T + 1$ kept:
@@ -130,22 +114,19 @@ class StronglyConvexStatic(Setting):
         $$ \tfrac{2 G^2}{\mu_f} (\log T + 1) + \tfrac{\mu_f}{96 L_y^2} D'^2
            + \tfrac{\mu_f}{16 L_y^2} \bar Y_{2,T}. $$
         """
-        rounds, (inner_path,) = measured_rounds(T), measured(Y_bar_2=Y_bar_2)
-        c = self.constants
-        mu_f, D_prime = c.require(self.name, "mu_f", "D_prime")
-        leader = 2.0 * c.hypergradient_bound**2 / mu_f * (np.log(rounds) + 1.0)
-        follower = mu_f / (96.0 * c.L_y**2) * (D_prime**2 + 6.0 * inner_path)
-        return np.asarray(leader + follower)
+        return self._bound(T, Y_bar_2, self.constants.hypergradient_bound, 1.0)
 
     def printed_bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""As printed: $e_3 \log T + e_2 \bar Y_{2,T} + e_1$ of Equation (70) (errata 1 and 2)."""
-        rounds, (inner_path,) = measured_rounds(T), measured(Y_bar_2=Y_bar_2)
-        c = self.constants
-        mu_f, D_prime = c.require(self.name, "mu_f", "D_prime")
-        e_1 = mu_f / (48.0 * c.L_y**2) * D_prime**2
-        e_2 = mu_f / (8.0 * c.L_y**2)
-        e_3 = 4.0 * c.ell_f0**2 / mu_f
-        return np.asarray(e_3 * np.log(rounds) + e_2 * inner_path + e_1)
+        r"""As printed: $e_3 \log T + e_2 \bar Y_{2,T} + e_1$ of Equation (70) (errata 1 and 2),
+        twice the above with $\ell_{f,0}$ in place of G and without the 1."""
+        return 2.0 * self._bound(T, Y_bar_2, self.constants.ell_f0, 0.0)
+
+    def _bound(self, T: ArrayLike, Y_bar_2: ArrayLike, slope: float, first: float) -> Curve:
+        rounds, inner_path = measured(T=T, Y_bar_2=Y_bar_2)
+        mu_f, D_prime = self.constants.require(self.name, "mu_f", "D_prime")
+        leader = 2.0 * slope**2 / mu_f * (np.log(rounds) + first)
+        follower = mu_f / (96.0 * self.constants.L_y**2) * (D_prime**2 + 6.0 * inner_path)
+        return np.asarray(leader + follower)
 
 
 def strongly_convex_dynamic(

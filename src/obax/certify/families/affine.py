@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..._support.trees import PyTree
-from ...domain import Ball, Box, Domain
+from ...domain import Ball, Box
 from ...problem import Problem
 from ...problems import Instance
 from ...theory import Constants
@@ -35,52 +35,49 @@ OUTER_DIM, INNER_DIM = 2, 3
 LEAST_SMOOTHNESS = 1e-6
 
 
-def affine(
-    domain: Domain,
-    horizon: int,
-    outer_start: Numbers,
-    *,
-    A: Numbers,
-    H: Numbers | None = None,
-    b: Coefficient = 0.0,
-    Q: Coefficient = 0.0,
-    p: Coefficient = 0.0,
-    R: Coefficient = 0.0,
-    q: Coefficient = 0.0,
-    s: Coefficient = 0.0,
-    c: Coefficient = 0.0,
-    d: Coefficient = 0.0,
-    optima: Numbers | None = None,
-    strongly_convex: bool = False,
-    start_gap: float = 0.0,
-) -> Instance:
-    """The instance with these coefficients, each fixed or with a leading axis for the rounds.
+# The shape of each coefficient in a round. scale = 0 takes a round out of a static comparator
+# without changing the shape of the rounds.
+SHAPES = {
+    "A": (INNER_DIM, OUTER_DIM), "H": (INNER_DIM, INNER_DIM), "scale": (),
+    "Q": (OUTER_DIM,), "p": (OUTER_DIM,), "c": (OUTER_DIM,),
+    "R": (INNER_DIM,), "q": (INNER_DIM,), "d": (INNER_DIM,), "s": (INNER_DIM,), "b": (INNER_DIM,),
+}  # fmt: skip
 
-    `optima` are the x*_t where they are planted. For strongly convex losses on a ball they are
-    computed; without any, the problem has no `outer_argmin` (the static settings need none). The
-    follower starts at a distance of `start_gap` from y*_1(x_1).
+
+def affine(
+    domain: Ball | Box,
+    horizon: int,
+    *,
+    start: Coefficient = 0.0,
+    optima: Numbers | None = None,
+    start_gap: float = 0.0,
+    **coefficients: Coefficient,
+) -> Instance:
+    """The instance with these coefficients, each fixed or with a leading axis for the rounds; those
+    not given are zero, but H, which is the identity.
+
+    On a ball the losses must be strongly convex, and the x*_t are computed. On a box `optima` are
+    the x*_t where they are planted; without any, the problem has no `outer_argmin` (the static
+    settings need none). The leader starts at `start`, the follower at a distance of `start_gap`
+    from y*_1(x_1).
     """
-    outer, inner = (horizon, OUTER_DIM), (horizon, INNER_DIM)
-    H = np.eye(INNER_DIM) if H is None else H
+    assert coefficients.keys() <= SHAPES.keys()
+    given: dict[str, Coefficient] = {"H": np.eye(INNER_DIM), "scale": 1.0, **coefficients}
     data = {
-        "A": np.broadcast_to(A, (horizon, INNER_DIM, OUTER_DIM)),
-        "H": np.broadcast_to(H, (horizon, INNER_DIM, INNER_DIM)),
-        "scale": np.ones(horizon),
+        name: np.asarray(np.broadcast_to(given.get(name, 0.0), (horizon, *shape)), np.float64)
+        for name, shape in SHAPES.items()
     }
-    of_outer, of_inner = {"Q": Q, "p": p, "c": c}, {"b": b, "R": R, "q": q, "s": s, "d": d}
-    data |= {name: np.broadcast_to(value, outer) for name, value in of_outer.items()}
-    data |= {name: np.broadcast_to(value, inner) for name, value in of_inner.items()}
-    data = {name: np.asarray(value, np.float64) for name, value in data.items()}
     hessians = data["Q"][:, :, None] * np.eye(OUTER_DIM)
     hessians = hessians + np.einsum("tia,ti,tib->tab", data["A"], data["R"], data["A"])
-    if strongly_convex and isinstance(domain, Ball):
+    if isinstance(domain, Ball):
         # phi_t has the gradient S x - slope.
         offsets = data["R"] * (data["q"] - data["b"]) - data["d"]
         slopes = data["Q"] * data["p"] - data["c"] + np.einsum("tia,ti->ta", data["A"], offsets)
         optima = ball_minimiser(hessians, slopes, float(domain.radius))
     # A fixed direction in which the follower starts off its answer.
-    first = data["A"][0] @ outer_start + data["b"][0] + start_gap * np.eye(INNER_DIM)[0]
-    constants = _constants(data, hessians, domain, strongly_convex, start_gap)
+    x = np.broadcast_to(np.asarray(start, np.float64), OUTER_DIM)
+    y = data["A"][0] @ x + data["b"][0] + start_gap * np.eye(INNER_DIM)[0]
+    constants = _constants(data, hessians, domain, start_gap)
     if optima is not None:
         data["optimum"] = optima
     problem = Problem(
@@ -91,18 +88,17 @@ def affine(
         outer_argmin=None if optima is None else _outer_argmin,
     )
     rounds = {name: jnp.asarray(value) for name, value in data.items()}
-    start = jnp.asarray(np.asarray(outer_start, np.float64))
-    return Instance(problem, rounds, start, jnp.asarray(first), constants)
+    return Instance(problem, rounds, jnp.asarray(x), jnp.asarray(y), constants)
 
 
 def _constants(
-    data: dict[str, Numbers],
-    hessians: Numbers,
-    domain: Domain,
-    strongly_convex: bool,
-    start_gap: float,
+    data: dict[str, Numbers], hessians: Numbers, domain: Ball | Box, start_gap: float
 ) -> Constants:
-    reach = float(domain.radius) if isinstance(domain, Ball) else _corner(domain)
+    if isinstance(domain, Ball):
+        reach, mu_f = float(domain.radius), float(np.linalg.eigvalsh(hessians).min())
+    else:
+        corner = np.maximum(np.abs(np.asarray(domain.lower)), np.abs(np.asarray(domain.upper)))
+        reach, mu_f = float(np.linalg.norm(corner)), None
     Q = data["Q"][:, :, None] * np.eye(OUTER_DIM)
     slope = np.concatenate([Q, data["R"][:, :, None] * data["A"]], axis=1)
     offset = np.concatenate(
@@ -116,29 +112,20 @@ def _constants(
         ell_g1=float(blocks.max()),
         ell_g2=0.0,
         mu_g=float(np.linalg.eigvalsh(data["H"]).min()),
-        mu_f=float(np.linalg.eigvalsh(hessians).min()) if strongly_convex else None,
+        mu_f=mu_f,
         D=float(domain.diameter(jnp.zeros(OUTER_DIM))),
         # Rounding of y_1 - y*_1(x_1), which is start_gap in exact arithmetic.
         D_prime=start_gap * (1.0 + 1e-12) + 1e-12 if start_gap else 0.0,
     )
 
 
-def _corner(domain: Domain) -> float:
-    assert isinstance(domain, Box)
-    furthest = np.maximum(np.abs(np.asarray(domain.lower)), np.abs(np.asarray(domain.upper)))
-    return float(np.linalg.norm(np.broadcast_to(furthest, (OUTER_DIM,))))
-
-
 def _outer(x: Array, y: Array, round: PyTree) -> Array:
     gap = y - round["q"]
-    quadratic = 0.5 * jnp.sum(round["Q"] * (x - round["p"]) ** 2) + 0.5 * jnp.sum(
-        round["R"] * gap**2
-    )
+    quadratic = jnp.sum(round["Q"] * (x - round["p"]) ** 2) + jnp.sum(round["R"] * gap**2)
     # |gap| - log 2 + log(1 + exp(-2 |gap|)) would be safe for huge gaps; here they are small.
     bent = jnp.sum(round["s"] * jnp.log(jnp.cosh(gap)))
     linear = jnp.vdot(round["c"], x) + jnp.vdot(round["d"], y)
-    # scale = 0 takes a round out of a static comparator without changing the shape of the rounds.
-    return round["scale"] * (quadratic + bent + linear)
+    return round["scale"] * (0.5 * quadratic + bent + linear)
 
 
 def _inner(x: Array, y: Array, round: PyTree) -> Array:

@@ -1,6 +1,6 @@
 """The problems on which bounds are certified: for each setting, families with known constants.
 
-A family is a function of a generator and a horizon. Problem i of a setting belongs to family
+A family is a function of what it draws from. Problem i of a setting belongs to family
 i mod (number of families) and is drawn from a generator of its own, so that it is the same whatever
 else is drawn beside it.
 """
@@ -12,11 +12,12 @@ import jax
 import numpy as np
 
 from ...problems import Instance
+from ...theory import Constants
 from ...window import Window
 from . import convex, waves
-from .ingredients import Generator
+from .ingredients import Draws
 
-Family = Callable[[Generator, int], Instance]
+Family = Callable[[Draws], Instance]
 
 # The first family of each is the one whose growth in T is fitted.
 FAMILIES: dict[str, tuple[Family, ...]] = {
@@ -60,6 +61,12 @@ class Drawn(NamedTuple):
     """Of the largest alpha that the theorem allows."""
 
     @property
+    def constants(self) -> Constants:
+        """Those of the instance, which every family gives."""
+        assert self.instance.constants is not None
+        return self.instance.constants
+
+    @property
     def where(self) -> str:
         """Setting, family and number, for messages."""
         return f"{self.setting}, family {self.family}, problem {self.number}"
@@ -80,6 +87,6 @@ def draw(setting: str, index: int, horizon: int, seed: int) -> Drawn:
         size, decay = WINDOWS[(index // len(families)) % len(WINDOWS)]
     with jax.enable_x64(True):
         window = Window(size, decay, curvature="current", normalise="full")
-        instance = family(generator, horizon)
+        instance = family(Draws(generator, horizon))
     share = SHARES.get(family.__name__, 1.0)
     return Drawn(setting, family.__name__, index, instance, window, share)

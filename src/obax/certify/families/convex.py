@@ -1,7 +1,7 @@
 r"""Families for the four convex settings, all of the form of `affine`.
 
-Each takes a generator and a horizon. The first family of a setting is the one whose growth in T is
-fitted: its path lengths are sublinear and the promised order is visible at a few hundred rounds.
+The first family of a setting is the one whose growth in T is fitted: its path lengths are sublinear
+and the promised order is visible at a few hundred rounds.
 """
 
 import numpy as np
@@ -9,154 +9,138 @@ import numpy as np
 from ...domain import Ball, Box
 from ...problems import Instance
 from .affine import INNER_DIM, OUTER_DIM, affine
-from .ingredients import (
-    Generator,
-    Numbers,
-    curvature,
-    jump,
-    scatter,
-    settle,
-    signs,
-    spectral,
-    turning,
-    unit,
-    walk,
-)
-
-UNIT_BALL = 1.0
+from .ingredients import Draws, Numbers, spectral
 
 
-def _orthonormal(generator: Generator) -> Numbers:
+def _orthonormal(draws: Draws) -> Numbers:
     """Orthonormal columns: with H = I the follower is perfectly conditioned, kappa_g = L_y = 1."""
-    return np.asarray(np.linalg.qr(generator.normal(size=(INNER_DIM, OUTER_DIM)))[0])
+    return np.asarray(np.linalg.qr(draws.generator.normal(size=(INNER_DIM, OUTER_DIM)))[0])
 
 
-def _slope(generator: Generator) -> Numbers:
-    return np.asarray(generator.normal(size=(INNER_DIM, OUTER_DIM)) / np.sqrt(OUTER_DIM))
+def _slope(draws: Draws) -> Numbers:
+    return np.asarray(draws.generator.normal(size=(INNER_DIM, OUTER_DIM)) / np.sqrt(OUTER_DIM))
 
 
-def _rank_one(generator: Generator) -> Numbers:
+def _rank_one(draws: Draws) -> Numbers:
     """A null space in x: convex, not strongly."""
-    return np.outer(unit(generator, INNER_DIM), unit(generator, OUTER_DIM))
+    return np.outer(draws.unit(INNER_DIM), draws.unit(OUTER_DIM))
 
 
 # --- strongly convex, on the unit ball ------------------------------------------------------------
 
 
-def settling(generator: Generator, horizon: int) -> Instance:
+def settling(draws: Draws) -> Instance:
     """kappa_g = 1, drifts of length 1/t, started at the far end: alpha mu_f = 1/128, the most that
     the dynamic theorem ever allows, so that the leader does arrive."""
-    target = 0.8 * unit(generator, OUTER_DIM)
-    A, b = _orthonormal(generator), settle(generator, horizon, INNER_DIM, 0.3)
-    p = target + settle(generator, horizon, OUTER_DIM, 0.3)
+    target = 0.8 * draws.unit(OUTER_DIM)
+    A, b = _orthonormal(draws), draws.settle(INNER_DIM, 0.3)
+    p = target + draws.settle(OUTER_DIM, 0.3)
     return affine(
-        Ball(UNIT_BALL), horizon, -target, A=A, b=b, Q=1.0, p=p, R=1.0, q=p @ A.T + b,
-        strongly_convex=True, start_gap=0.5,
+        _ball(), draws.horizon, start=-target, A=A, b=b, Q=1.0, p=p, R=1.0, q=p @ A.T + b,
+        start_gap=0.5,
     )  # fmt: skip
 
 
-def crossing(generator: Generator, horizon: int) -> Instance:
+def crossing(draws: Draws) -> Instance:
     """From one end of a diameter to a fixed optimum at the other. With a steep answer, |dy*/dx| =
     kappa_g = 10, the curvature (1 + kappa_g^2) ell_f1 of phi is nearly L_f, which is
     (1 + kappa_g)^2 ell_f1, and large losses hide the 1 in the squared bound's 1 + L_f: a fifth of
     it is used up."""
-    end, A = unit(generator, OUTER_DIM), 10.0 * _orthonormal(generator)
-    return affine(
-        Ball(UNIT_BALL), horizon, -end, A=A, Q=100.0, p=end, R=100.0, q=A @ end,
-        strongly_convex=True,
-    )  # fmt: skip
+    end, A = draws.unit(OUTER_DIM), 10.0 * _orthonormal(draws)
+    return affine(_ball(), draws.horizon, start=-end, A=A, Q=100.0, p=end, R=100.0, q=A @ end)
 
 
-def walking(generator: Generator, horizon: int) -> Instance:
+def walking(draws: Draws) -> Instance:
     """Targets walk, and now and then leave the ball."""
-    A, b = _slope(generator), walk(generator, horizon, INNER_DIM, 0.05)
-    p = generator.normal(size=OUTER_DIM) + walk(generator, horizon, OUTER_DIM, 0.1)
+    A, b = _slope(draws), draws.walk(INNER_DIM, 0.05)
+    p = draws.generator.normal(size=OUTER_DIM) + draws.walk(OUTER_DIM, 0.1)
     return affine(
-        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.5),
-        b=b, Q=generator.uniform(0.5, 1.0, OUTER_DIM), p=p, R=1.0,
-        q=b + walk(generator, horizon, INNER_DIM, 0.1), strongly_convex=True, start_gap=1.0,
+        _ball(), draws.horizon, A=A, H=draws.curvature(INNER_DIM, 2.5), b=b,
+        Q=draws.generator.uniform(0.5, 1.0, OUTER_DIM), p=p, R=1.0,
+        q=b + draws.walk(INNER_DIM, 0.1), start_gap=1.0,
     )  # fmt: skip
 
 
-def jumping(generator: Generator, horizon: int) -> Instance:
+def jumping(draws: Draws) -> Instance:
     """Targets jump eight times; in between nothing moves."""
-    A, b = _slope(generator), jump(generator, horizon, INNER_DIM, 0.3)
+    A, b = _slope(draws), draws.jump(INNER_DIM, 0.3)
     return affine(
-        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 1.5),
-        b=b, Q=1.0, p=jump(generator, horizon, OUTER_DIM, 0.7), R=0.5,
-        q=b + jump(generator, horizon, INNER_DIM, 0.7), strongly_convex=True,
+        _ball(), draws.horizon, A=A, H=draws.curvature(INNER_DIM, 1.5), b=b, Q=1.0,
+        p=draws.jump(OUTER_DIM, 0.7), R=0.5, q=b + draws.jump(INNER_DIM, 0.7),
     )  # fmt: skip
 
 
-def turning_active(generator: Generator, horizon: int) -> Instance:
+def turning_active(draws: Draws) -> Instance:
     """The follower's slope A_t turns, and the targets stay outside: the ball always binds."""
-    p = 3.0 * unit(generator, OUTER_DIM) + scatter(generator, horizon, OUTER_DIM, 0.3)
-    b = walk(generator, horizon, INNER_DIM, 0.05)
+    p = 3.0 * draws.unit(OUTER_DIM) + draws.scatter(OUTER_DIM, 0.3)
+    b = draws.walk(INNER_DIM, 0.05)
     return affine(
-        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), b=b, Q=1.0, p=p, R=0.2, q=b,
-        A=turning(generator, horizon, (INNER_DIM, OUTER_DIM)),
-        H=curvature(generator, INNER_DIM, 2.0), strongly_convex=True, start_gap=0.2,
+        _ball(), draws.horizon, b=b, Q=1.0, p=p, R=0.2, q=b,
+        A=draws.turning((INNER_DIM, OUTER_DIM)), H=draws.curvature(INNER_DIM, 2.0), start_gap=0.2,
     )  # fmt: skip
 
 
-def scattered(generator: Generator, horizon: int) -> Instance:
+def scattered(draws: Draws) -> Instance:
     """Independent targets: the best fixed x is near their mean."""
-    A, b = _slope(generator), settle(generator, horizon, INNER_DIM, 0.3)
+    A, b = _slope(draws), draws.settle(INNER_DIM, 0.3)
     return affine(
-        Ball(UNIT_BALL), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.0),
-        b=b, Q=1.0, p=scatter(generator, horizon, OUTER_DIM, 1.0), R=0.5,
-        q=b + scatter(generator, horizon, INNER_DIM, 1.0), strongly_convex=True, start_gap=0.5,
+        _ball(), draws.horizon, A=A, H=draws.curvature(INNER_DIM, 2.0), b=b, Q=1.0,
+        p=draws.scatter(OUTER_DIM, 1.0), R=0.5, q=b + draws.scatter(INNER_DIM, 1.0), start_gap=0.5,
     )  # fmt: skip
 
 
-def _flipping(generator: Generator, horizon: int, most: float) -> tuple[Numbers, Numbers, Numbers]:
+def _flipping(draws: Draws, most: float) -> tuple[Numbers, Numbers, Numbers]:
     """+-(u'x + k v'y) / sqrt(1 + k^2) with y* = k v u'x and k <= most: the gradient of phi_t is
     +-sqrt(1 + k^2) u, which is ell_f0 sqrt(1 + L_y^2), the largest there is. A, c and d."""
-    k = generator.uniform(1.0, most)
-    u, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    k = draws.generator.uniform(1.0, most)
+    u, v = np.eye(OUTER_DIM)[0], draws.unit(INNER_DIM)
     size = np.sqrt(1.0 + k**2)
-    alternating = signs(horizon) / size
+    alternating = draws.signs() / size
     return k * np.outer(v, u), alternating * u, alternating * k * v
 
 
-def flipping(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
+def flipping(draws: Draws, most: float = 2.0) -> Instance:
     """Signs alternate, and x_1 is on the wrong side: the static bound is nearly tight."""
-    start, mu = np.eye(OUTER_DIM)[0], generator.uniform(0.5, 2.0)
-    A, c, d = _flipping(generator, horizon, most)
-    return affine(Ball(UNIT_BALL), horizon, start, A=A, Q=mu, c=c, d=d, strongly_convex=True)
+    start, mu = np.eye(OUTER_DIM)[0], draws.generator.uniform(0.5, 2.0)
+    A, c, d = _flipping(draws, most)
+    return affine(_ball(), draws.horizon, start=start, A=A, Q=mu, c=c, d=d)
 
 
-def flipping_steep(generator: Generator, horizon: int) -> Instance:
+def flipping_steep(draws: Draws) -> Instance:
     """The same with slopes of up to 10: printed bounds fail by factors (erratum 1)."""
-    return flipping(generator, horizon, most=10.0)
+    return flipping(draws, most=10.0)
 
 
 # --- convex, on a box -----------------------------------------------------------------------------
 
 
-def arriving(generator: Generator, horizon: int) -> Instance:
+def arriving(draws: Draws) -> Instance:
     """From one end of an interval to an optimum near its other end, kappa_g = 1: the leader's part
     of the dynamic bound, D^2 / (2 alpha), is nearly used up."""
-    direction, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    direction, v = np.eye(OUTER_DIM)[0], draws.unit(INNER_DIM)
     A = np.outer(v, direction)
-    optima = 0.8 + np.clip(settle(generator, horizon, 1, 0.05), -0.15, 0.15) * direction
+    optima = 0.8 + np.clip(draws.settle(1, 0.05), -0.15, 0.15) * direction
     optima = optima * direction
-    b = settle(generator, horizon, INNER_DIM, 0.1)
+    b = draws.settle(INNER_DIM, 0.1)
     return affine(
-        _interval(), horizon, -direction, A=A, b=b, Q=direction, p=optima, R=1.0,
+        _interval(), draws.horizon, start=-direction, A=A, b=b, Q=direction, p=optima, R=1.0,
         q=b + optima @ A.T, optima=optima,
     )  # fmt: skip
 
 
-def crossing_box(generator: Generator, horizon: int) -> Instance:
+def crossing_box(draws: Draws) -> Instance:
     """All the way along the interval to a fixed optimum, kappa_g = 1. With a small alpha the
     leader's part D^2 / (2 alpha) is nearly the whole bound, and half of it is the regret."""
-    end, v = np.eye(OUTER_DIM)[0], unit(generator, INNER_DIM)
+    end, v = np.eye(OUTER_DIM)[0], draws.unit(INNER_DIM)
     A = np.outer(v, end)
     return affine(
-        _interval(), horizon, -end, A=A, Q=end, p=end, R=1.0, q=A @ end,
-        optima=np.broadcast_to(end, (horizon, OUTER_DIM)),
+        _interval(), draws.horizon, start=-end, A=A, Q=end, p=end, R=1.0, q=A @ end,
+        optima=np.broadcast_to(end, (draws.horizon, OUTER_DIM)),
     )  # fmt: skip
+
+
+def _ball() -> Ball:
+    return Ball(1.0)
 
 
 def _interval() -> Box:
@@ -168,69 +152,65 @@ def _square() -> Box:
     return Box(-np.ones(OUTER_DIM), np.ones(OUTER_DIM))
 
 
-def _planted(
-    generator: Generator, horizon: int, optima: Numbers, *, R: float = 0.0, s: float = 0.0
-) -> Instance:
+def _planted(draws: Draws, optima: Numbers, *, R: float = 0.0, s: float = 0.0) -> Instance:
     """q_t = A o_t + b_t makes o_t a global minimiser: gradients vanish at the optima."""
-    A, b = _rank_one(generator), walk(generator, horizon, INNER_DIM, 0.05)
+    A, b = _rank_one(draws), draws.walk(INNER_DIM, 0.05)
     optima = 0.9 * optima / np.maximum(1.0, np.abs(optima).max(axis=1, keepdims=True))
     return affine(
-        _square(), horizon, np.zeros(OUTER_DIM), A=A, H=curvature(generator, INNER_DIM, 2.5), b=b,
-        q=b + optima @ A.T, optima=optima, start_gap=0.5, R=R, s=s,
+        _square(), draws.horizon, A=A, H=draws.curvature(INNER_DIM, 2.5), b=b, q=b + optima @ A.T,
+        optima=optima, start_gap=0.5, R=R, s=s,
     )  # fmt: skip
 
 
-def planted_walk(generator: Generator, horizon: int) -> Instance:
+def planted_walk(draws: Draws) -> Instance:
     """log cosh losses whose interior minimisers walk."""
-    return _planted(generator, horizon, walk(generator, horizon, OUTER_DIM, 0.1), s=1.0)
+    return _planted(draws, draws.walk(OUTER_DIM, 0.1), s=1.0)
 
 
-def planted_jumps(generator: Generator, horizon: int) -> Instance:
+def planted_jumps(draws: Draws) -> Instance:
     """log cosh losses whose interior minimisers jump."""
-    return _planted(generator, horizon, jump(generator, horizon, OUTER_DIM, 0.7), s=1.0)
+    return _planted(draws, draws.jump(OUTER_DIM, 0.7), s=1.0)
 
 
-def planted_quadratic(generator: Generator, horizon: int) -> Instance:
+def planted_quadratic(draws: Draws) -> Instance:
     """Quadratics of rank one, with independent minimisers: path lengths of order T."""
-    return _planted(generator, horizon, scatter(generator, horizon, OUTER_DIM, 0.5), R=1.0)
+    return _planted(draws, draws.scatter(OUTER_DIM, 0.5), R=1.0)
 
 
-def flipping_linear(generator: Generator, horizon: int, most: float = 2.0) -> Instance:
+def flipping_linear(draws: Draws, most: float = 2.0) -> Instance:
     """Linear losses of alternating sign: regret of order sqrt(T), nearly at the static bound."""
-    A, c, d = _flipping(generator, horizon, most)
-    return affine(_interval(), horizon, np.eye(OUTER_DIM)[0], A=A, c=c, d=d)
+    A, c, d = _flipping(draws, most)
+    return affine(_interval(), draws.horizon, start=np.eye(OUTER_DIM)[0], A=A, c=c, d=d)
 
 
-def flipping_linear_steep(generator: Generator, horizon: int) -> Instance:
+def flipping_linear_steep(draws: Draws) -> Instance:
     """The same with slopes of up to 10: the steps throw x from end to end for k^2 rounds."""
-    return flipping_linear(generator, horizon, most=10.0)
+    return flipping_linear(draws, most=10.0)
 
 
-def bent_scatter(generator: Generator, horizon: int) -> Instance:
+def bent_scatter(draws: Draws) -> Instance:
     """log cosh losses with independent targets."""
-    b = settle(generator, horizon, INNER_DIM, 0.3)
+    b = draws.settle(INNER_DIM, 0.3)
     return affine(
-        _square(), horizon, np.zeros(OUTER_DIM), A=_rank_one(generator), b=b, s=1.0,
-        H=curvature(generator, INNER_DIM, 2.5), q=b + scatter(generator, horizon, INNER_DIM, 1.0),
-        start_gap=0.5,
+        _square(), draws.horizon, A=_rank_one(draws), b=b, s=1.0, H=draws.curvature(INNER_DIM, 2.5),
+        q=b + draws.scatter(INNER_DIM, 1.0), start_gap=0.5,
     )  # fmt: skip
 
 
-def biased_corner(generator: Generator, horizon: int) -> Instance:
+def biased_corner(draws: Draws) -> Instance:
     """Linear losses with a bias: the best fixed x is a corner of the box."""
-    bias = 0.5 * np.sign(generator.normal(size=OUTER_DIM))
+    bias = 0.5 * np.sign(draws.generator.normal(size=OUTER_DIM))
     return affine(
-        _square(), horizon, np.zeros(OUTER_DIM), A=_slope(generator), s=0.2,
-        H=curvature(generator, INNER_DIM, 1.5), b=settle(generator, horizon, INNER_DIM, 0.2),
-        c=bias + scatter(generator, horizon, OUTER_DIM, 0.5), start_gap=0.5,
+        _square(), draws.horizon, A=_slope(draws), s=0.2, H=draws.curvature(INNER_DIM, 1.5),
+        b=draws.settle(INNER_DIM, 0.2), c=bias + draws.scatter(OUTER_DIM, 0.5), start_gap=0.5,
     )  # fmt: skip
 
 
-def turning_bent(generator: Generator, horizon: int) -> Instance:
+def turning_bent(draws: Draws) -> Instance:
     """log cosh losses under a turning slope: the follower's path at the fixed x depends on x."""
-    A = turning(generator, horizon, (INNER_DIM, OUTER_DIM))
+    A = draws.turning((INNER_DIM, OUTER_DIM))
     A = A / np.maximum(1.0, spectral(A))[:, None, None]
     return affine(
-        _square(), horizon, np.zeros(OUTER_DIM), A=A, s=1.0, start_gap=0.2,
-        H=curvature(generator, INNER_DIM, 2.0), q=scatter(generator, horizon, INNER_DIM, 1.0),
+        _square(), draws.horizon, A=A, s=1.0, start_gap=0.2, H=draws.curvature(INNER_DIM, 2.0),
+        q=draws.scatter(INNER_DIM, 1.0),
     )  # fmt: skip

@@ -14,6 +14,7 @@ the factor being the largest third derivative of log cosh. $D' = |\nabla_y g_1(x
 """
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,33 +25,33 @@ from ..._support.trees import PyTree
 from ...problem import Problem
 from ...problems import Instance
 from ...theory import Constants
-from .ingredients import Generator, Numbers, settle, signs, spectral, walk
+from .ingredients import Draws, Numbers, spectral
 
 DIM, WAVES, BENDS = 2, 3, 2
 NEWTON_STEPS = 10
 LOG_COSH_THIRD = 4.0 / (3.0 * math.sqrt(3.0))
 
 
-def _instance(
-    horizon: int,
-    start: Numbers,
-    V: Numbers,
-    phase: Numbers,
-    B: Numbers,
-    H: Numbers,
-    b: Numbers | float,
-    R: Numbers,
-    tau: float,
-) -> Instance:
-    shapes = {
-        "V": (WAVES, 2 * DIM), "phase": (WAVES,), "B": (DIM, DIM), "H": (DIM, DIM), "b": (DIM,),
-        "R": (BENDS, 2 * DIM), "tau": (),
+class Parts(NamedTuple):
+    """What is the same in every round."""
+
+    V: Numbers
+    B: Numbers
+    H: Numbers
+    R: Numbers
+    tau: float
+
+
+def _instance(start: Numbers, parts: Parts, phase: Numbers, b: Numbers) -> Instance:
+    horizon, (V, B, H, R, tau) = len(phase), parts
+    moving = {
+        "phase": np.broadcast_to(phase, (horizon, WAVES)), "b": np.broadcast_to(b, (horizon, DIM))
     }  # fmt: skip
-    given = {"V": V, "phase": phase, "B": B, "H": H, "b": b, "R": R, "tau": tau}
-    rounds = {
-        name: jnp.asarray(np.broadcast_to(np.asarray(given[name], np.float64), (horizon, *shape)))
-        for name, shape in shapes.items()
+    fixed = {
+        name: np.broadcast_to(value, (horizon, *np.shape(value)))
+        for name, value in parts._asdict().items()
     }
+    rounds = {name: jnp.asarray(value, jnp.float64) for name, value in (moving | fixed).items()}
     lengths, R_x, R_y = np.linalg.norm(V, axis=1), R[:, :DIM], R[:, DIM:]
     mu_g = float(np.linalg.eigvalsh(H).min())
     x, y = jnp.asarray(start), jnp.zeros(DIM)
@@ -72,59 +73,56 @@ def _instance(
     return Instance(problem, rounds, x, y, constants)
 
 
-def _parts(generator: Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    V = generator.normal(size=(WAVES, 2 * DIM)) / 2.0
-    B = generator.normal(size=(DIM, DIM)) / 2.0
-    H = np.diag(np.linspace(1.0, 2.0, DIM))
-    return V, B, H, generator.normal(size=(BENDS, 2 * DIM)) / 2.0
+def _parts(draws: Draws, tau: float) -> Parts:
+    V = draws.generator.normal(size=(WAVES, 2 * DIM)) / 2.0
+    B = draws.generator.normal(size=(DIM, DIM)) / 2.0
+    R = draws.generator.normal(size=(BENDS, 2 * DIM)) / 2.0
+    return Parts(V, B, np.diag(np.linspace(1.0, 2.0, DIM)), R, tau)
 
 
-def curved_settling(generator: Generator, horizon: int) -> Instance:
+def curved_settling(draws: Draws) -> Instance:
     """A curved follower; phases and follower move by steps of length about 1/t."""
-    V, B, H, R = _parts(generator)
-    phase = np.linspace(0.0, 2.0, WAVES) + settle(generator, horizon, WAVES, 0.3)
-    b = settle(generator, horizon, DIM, 0.1)
-    return _instance(horizon, np.array([0.5, -0.5]), V, phase, B, H, b, R, 0.3)
+    parts = _parts(draws, 0.3)
+    phase = np.linspace(0.0, 2.0, WAVES) + draws.settle(WAVES, 0.3)
+    return _instance(np.array([0.5, -0.5]), parts, phase, draws.settle(DIM, 0.1))
 
 
-def curved_walk(generator: Generator, horizon: int) -> Instance:
+def curved_walk(draws: Draws) -> Instance:
     """A curved follower; phases and follower walk."""
-    V, B, H, R = _parts(generator)
-    phase, b = walk(generator, horizon, WAVES, 0.1), walk(generator, horizon, DIM, 0.02)
-    return _instance(horizon, np.array([0.5, -0.5]), V, phase, B, H, b, R, 0.3)
+    parts, phase = _parts(draws, 0.3), draws.walk(WAVES, 0.1)
+    return _instance(np.array([0.5, -0.5]), parts, phase, draws.walk(DIM, 0.02))
 
 
-def affine_walk(generator: Generator, horizon: int) -> Instance:
+def affine_walk(draws: Draws) -> Instance:
     """An affine follower: y*_t moves by the same vector wherever x is."""
-    V, B, H, R = _parts(generator)
-    phase, b = walk(generator, horizon, WAVES, 0.2), walk(generator, horizon, DIM, 0.02)
-    return _instance(horizon, np.zeros(DIM), V, phase, B, H, b, R, 0.0)
+    parts, phase = _parts(draws, 0.0), draws.walk(WAVES, 0.2)
+    return _instance(np.zeros(DIM), parts, phase, draws.walk(DIM, 0.02))
 
 
-def flipping_wave(generator: Generator, horizon: int) -> Instance:
-    """+-sin on its steepest point, kappa_g = 1: the leader is thrown to and fro for ever, and the
-    regret with w = 1 is of order T, as near to the bound as a wave gets."""
-    basis = np.linalg.qr(generator.normal(size=(DIM, DIM)))[0]
-    direction = basis[:, 0]
-    row = generator.uniform(0.5, 2.0) * np.concatenate([direction, direction]) / math.sqrt(2.0)
-    V = np.broadcast_to(row, (WAVES, 2 * DIM))
-    phase = 0.5 * math.pi * signs(horizon)
-    R = np.zeros((BENDS, 2 * DIM))
-    return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
-
-
-def chased_wave(generator: Generator, horizon: int) -> Instance:
-    """A wave that runs away from a leader sliding down its steep side for ever; kappa_g = 1.
-    F_t changes little within a window, so that a long one comes nearest to the bound."""
-    direction, size = np.linalg.qr(generator.normal(size=(DIM, DIM)))[0][:, 0], 2.0
-    V = np.broadcast_to(
-        size * np.concatenate([direction, direction]) / math.sqrt(2.0), (WAVES, 2 * DIM)
+def _along(direction: Numbers, size: float, phase: Numbers) -> Instance:
+    """A wave along one direction of x and y alike; the follower answers y = x, kappa_g = 1."""
+    row = size * np.concatenate([direction, direction]) / math.sqrt(2.0)
+    V, R = np.broadcast_to(row, (WAVES, 2 * DIM)), np.zeros((BENDS, 2 * DIM))
+    return _instance(
+        np.zeros(DIM), Parts(V, np.eye(DIM), np.eye(DIM), R, 0.0), phase, np.zeros(DIM)
     )
+
+
+def flipping_wave(draws: Draws) -> Instance:
+    """+-sin on its steepest point: the leader is thrown to and fro for ever, and the regret with
+    w = 1 is of order T, as near to the bound as a wave gets."""
+    direction = np.linalg.qr(draws.generator.normal(size=(DIM, DIM)))[0][:, 0]
+    return _along(direction, draws.generator.uniform(0.5, 2.0), 0.5 * math.pi * draws.signs())
+
+
+def chased_wave(draws: Draws) -> Instance:
+    """A wave that runs away from a leader sliding down its steep side for ever. F_t changes little
+    within a window, so that a long one comes nearest to the bound."""
+    direction = np.linalg.qr(draws.generator.normal(size=(DIM, DIM)))[0][:, 0]
     # alpha = 1 / (8 L_f) = 1 / (32 size^2) moves a leader at the steepest point, where
     # phi = cos(sqrt(2) size u + phase), by 1/16 of a radian; the wave runs a little slower.
-    phase = 0.5 * math.pi - 0.85 / 16.0 * np.arange(float(horizon))[:, None]
-    R = np.zeros((BENDS, 2 * DIM))
-    return _instance(horizon, np.zeros(DIM), V, phase, np.eye(DIM), np.eye(DIM), 0.0, R, 0.0)
+    phase = 0.5 * math.pi - 0.85 / 16.0 * np.arange(float(draws.horizon))[:, None]
+    return _along(direction, 2.0, phase)
 
 
 def _outer(x: Array, y: Array, round: PyTree) -> Array:

@@ -28,7 +28,7 @@ from jaxtyping import Array, ArrayLike
 from ...theory import Constants, Setting
 from ..families.ingredients import Numbers
 from ..verify import Check
-from .along import Along
+from .play import Along
 
 # Rounding, relative to what an inequality adds up.
 ROUNDING = 1e-9
@@ -174,8 +174,7 @@ def _share(claim: str, quantity: str, left: ArrayLike, right: ArrayLike, size: A
     """left <= right, as the largest left / right; `size` is what rounding is relative to."""
     allowed = np.maximum(right, 0.0) + ROUNDING * np.asarray(size)
     shares = np.asarray(left) / (allowed + 1e-300)  # nothing of nothing is nothing
-    worst = int(np.argmax(np.where(np.isnan(shares), np.inf, shares)))
-    return Check(claim, quantity, float(shares[worst]), "<=", 1.0, worst + 1)
+    return Check.worst_of(claim, quantity, shares, "<=", 1.0)
 
 
 def at(step: float | Callable[[ArrayLike], Array], T: Numbers) -> Numbers:

@@ -2,7 +2,7 @@ r"""What can be measured of the assumptions: one number for each round, the wors
 
 In round t the points are the decision played and random ones of X, each with $y^*_t(x)$ and with a
 y off it by as much as the follower can be. What is measured there (derivatives of f, g and phi) is
-written in `obax.reduced`. All functions here are pure and can be mapped over problems.
+written in `obax.reduced`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ... import reduced, regret
 from ..._support.trees import PyTree
-from ...problem import Problem
+from ...problems import Instance
 from ..families.ingredients import Numbers
 
 Vector = Float[Array, " d"]
@@ -65,38 +65,15 @@ class Points(NamedTuple):
         )
 
 
-class Evidence(NamedTuple):
-    """The worst of each quantity in each round; `outside_*` at x - grad phi / L_f."""
-
-    ell_f0: Array
-    ell_f1: Array
-    ell_g1: Array
-    ell_g2: Array
-    mu_g: Array
-    value: Array
-    mu_f: Array
-    L_f: Array
-    L_y: Array
-    M_f: Array
-    outside_mu_f: Array
-    outside_L_f: Array
-    inner_residual: Array
-    gradient_at_optimum: Array
-    outer_residual: Array
-    start_gap: Array
+# The worst of each quantity in each round; `outside_...` at x - grad phi / L_f.
+Evidence = dict[str, Array]
 
 
 @eqx.filter_jit
-def gather(
-    problem: Problem,
-    rounds: PyTree,
-    outer_var: PyTree,
-    inner_var: PyTree,
-    played: PyTree,
-    points: Points,
-    kind: str,
-) -> Evidence:
+def gather(instance: Instance, played: PyTree, points: Points, kind: str) -> Evidence:
     """The evidence of one problem. `played` are decisions stacked like the rounds."""
+    problem, rounds = instance.problem, instance.rounds
+    outer_var, inner_var = instance.outer_var, instance.inner_var
     flat = reduced.Flat(problem, outer_var, inner_var, SOLVER)
 
     def over(function: Callable[..., PyTree], rounds: PyTree = rounds) -> Callable[..., PyTree]:
@@ -112,7 +89,7 @@ def gather(
     drawn = jax.vmap(jax.vmap(flat.project))(thrown)
     # The start comes first (for D'), then what was played.
     begin = jnp.broadcast_to(flat.start, drawn.shape[1:])
-    xs = jnp.concatenate([jnp.stack([begin, flattened(played)]), drawn])
+    xs = jnp.concatenate([jnp.stack([begin, _flattened(played)]), drawn])
     ys, residuals = over(lambda round, x: reduced.answer(flat, x, round))(xs)
 
     sizes = over(lambda round, x, y, v: reduced.sizes(flat, x, y, round, v))(
@@ -132,64 +109,57 @@ def gather(
 
     ell_f0 = jax.lax.map(lambda ys: over(steepness)(xs, ys), near).max(axis=(0, 1))
 
-    nothing = jnp.zeros_like(ell_f0)
-    at_optimum, outer_residual, shifts = nothing, nothing, jnp.asarray(points.shifts)
-    dynamic = kind in ("convex_dynamic", "strongly_convex_dynamic")
-    if dynamic:
+    found = {
+        "ell_f0": ell_f0,
+        "ell_f1": sizes.outer_curvature.max(axis=0),
+        "ell_g1": jnp.maximum(sizes.inner_most, sizes.cross).max(axis=0),
+        "ell_g2": sizes.third.max(axis=0),
+        "mu_g": sizes.inner_least.min(axis=0),
+        "value": sizes.value.max(axis=0),
+        "inner_residual": residuals.max(axis=0),
+        "start_gap": jnp.linalg.norm(flat.inner_start - ys[0, :1], axis=1),
+    }
+    shifts = jnp.asarray(points.shifts)
+    if kind.endswith("dynamic"):
         best = regret.outer_solutions(
             problem, rounds, outer_start=outer_var, inner_start=inner_var, solver=SOLVER
         )
         assert best.residual is not None
-        outer_residual = best.residual
-        xs = jnp.concatenate([xs, flattened(best.outer_var)[None]])
-        ys = jnp.concatenate([ys, flattened(best.inner_var)[None]])
+        found["outer_residual"] = best.residual
+        xs = jnp.concatenate([xs, _flattened(best.outer_var)[None]])
+        ys = jnp.concatenate([ys, _flattened(best.inner_var)[None]])
         shifts = jnp.concatenate([shifts, shifts[:1]])
     curvature = over(lambda round, x, y: reduced.leader_curvature(flat, x, y, round))
-    found = curvature(xs, ys)
-    if dynamic:
-        at_optimum = jnp.linalg.norm(found.gradient[-1], axis=-1)
-    outside = found
+    bends = curvature(xs, ys)
     if kind == "convex_dynamic":
-        stepped = xs - found.gradient / points.smoothness
+        found["gradient_at_optimum"] = jnp.linalg.norm(bends.gradient[-1], axis=-1)
+        stepped = xs - bends.gradient / points.smoothness
         there = over(lambda round, x: reduced.answer(flat, x, round).y)(stepped)
         outside = curvature(stepped, there)
-    answer_slope, error = over(lambda *at: _lemma_3(flat, *at))(xs, ys, shifts)
-    return Evidence(
-        ell_f0=ell_f0,
-        ell_f1=sizes.outer_curvature.max(axis=0),
-        ell_g1=jnp.maximum(sizes.inner_most, sizes.cross).max(axis=0),
-        ell_g2=sizes.third.max(axis=0),
-        mu_g=sizes.inner_least.min(axis=0),
-        value=sizes.value.max(axis=0),
-        mu_f=found.least.min(axis=0),
-        L_f=found.most.max(axis=0),
-        L_y=answer_slope.max(axis=0),
-        M_f=error.max(axis=0),
-        outside_mu_f=outside.least.min(axis=0),
-        outside_L_f=outside.most.max(axis=0),
-        inner_residual=residuals.max(axis=0),
-        gradient_at_optimum=at_optimum,
-        outer_residual=outer_residual,
-        start_gap=jnp.linalg.norm(flat.inner_start - ys[0, 0]),
-    )
+        found["outside_mu_f"] = outside.least.min(axis=0)
+        found["outside_L_f"] = outside.most.max(axis=0)
+    found["mu_f"], found["L_f"] = bends.least.min(axis=0), bends.most.max(axis=0)
+    slopes, errors = over(lambda *at: _lemma_3(flat, *at))(xs, ys, shifts)
+    return found | {"L_y": slopes.max(axis=0), "M_f": errors.max(axis=0)}
 
 
-def flattened(stacked: PyTree) -> Array:
+def _flattened(stacked: PyTree) -> Array:
     """A tree stacked on axis 0, as one matrix."""
     return jax.vmap(lambda one: ravel_pytree(one)[0])(stacked)
-
-
-def hypergradient(flat: reduced.Flat, x: Vector, y: Vector, round: PyTree) -> Vector:
-    """grad~f_t(x, y) of Equation (8), by dense factors: no estimator of the library is asked."""
-    slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
-    return reduced.pulled_back(flat, reduced.one_round(round), x, y, *slopes)
 
 
 def _lemma_3(
     flat: reduced.Flat, round: PyTree, x: Vector, y: Vector, shift: Vector
 ) -> tuple[Array, Array]:
     """|dy*/dx|, and the hypergradient's error at y* + shift per unit of shift."""
-    slope = reduced.answer_slope(flat, reduced.one_round(round), x, y)
+    total = reduced.one_round(round)
+
+    def hypergradient(y: Vector) -> Vector:
+        """Equation (8), by dense factors: no estimator of the library is asked."""
+        slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
+        return reduced.pulled_back(flat, total, x, y, *slopes)
+
+    slope = reduced.answer_slope(flat, total, x, y)
     steepest = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(slope.T @ slope).max(), 0.0))
-    error = hypergradient(flat, x, y + shift, round) - hypergradient(flat, x, y, round)
+    error = hypergradient(y + shift) - hypergradient(y)
     return steepest, jnp.linalg.norm(error) / jnp.linalg.norm(shift)

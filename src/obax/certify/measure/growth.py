@@ -42,10 +42,8 @@ def logarithmic(T: ArrayLike, values: Numbers) -> tuple[float, float]:
     >>> round(coefficient, 6), round(r_squared, 6)
     (3.0, 1.0)
     """
-    slope, offset = np.polyfit(np.log(T), values, 1)
-    spread = np.sum((values - values.mean()) ** 2)
-    left = np.sum((values - slope * np.log(T) - offset) ** 2)
-    return float(slope), float(1.0 - left / spread)
+    slope = np.polyfit(np.log(T), values, 1)[0]
+    return float(slope), float(np.corrcoef(np.log(T), values)[0, 1] ** 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +78,7 @@ CLAIMS = {
 def example(horizon: int = EXAMPLE_HORIZON) -> list[ExampleRow]:
     """Path lengths of both sequences, fitted over the last six doublings of T."""
     rows = []
-    at = np.unique(horizon // 2 ** np.arange(7))
-    at = at[at >= 1]
+    at = np.unique(np.maximum(horizon // 2 ** np.arange(7), 1))
     for sequence, claims in CLAIMS.items():
         with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
             instance = comparability(horizon, sequence)
@@ -94,12 +91,11 @@ def example(horizon: int = EXAMPLE_HORIZON) -> list[ExampleRow]:
             for order, claimed, lengths in zip((1, 2), orders, (first, second), strict=True):
                 # y*_t(x) = x - b_t: Y_bar does not depend on which x is best for a horizon.
                 curve = np.asarray(getattr(lengths, name))
-                values = curve[at - 1]
-                row = ExampleRow(sequence, f"{name}_{order}", claimed, float(curve[-1]))
+                fit: dict[str, float | None] = {}
                 if claimed == "sqrt(T)":
-                    row = dataclasses.replace(row, exponent=exponent(at, values))
+                    fit["exponent"] = exponent(at, curve[at - 1])
                 elif claimed == "log T":
-                    coefficient, r_squared = logarithmic(at, values)
-                    row = dataclasses.replace(row, coefficient=coefficient, r_squared=r_squared)
-                rows.append(row)
+                    fit["coefficient"], fit["r_squared"] = logarithmic(at, curve[at - 1])
+                total = float(curve[-1])
+                rows.append(ExampleRow(sequence, f"{name}_{order}", claimed, total, **fit))
     return rows

@@ -1,68 +1,49 @@
-"""Playing and measuring many problems of one shape at once: vmapped, compiled once, in float64.
+"""Playing a problem, measuring its regret, and lengths along the run; compiled, in float64.
 
-Everything here takes stacks of problems (leading axis) and calls the library as a user would:
-`OAGD` with `Dense()` and the prescribed steps, `run`, and the regrets of `obax.regret`.
-
-Playing is vmapped over problems. Measuring is vectorised over rounds already, and goes problem by
-problem (`lax.map`): see `evidence.WIDTH` for what happens to calls that are too wide.
+Everything here calls the library as a user would: `OAGD` with `Dense()` and the prescribed steps,
+`run`, and the regrets of `obax.regret`. What differs between problems of one shape is an array, so
+that all of them share one compilation.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypedDict
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from ... import regret
+from ... import reduced, regret
 from ..._support.trees import PyTree
 from ...algorithms import OAGD
 from ...hypergradient import Dense
 from ...online import run
-from ...problem import Problem
 from ...problems import Instance
 from ...theory import Setting
 from ...theory.setting import Curve
 from ...window import Window
-from .evidence import SOLVER, Evidence, Points, gather
+from .evidence import SOLVER, Vector
 
 Schedule = Callable[[Array], Array]
 
 
 class Steps(NamedTuple):
-    """alpha_t, beta and K_t as they go to the algorithm: numbers, arrays or schedules."""
+    """alpha_t, beta and K_t as they go to the algorithm: arrays, or schedules of arrays."""
 
-    alpha: float | Array | Schedule
-    beta: float | Array
-    K: int | Array | Schedule
+    alpha: Array | Schedule
+    beta: Array
+    K: Array | Schedule
 
-
-class Batch(NamedTuple):
-    """Problems of one shape, stacked, with the steps prescribed for each."""
-
-    problem: Problem
-    rounds: PyTree
-    outer_var: Array
-    inner_var: Array
-    steps: "Steps"
+    @classmethod
+    def of(cls, prescribed: Setting) -> "Steps":
+        """Those that a setting prescribes. Python's numbers would be compiled in."""
+        p = prescribed
+        return cls(*jax.tree.map(_traced, (p.outer_step_size, p.inner_step_size, p.inner_steps)))
 
 
-def stack(instances: Sequence[Instance], prescribed: Sequence[Setting]) -> Batch:
-    """One batch. The numbers in schedules become arrays; K is an array, to be traced."""
-    steps = [Steps(s.outer_step_size, s.inner_step_size, s.inner_steps) for s in prescribed]
-    parts = [
-        (i.problem, i.rounds, i.outer_var, i.inner_var, step)
-        for i, step in zip(instances, steps, strict=True)
-    ]
-    return Batch(*jax.tree.map(_stacked, *parts))
-
-
-def _stacked(*leaves: ArrayLike) -> Array:
-    array = np.stack([np.asarray(leaf) for leaf in leaves])
+def _traced(number: ArrayLike) -> Array:
     # K is an int32 once it is traced.
-    return jnp.asarray(array.astype(np.int32) if array.dtype.kind == "i" else array)
+    return jnp.asarray(number, jnp.int32 if isinstance(number, int) else jnp.float64)
 
 
 class Played(NamedTuple):
@@ -75,45 +56,20 @@ class Played(NamedTuple):
 
 
 @eqx.filter_jit
-def play(batch: Batch, window: Window, steps: Steps) -> tuple[Played, Array]:
-    """OAGD on every problem with these steps, and which rounds were accepted."""
-
-    def one(batch: Batch, steps: Steps) -> tuple[Played, Array]:
-        algorithm = OAGD(batch.problem, steps.alpha, steps.beta, steps.K, window, Dense())
-        example = jax.tree.map(lambda leaf: leaf[0], batch.rounds)
-        state = algorithm.init(batch.outer_var, batch.inner_var, example)
-        _, history = run(
-            algorithm,
-            state,
-            batch.rounds,
-            on_rejected="skip",
-            record=lambda state: (state.outer_var, state.inner_var),
-        )
-        x_next, y_next = history.recorded
-        y = jnp.concatenate([batch.inner_var[None], y_next[:-1]])
-        return Played(history.outer_var, x_next, y, y_next), history.accepted
-
-    return eqx.filter_vmap(one)(batch, steps)
-
-
-@eqx.filter_jit
-def evidence(batch: Batch, played: Array, points: Points, kind: str) -> Evidence:
-    """`gather` for every problem."""
-
-    def one(of: tuple[Batch, Array, Points]) -> Evidence:
-        batch, played, points = of
-        start = batch.outer_var, batch.inner_var
-        return gather(batch.problem, batch.rounds, *start, played, points, kind)
-
-    return jax.lax.map(one, (batch, played, points))
-
-
-class Starts(TypedDict):
-    """Where the searches of `obax.regret` start, and how they go."""
-
-    outer_start: Array
-    inner_start: Array
-    solver: regret.Solver
+def play(instance: Instance, window: Window, steps: Steps) -> tuple[Played, Array]:
+    """OAGD with these steps, and which rounds were accepted."""
+    algorithm = OAGD(instance.problem, steps.alpha, steps.beta, steps.K, window, Dense())
+    state = algorithm.init(instance.outer_var, instance.inner_var, instance.example_round)
+    _, history = run(
+        algorithm,
+        state,
+        instance.rounds,
+        on_rejected="skip",
+        record=lambda state: (state.outer_var, state.inner_var),
+    )
+    x_next, y_next = history.recorded
+    y = jnp.concatenate([instance.inner_var[None], y_next[:-1]])
+    return Played(history.outer_var, x_next, y, y_next), history.accepted
 
 
 class Measured(NamedTuple):
@@ -126,84 +82,145 @@ class Measured(NamedTuple):
     best: Array
 
 
-def _starts(batch: Batch) -> Starts:
-    return {"outer_start": batch.outer_var, "inner_start": batch.inner_var, "solver": SOLVER}
+def _starts(instance: Instance) -> dict[str, PyTree]:
+    """Where the searches of `obax.regret` start, and how they go."""
+    starts = {"outer_start": instance.outer_var, "inner_start": instance.inner_var}
+    return {**starts, "solver": SOLVER}
 
 
 @eqx.filter_jit
-def dynamic(batch: Batch, played: Array, bound: Callable[..., Curve]) -> Measured:
+def dynamic(instance: Instance, played: Array, bound: Callable[..., Curve]) -> Measured:
     """BD-Reg_t at every t."""
-
-    def one(of: tuple[Batch, Array]) -> Measured:
-        batch, played = of
-        starts = _starts(batch)
-        curve = regret.dynamic(batch.problem, played, batch.rounds, **starts)
-        arguments = regret.bound_arguments(bound, batch.problem, batch.rounds, **starts)
-        assert curve.comparators is not None
-        best, residual = curve.comparators, curve.comparators.residual
-        assert residual is not None
-        return Measured(curve.cumulative, arguments, residual.max(), best.outer_var)
-
-    return jax.lax.map(one, (batch, played))
+    starts = _starts(instance)
+    curve = regret.dynamic(instance.problem, played, instance.rounds, **starts)
+    arguments = regret.bound_arguments(bound, instance.problem, instance.rounds, **starts)
+    best = curve.comparators
+    assert best is not None
+    assert best.residual is not None
+    return Measured(curve.cumulative, arguments, best.residual, best.outer_var)
 
 
 @eqx.filter_jit
-def static(batch: Batch, played: Array, horizons: Array) -> Measured:
-    """BS-Reg_t at every t against the x* of rounds 1..h, for each h: axes (problem, h, t)."""
+def static(instance: Instance, played: Array, horizons: Array) -> Measured:
+    """BS-Reg_t at every t against the x* of rounds 1..h, for each h: axes (h, t)."""
+    problem, rounds, starts = instance.problem, instance.rounds, _starts(instance)
 
-    def one(batch: Batch, played: Array, h: Array) -> Measured:
-        starts = _starts(batch)
+    def against(h: Array) -> Measured:
         seen = jnp.arange(played.shape[0]) < h
-        prefix = batch.rounds | {"scale": jnp.where(seen, batch.rounds["scale"], 0.0)}
-        best = regret.static_solution(batch.problem, prefix, **starts)
-        curve = regret.static(batch.problem, played, batch.rounds, comparators=best, **starts)
-        lengths = regret.path_lengths(
-            batch.problem, batch.rounds, order=1, with_H=False, static=best, **starts
-        )
+        prefix = rounds | {"scale": jnp.where(seen, rounds["scale"], 0.0)}
+        best = regret.static_solution(problem, prefix, **starts)
+        curve = regret.static(problem, played, rounds, comparators=best, **starts)
+        lengths = regret.path_lengths(problem, rounds, order=1, with_H=False, static=best, **starts)
         steps = jnp.diff(lengths.Y_bar, prepend=jnp.zeros(1, lengths.Y_bar.dtype))
         arguments = {"Y_bar_1": lengths.Y_bar, "Y_bar_2": jnp.cumsum(steps**2)}
         assert best.residual is not None
         everywhere = jnp.broadcast_to(best.outer_var, played.shape)
         return Measured(curve.cumulative, arguments, best.residual, everywhere)
 
-    def all_of(of: tuple[Batch, Array]) -> Measured:
-        return jax.lax.map(lambda h: one(*of, h), horizons)
-
-    return jax.lax.map(all_of, (batch, played))
+    return jax.lax.map(against, horizons)
 
 
 @eqx.filter_jit
-def local(batch: Batch, played: Array, window: Window) -> Measured:
+def local(instance: Instance, played: Array, window: Window) -> Measured:
     """BL-Reg_t at every t, with H measured along the trajectory only.
 
     The proof meets y*_t - y*_{t-1} only at x_{t-1} and x_t. This H is at most the one with the
     supremum, and the bound grows with H: what holds with the smaller one holds with the larger.
     """
+    problem, rounds = instance.problem, instance.rounds
+    follower = {"inner_start": instance.inner_var, "solver": SOLVER}
+    curve = regret.local(problem, played, rounds, window, **follower)
+    # x_t in round t - 1, and x_{t-1} in round t.
+    at = jnp.concatenate([played[1:], played[:-1]])
+    other = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), rounds)
+    there = regret.inner_solution(problem, at, other, **follower)
+    assert curve.decisions is not None
+    here = curve.decisions.inner_var
+    own = jnp.concatenate([here[1:], here[:-1]])
+    steps = jnp.linalg.norm(there.inner_var - own, axis=1).reshape(2, -1).max(axis=0)
+    steps = jnp.concatenate([jnp.zeros(1, steps.dtype), steps])
+    residual = jnp.maximum(there.inner_residual.max(), curve.decisions.inner_residual.max())
+    H = {"H_1": jnp.cumsum(steps), "H_2": jnp.cumsum(steps**2)}
+    # There is no comparator: that of round t is x_t itself, and what depends on it is zero.
+    return Measured(curve.cumulative, H, residual, played)
 
-    def one(of: tuple[Batch, Array]) -> Measured:
-        batch, played = of
-        curve = regret.local(
-            batch.problem,
-            played,
-            batch.rounds,
-            window,
-            inner_start=batch.inner_var,
-            solver=SOLVER,
-        )
-        # x_t in round t - 1, and x_{t-1} in round t.
-        at = jnp.concatenate([played[1:], played[:-1]])
-        other = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), batch.rounds)
-        there = regret.inner_solution(
-            batch.problem, at, other, inner_start=batch.inner_var, solver=SOLVER
-        )
-        assert curve.decisions is not None
-        here = curve.decisions.inner_var
-        own = jnp.concatenate([here[1:], here[:-1]])
-        steps = jnp.linalg.norm(there.inner_var - own, axis=1).reshape(2, -1).max(axis=0)
-        steps = jnp.concatenate([jnp.zeros(1, steps.dtype), steps])
-        residual = jnp.maximum(there.inner_residual.max(), curve.decisions.inner_residual.max())
-        H = {"H_1": jnp.cumsum(steps), "H_2": jnp.cumsum(steps**2)}
-        # There is no comparator: that of round t is x_t itself, and what depends on it is zero.
-        return Measured(curve.cumulative, H, residual, played)
 
-    return jax.lax.map(one, (batch, played))
+class Along(NamedTuple):
+    """Lengths and differences in every round of a run; F_t is f_t for w = 1. Arrays of JAX while
+    they are measured, of NumPy when they are judged."""
+
+    before: Array
+    after: Array
+    error: Array
+    slope: Array
+    astray: Array
+    length: Array
+    fall: Array
+    gap: Array
+    towards: Array
+    distance: Array
+    next_distance: Array
+    path: Array
+    inner_path: Array
+
+
+@eqx.filter_jit
+def measure_along(
+    instance: Instance, played: Played, best: Array, alpha: Array, window: Window
+) -> Along:
+    """What `claims.checks` needs. `best` are the comparators x*_t, `alpha` the steps that were
+    *prescribed*, whatever was played."""
+    flat = reduced.Flat(instance.problem, instance.outer_var, instance.inner_var, SOLVER)
+    # The rounds of the window of round t, newest first; f_t = 0 before the first.
+    index = jnp.arange(len(alpha))[:, None] - jnp.arange(window.size)
+    weights = jnp.where(index >= 0, jnp.asarray(window.weights) / jnp.sum(window.weights), 0.0)
+    past = jax.tree.map(lambda leaf: leaf[jnp.maximum(index, 0)], instance.rounds)
+    found, answers = flat.map_rounds(
+        lambda *of_round: _in_round(flat, *of_round),
+        *(instance.rounds, past, weights, played, best, alpha),
+    )
+    return Along(**found, path=_steps(best), inner_path=_steps(answers))
+
+
+def _in_round(
+    flat: reduced.Flat,
+    round: PyTree,
+    past: PyTree,
+    weights: Array,
+    played: Played,
+    best: Vector,
+    alpha: Array,
+) -> tuple[dict[str, Array], Vector]:
+    """All of `Along` but the path lengths, and y*_t(best) for these."""
+    x, x_next, y, y_next = played
+
+    def average(x: Vector, y: Vector) -> Array:
+        return jnp.vdot(weights, jax.vmap(lambda round: flat.outer(x, y, round))(past))
+
+    def gradient(y: Vector) -> Vector:
+        slopes = jax.grad(average, (0, 1))(x, y)
+        return reduced.pulled_back(flat, reduced.one_round(round), x, y, *slopes)
+
+    answer, answer_next, answer_best = (
+        reduced.answer(flat, point, round).y for point in (x, x_next, best)
+    )
+    true, taken = gradient(answer), gradient(y_next)
+    value, norm = average(x, answer), jnp.linalg.norm
+    return {
+        "before": norm(y - answer),
+        "after": norm(y_next - answer),
+        "error": norm(taken - true),
+        "slope": norm(true),
+        "astray": norm(x_next - flat.project(x - alpha * taken)),
+        "length": norm(alpha * taken) + norm(x),
+        "fall": value - average(x_next, answer_next),
+        "gap": value - average(best, answer_best),
+        "towards": jnp.vdot(true, x - best),
+        "distance": norm(x - best),
+        "next_distance": norm(x_next - best),
+    }, answer_best
+
+
+def _steps(points: Array) -> Array:
+    moved = jnp.linalg.norm(points[1:] - points[:-1], axis=1)
+    return jnp.concatenate([jnp.zeros(1, moved.dtype), moved])
