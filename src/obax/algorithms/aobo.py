@@ -31,6 +31,8 @@ from .descent import Number
 from .follower import Follower
 from .record import Move
 
+AOBOState = State
+
 
 class AOBO(Algorithm):
     """Online bilevel optimisation with as many inner steps as a tolerance asks for.
