@@ -7,9 +7,7 @@ import sys
 from collections.abc import Callable
 
 
-def lazy_names(
-    package: str,
-) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """`__all__`, `__getattr__` and `__dir__` of a package that lists its names once.
 
     The list is the imports below `if TYPE_CHECKING:` in its `__init__.py`, in the form that type

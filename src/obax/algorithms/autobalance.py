@@ -31,14 +31,7 @@ from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
 from ..hypergradient.base import outer_gradient
 from ..window import RingBuffer
-from .arguments import (
-    checked,
-    leader_when,
-    optimiser,
-    pointwise_estimator,
-    rounds_kept,
-    step_size,
-)
+from .arguments import checked, leader_when, optimiser, pointwise_estimator, rounds_kept, step_size
 from .base import Algorithm, State
 from .descent import Number, Optimiser, When
 from .follower import Follower, descending

@@ -31,14 +31,7 @@ from ..hypergradient.average import average_inner, average_of_gradients, average
 from ..hypergradient.base import Inner, OuterGradient, inner_at, outer_gradient
 from ..hypergradient.unrolled import through_steps
 from ..window import RingBuffer, Window
-from .arguments import (
-    any_estimator,
-    any_window,
-    leader_when,
-    number_of_steps,
-    optimiser,
-    step_size,
-)
+from .arguments import any_estimator, any_window, leader_when, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Count, Number, Optimiser, Steps, When
 from .follower import Follower
