@@ -108,6 +108,12 @@ class Problem(eqx.Module):
             return self.inner(outer_var, inner_var, round, buffers)
         return self.inner(outer_var, inner_var, round), buffers
 
+    def inner_slope(
+        self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
+    ) -> tuple[PyTree, PyTree]:
+        """grad_y g_t(x, y) and the buffers after it."""
+        return jax.grad(self.inner_loss, 1, has_aux=True)(outer_var, inner_var, round, buffers)
+
     def check(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
     ) -> None:

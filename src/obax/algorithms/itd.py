@@ -32,8 +32,7 @@ from ..hypergradient import Estimate
 from ..window import RingBuffer
 from .arguments import checked, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
-from .descent import Number, Optimiser
-from .follower import Follower, learn
+from .descent import Follower, Number, Optimiser
 from .memory import Tasks, random_order
 from .record import Move
 
@@ -126,9 +125,8 @@ class ITD(Algorithm):
         order, count = self._chosen(state.t)
 
         def one(slot: Array) -> tuple[PyTree, Follower]:
-            return jax.grad(self._adapted_loss, has_aux=True)(
-                state.outer_var, state, tasks.at(slot)
-            )
+            differentiate = jax.grad(self._adapted_loss, has_aux=True)
+            return differentiate(state.outer_var, state, tasks.at(slot))
 
         def some(index: Array, now: tuple[PyTree, Follower]) -> tuple[PyTree, Follower]:
             places = index * self.chunk + jnp.arange(self.chunk, dtype=jnp.int32)
@@ -154,16 +152,8 @@ class ITD(Algorithm):
         fixed_x, fixed, fixed_task = (
             jax.lax.stop_gradient((x, start, task)) if self.first_order else (x, start, task)
         )
-        follower = learn(
-            self.problem,
-            fixed_x,
-            fixed,
-            self.inner,
-            self.inner_steps,
-            state.t,
-            fixed_task,
-            rematerialise=self.rematerialise and not self.first_order,
-        )
+        again = self.rematerialise and not self.first_order
+        follower = self.learn(fixed_x, fixed, fixed_task, state.t, self.inner_steps, again)
         if self.first_order:
             # z^{K+1} = start(x) minus gradients that are not differentiated.
             moved = trees.difference(follower.inner_var, fixed.inner_var)

@@ -36,7 +36,7 @@ from ..hypergradient import Estimate
 from ..hypergradient.base import outer_gradient, relative
 from .arguments import positive
 from .base import Algorithm, State
-from .follower import Follower
+from .descent import Follower
 from .record import Move
 
 
@@ -175,9 +175,7 @@ class SOGD(Algorithm):
         """(D^x, D^y, D^v) of this round at a point, grad_y f there, and the buffers after it."""
         x, y, v = point
 
-        def slope(x: PyTree, y: PyTree) -> tuple[PyTree, PyTree]:
-            return jax.grad(self.problem.inner_loss, argnums=1, has_aux=True)(x, y, round, buffers)
-
+        slope = lambda x, y: self.problem.inner_slope(x, y, round, buffers)  # noqa: E731
         slope_g, pull, after = jax.vjp(slope, x, y, has_aux=True)
         cross, curved = pull(v)
         gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, after)
