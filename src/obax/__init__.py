@@ -40,13 +40,7 @@ if TYPE_CHECKING:
     )
     from .hypergradient import check_hypergradient as check_hypergradient
     from .meta import adapt as adapt, prox_linear as prox_linear
-    from .online import (
-        Play as Play,
-        RejectedRoundError as RejectedRoundError,
-        play as play,
-        run as run,
-        sweep as sweep,
-    )
+    from .online import *  # noqa: F403
     from .problem import Problem as Problem
     from .window import Window as Window
 else:
