@@ -158,8 +158,7 @@ class WithDefault(State):
 def test_a_field_with_a_default_is_not_mistaken_for_it():
     from obax.online.live import View
 
-    spec = start().round_spec
-    state = WithDefault(jnp.asarray(1), jnp.ones(2), None, spec, jnp.asarray(5.0))
+    state = WithDefault(**vars(start()), extra=jnp.asarray(5.0))
     view = View(state)
     found = view.unpacked((view.words.to_bytes(jax.tree.leaves(state)), [], None))
     assert float(found.extra) == 5.0
