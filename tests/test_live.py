@@ -158,7 +158,8 @@ class WithDefault(State):
 def test_a_field_with_a_default_is_not_mistaken_for_it():
     from obax.online.live import View
 
-    state = WithDefault(**vars(start()), extra=jnp.asarray(5.0))
+    fields = {field.name: getattr(start(), field.name) for field in dataclasses.fields(State)}
+    state = WithDefault(**fields, extra=jnp.asarray(5.0))
     view = View(state)
     found = view.unpacked((view.words.to_bytes(jax.tree.leaves(state)), [], None))
     assert float(found.extra) == 5.0
