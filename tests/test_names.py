@@ -28,6 +28,13 @@ def test_every_listed_name_resolves_and_shows():
         assert name in dir(obax)
 
 
+def test_a_name_of_the_algorithms_is_a_name_of_obax():
+    # One line of one `__init__` for a new algorithm: see CONTRIBUTING.
+    listed = {name for name in vars(obax.algorithms) if name[0].isupper()}
+    assert listed >= {"OAGD", "AOBOState", "Move"} and listed <= {*obax.__all__}
+    assert all(getattr(obax, name) is getattr(obax.algorithms, name) for name in listed)
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'obax' has no attribute 'OADG'"):
         _ = obax.OADG

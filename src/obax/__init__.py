@@ -28,20 +28,7 @@ if TYPE_CHECKING:
         theory as theory,
         window as window,
     )
-    from .algorithms import (
-        AOBO as AOBO,
-        FSOBO as FSOBO,
-        ITD as ITD,
-        OAGD as OAGD,
-        OBBO as OBBO,
-        OGD as OGD,
-        SOBOW as SOBOW,
-        SOGD as SOGD,
-        ZOSOGD as ZOSOGD,
-        Algorithm as Algorithm,
-        AutoBalance as AutoBalance,
-        Info as Info,
-    )
+    from .algorithms import *  # noqa: F403
     from .checkpoint import load as load, save as save
     from .domain import (
         Ball as Ball,
@@ -53,13 +40,7 @@ if TYPE_CHECKING:
     )
     from .hypergradient import check_hypergradient as check_hypergradient
     from .meta import adapt as adapt, prox_linear as prox_linear
-    from .online import (
-        Play as Play,
-        RejectedRoundError as RejectedRoundError,
-        play as play,
-        run as run,
-        sweep as sweep,
-    )
+    from .online import *  # noqa: F403
     from .problem import Problem as Problem
     from .window import Window as Window
 else:

@@ -92,43 +92,33 @@ def to_bytes(state: PyTree, meta: Meta | None = None) -> bytes:
     blobs: list[bytes] = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         name = jax.tree_util.keystr(path)
+        entry: Meta = {"path": name}
         if isinstance(leaf, PLAIN):
-            _check_plain(leaf, name)
-            entries.append({"path": name, "value": leaf})
-            continue
-        array, dtype, shape = _as_array(leaf, name)
-        blob = array.tobytes()
-        entries.append(
-            {
-                "path": name,
-                "dtype": dtype,
-                "shape": shape,
-                "sha256": atomic.checksum(blob),
-                "file": f"leaves/{len(blobs)}",
-            }
-        )
-        blobs.append(blob)
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": kind,
-        "leaves": entries,
-        "extra": extra,
-        "meta": meta or {},
-    }
+            if isinstance(leaf, int) and not isinstance(leaf, bool) and abs(leaf) > 2**63:
+                raise CheckpointError(f"state{name} is an integer beyond 64 bits.")
+            entry["value"] = leaf
+        else:
+            array, dtype, shape = _as_array(leaf, name)
+            blob = array.tobytes()
+            checksum, file_name = atomic.checksum(blob), f"leaves/{len(blobs)}"
+            entry |= {"dtype": dtype, "shape": shape, "sha256": checksum, "file": file_name}
+            blobs.append(blob)
+        entries.append(entry)
+    manifest: Meta = {"format": FORMAT, "version": VERSION, "kind": kind}
+    manifest |= {"leaves": entries, "extra": extra, "meta": meta or {}}
     try:
         text = json.dumps(manifest, indent=1, allow_nan=True).encode()
     except TypeError as error:
         raise CheckpointError(
             f"meta must hold plain values only (numbers, words, lists, dicts): {error}."
         ) from error
+    members = {"manifest.json": text, "manifest.sha256": atomic.checksum(text).encode()}
+    members |= {f"leaves/{number}": blob for number, blob in enumerate(blobs)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as file:
-        # A fixed date: the same state is the same bytes.
-        _write(file, "manifest.json", text)
-        _write(file, "manifest.sha256", atomic.checksum(text).encode())
-        for number, blob in enumerate(blobs):
-            _write(file, f"leaves/{number}", blob)
+        for member, data in members.items():
+            # A fixed date: the same state is the same bytes.
+            file.writestr(zipfile.ZipInfo(member, (1980, 1, 1, 0, 0, 0)), data)
     return buffer.getvalue()
 
 
@@ -241,9 +231,9 @@ def _open(data: bytes, name: str) -> tuple[Meta, zipfile.ZipFile]:
         if atomic.checksum(text) != checksum:
             raise DamagedError(f"{name} is damaged: the checksum of its manifest does not match.")
         manifest = json.loads(text)
+    except DamagedError:
+        raise
     except (*BROKEN, ValueError) as error:
-        if isinstance(error, DamagedError):
-            raise
         raise DamagedError(f"{name} is not a whole checkpoint of obax ({error}).") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{name} is not a checkpoint of obax.")
@@ -289,14 +279,10 @@ def _restored(file: zipfile.ZipFile, entry: Meta, like: PyTree, leaf: str, name:
         return entry["value"]
     _, dtype, shape = _as_array(like, leaf)
     if (entry["dtype"], entry["shape"]) != (dtype, shape):
-        raise CheckpointError(
-            f"{name}: {leaf} is {entry['dtype']}{entry['shape']}, but like has {dtype}{shape}."
-            + (
-                " One of the two was made with jax_enable_x64 and the other without."
-                if {entry["dtype"], dtype} == {"float32", "float64"}
-                else ""
-            )
-        )
+        message = f"{leaf} is {entry['dtype']}{entry['shape']}, but like has {dtype}{shape}."
+        if {entry["dtype"], dtype} == {"float32", "float64"}:
+            message += " One of the two was made with jax_enable_x64 and the other without."
+        raise CheckpointError(f"{name}: {message}")
     array = _read(file, entry, name)
     if entry["dtype"].startswith("key:"):
         return jax.random.wrap_key_data(jnp.asarray(array), impl=entry["dtype"].split(":")[1])
@@ -330,12 +316,3 @@ def _dtype(name: str) -> np.dtype:
     if found.hasobject:
         raise DamagedError("a checkpoint names the dtype object, which obax never writes.")
     return found.newbyteorder("<")
-
-
-def _check_plain(leaf: PyTree, name: str) -> None:
-    if isinstance(leaf, int) and not isinstance(leaf, bool) and abs(leaf) > 2**63:
-        raise CheckpointError(f"state{name} is an integer beyond 64 bits.")
-
-
-def _write(file: zipfile.ZipFile, name: str, data: bytes) -> None:
-    file.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)

@@ -68,14 +68,11 @@ class Box(Domain):
         self.upper = jax.tree.map(lambda bound: validation.as_number(bound, "Box.upper"), upper)
         if (a := trees.structure(self.lower)) != (b := trees.structure(self.upper)):
             raise ValueError(f"Box.lower and Box.upper must have one structure, but {a} != {b}.")
-        if trees.is_concrete((self.lower, self.upper)):
-            for low, high in zip(
-                jax.tree.leaves(self.lower), jax.tree.leaves(self.upper), strict=True
-            ):
-                if not np.all(np.asarray(low) <= np.asarray(high)):
-                    raise ValueError(
-                        f"Box.lower must be <= Box.upper everywhere, but got {low} and {high}."
-                    )
+        for low, high in zip(jax.tree.leaves(self.lower), jax.tree.leaves(self.upper), strict=True):
+            if trees.is_concrete((low, high)) and not np.all(np.asarray(low) <= np.asarray(high)):
+                raise ValueError(
+                    f"Box.lower must be <= Box.upper everywhere, but got {low} and {high}."
+                )
 
     def project(self, outer_var: PyTree) -> PyTree:
         return optax.projections.projection_box(outer_var, *self._bounds(outer_var))
@@ -90,12 +87,11 @@ class Box(Domain):
             raise ValueError(
                 f"Box bounds must be scalars or have the structure of outer_var, {b}, but have {a}."
             )
+        leaves = jax.tree_util.tree_leaves_with_path(outer_var)
         for bound in (self.lower, self.upper):
             bounds = jax.tree.leaves(bound)
-            leaves = jax.tree_util.tree_leaves_with_path(outer_var)
-            for (path, leaf), limit in zip(
-                leaves, bounds * (len(leaves) // len(bounds)), strict=True
-            ):
+            limits = bounds * (len(leaves) // len(bounds))
+            for (path, leaf), limit in zip(leaves, limits, strict=True):
                 try:
                     fits = jnp.broadcast_shapes(limit.shape, leaf.shape) == leaf.shape
                 except ValueError:

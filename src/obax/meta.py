@@ -5,8 +5,7 @@ import optax
 
 from ._support import validation
 from ._support.trees import PyTree
-from .algorithms.descent import Number, Steps
-from .algorithms.follower import Follower, learn
+from .algorithms.descent import Follower, Number, Steps
 from .algorithms.itd import ITD
 from .algorithms.oagd import OAGD
 from .hypergradient import Neumann
@@ -73,4 +72,4 @@ def adapt(algorithm: OAGD | ITD, outer_var: PyTree, round: PyTree) -> PyTree:
     inner_var = problem.inner_start(outer_var)
     start = Follower(inner_var, algorithm.inner.init(inner_var), None)
     steps = Steps(algorithm.inner_steps).at(first)
-    return learn(problem, outer_var, start, algorithm.inner, steps, first, task).inner_var
+    return algorithm.learn(outer_var, start, task, first, steps).inner_var

@@ -17,6 +17,20 @@ from ._support import validation
 from ._support.trees import PyTree
 from .domain import Domain, Unconstrained
 
+SIGNATURES = {
+    "outer": "(x, y, round) -> scalar",
+    "inner": "(x, y, round) -> scalar",
+    "inner_argmin": "(x, round) -> y",
+    "outer_argmin": "(round) -> x",
+    "inner_start": "x -> y",
+}
+
+
+def _domain(given: Domain | None) -> Domain:
+    domain = Unconstrained() if given is None else given
+    validation.instance(domain, Domain, "domain", "an obax domain such as Box(-1.0, 1.0)")
+    return domain
+
 
 class Problem(eqx.Module):
     """What the leader and the follower lose in a round.
@@ -44,52 +58,23 @@ class Problem(eqx.Module):
     """
 
     outer: Callable[..., Any] = eqx.field(static=True)
-    inner: Callable[..., Any] | None = eqx.field(static=True)
-    domain: Domain
-    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(static=True)
-    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(static=True)
-    inner_start: Callable[[PyTree], PyTree] | None = eqx.field(static=True)
-    has_buffers: bool = eqx.field(static=True)
+    inner: Callable[..., Any] | None = eqx.field(default=None, static=True)
+    domain: Domain = eqx.field(converter=_domain, default=None)
+    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(default=None, static=True)
+    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(default=None, static=True)
+    inner_start: Callable[[PyTree], PyTree] | None = eqx.field(
+        default=None, static=True, kw_only=True
+    )
+    has_buffers: bool = eqx.field(default=False, static=True, kw_only=True)
 
-    def __init__(
-        self,
-        outer: Callable[..., Any],
-        inner: Callable[..., Any] | None = None,
-        domain: Domain | None = None,
-        inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = None,
-        outer_argmin: Callable[[PyTree], PyTree] | None = None,
-        *,
-        inner_start: Callable[[PyTree], PyTree] | None = None,
-        has_buffers: bool = False,
-    ):
-        validation.function(outer, "outer", "(x, y, round) -> scalar")
-        if inner is not None:
-            validation.function(inner, "inner", "(x, y, round) -> scalar")
-        if domain is not None and not isinstance(domain, Domain):
-            raise ValueError(
-                f"domain must be an obax domain such as Box(-1.0, 1.0), but got {domain!r}."
-            )
-        follower_only = {
-            "inner_argmin": inner_argmin,
-            "inner_start": inner_start,
-            "has_buffers": has_buffers,
-        }
-        for name, value in follower_only.items():
-            if inner is None and value:
+    def __check_init__(self) -> None:
+        for name, signature in SIGNATURES.items():
+            value = getattr(self, name)
+            if value is not None or name == "outer":
+                validation.function(value, name, signature)
+        for name in ("inner_argmin", "inner_start", "has_buffers"):
+            if self.inner is None and getattr(self, name):
                 raise ValueError(f"{name} needs a follower, but inner is None.")
-        if inner_argmin is not None:
-            validation.function(inner_argmin, "inner_argmin", "(x, round) -> y")
-        if outer_argmin is not None:
-            validation.function(outer_argmin, "outer_argmin", "(round) -> x")
-        if inner_start is not None:
-            validation.function(inner_start, "inner_start", "x -> y")
-        self.outer = outer
-        self.inner = inner
-        self.domain = Unconstrained() if domain is None else domain
-        self.inner_argmin = inner_argmin
-        self.outer_argmin = outer_argmin
-        self.inner_start = inner_start
-        self.has_buffers = has_buffers
 
     def outer_loss(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
@@ -107,6 +92,12 @@ class Problem(eqx.Module):
         if self.has_buffers:
             return self.inner(outer_var, inner_var, round, buffers)
         return self.inner(outer_var, inner_var, round), buffers
+
+    def inner_slope(
+        self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
+    ) -> tuple[PyTree, PyTree]:
+        """grad_y g_t(x, y) and the buffers after it."""
+        return jax.grad(self.inner_loss, 1, has_aux=True)(outer_var, inner_var, round, buffers)
 
     def check(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
@@ -132,34 +123,17 @@ class Problem(eqx.Module):
                     raise ValueError(
                         "inner must return (loss, buffers) when the problem has_buffers."
                     )
-                called, new_buffers = called
-                validation.same_tree(
-                    new_buffers, jax.eval_shape(lambda: buffers), "inner's new buffers", "buffers"
-                )
+                called, new = called
+                like = jax.eval_shape(lambda: buffers)
+                validation.same_tree(new, like, "inner's new buffers", "buffers")
             validation.scalar_loss(called, "inner")
         validation.scalar_loss(jax.eval_shape(self.outer_loss, *arguments), "outer")
-        if self.inner_argmin is not None:
-            _same_as_argument(
-                jax.eval_shape(self.inner_argmin, outer_var, round),
-                inner_var,
-                "inner_argmin(x, round)",
-                "inner_var",
-            )
-        if self.inner_start is not None:
-            _same_as_argument(
-                jax.eval_shape(self.inner_start, outer_var),
-                inner_var,
-                "inner_start(x)",
-                "inner_var",
-            )
-        if self.outer_argmin is not None:
-            _same_as_argument(
-                jax.eval_shape(self.outer_argmin, round),
-                outer_var,
-                "outer_argmin(round)",
-                "outer_var",
-            )
-
-
-def _same_as_argument(value: PyTree, argument: PyTree, name: str, argument_name: str) -> None:
-    validation.same_tree(value, jax.eval_shape(lambda: argument), name, argument_name)
+        answers = [
+            (self.inner_argmin, (outer_var, round), "inner_argmin(x, round)", "inner_var"),
+            (self.inner_start, (outer_var,), "inner_start(x)", "inner_var"),
+            (self.outer_argmin, (round,), "outer_argmin(round)", "outer_var"),
+        ]
+        shapes = jax.eval_shape(lambda: {"inner_var": inner_var, "outer_var": outer_var})
+        for function, given, name, like in answers:
+            if function is not None:
+                validation.same_tree(jax.eval_shape(function, *given), shapes[like], name, like)

@@ -2,20 +2,25 @@
 
 import ast
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 
 
-def lazy_names(
-    package: str,
-) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """`__all__`, `__getattr__` and `__dir__` of a package that lists its names once.
 
     The list is the imports below `if TYPE_CHECKING:` in its `__init__.py`, in the form that type
-    checkers read: `from .room import name as name`, or `from . import room as room`.
+    checkers read: `from .room import name as name`, `from . import room as room`, or
+    `from .room import *` for all that the `__init__.py` of the room imports, which is read and
+    not run.
     """
     module = sys.modules[package]
-    table = _table(module.__loader__.get_source(package))  # type: ignore[union-attr]
+    (listed,) = (line for line in _lines(package) if isinstance(line, ast.If))
+    table: dict[str, str | None] = {}
+    for room, name in _imports(listed.body):
+        names = [name] if name != "*" else [it for _, it in _imports(_lines(f"{package}.{room}"))]
+        table |= dict.fromkeys(names, room)
 
     def __getattr__(name: str) -> object:
         if name not in table:
@@ -29,13 +34,13 @@ def lazy_names(
     return [*table], __getattr__, lambda: sorted({*vars(module), *table})
 
 
-def _table(source: str) -> dict[str, str | None]:
-    """The room of each name; `None` for a room itself."""
-    return {
-        alias.name: statement.module
-        for branch in ast.parse(source).body
-        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
-        for statement in branch.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
+def _lines(module: str) -> list[ast.stmt]:
+    """The statements of a module that need not have been run."""
+    found = importlib.util.find_spec(module)
+    return ast.parse(found.loader.get_source(module)).body  # type: ignore[union-attr]
+
+
+def _imports(lines: list[ast.stmt]) -> list[tuple[str | None, str]]:
+    """Room (`None` where a room itself is imported) and name."""
+    found = [line for line in lines if isinstance(line, ast.ImportFrom)]
+    return [(line.module, alias.asname or alias.name) for line in found for alias in line.names]

@@ -16,22 +16,15 @@ class Progress:
         if not enabled:
             return
         # rich is slow to import and only needed here.
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress as Bar,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich import progress
 
-        self._bar = Bar(
-            TextColumn("rounds"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("loss {task.fields[loss]}"),
+        self._bar = progress.Progress(
+            progress.TextColumn("rounds"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("loss {task.fields[loss]}"),
         )
         self._bar.start()
         self._task = self._bar.add_task("", total=total, loss="-")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from .trees import PyTree, is_concrete, is_float, map_with_name, structure
+from .trees import PyTree, is_concrete, is_float, leaf_name, map_with_name, structure
 
 
 def strong(array: Array) -> Array:
@@ -73,26 +73,23 @@ def function(value: object, name: str, signature: str) -> None:
 def variable(tree: PyTree, name: str) -> PyTree:
     """A pytree of floating arrays, from one whose leaves are arrays or Python floats."""
 
-    def leaf_as_array(leaf_name: str, leaf: ArrayLike) -> Array:
+    def leaf_as_array(name: str, leaf: ArrayLike) -> Array:
         try:
             array = jnp.asarray(leaf)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"{leaf_name} must be a floating-point array, but got {type(leaf).__name__}."
+                f"{name} must be a floating-point array, but got {type(leaf).__name__}."
             ) from error
         if not is_float(array):
             raise ValueError(
-                f"{leaf_name} must be a floating-point array, but its dtype is {array.dtype}; "
+                f"{name} must be a floating-point array, but its dtype is {array.dtype}; "
                 f"write 0.0 instead of 0, or convert it with .astype(float)."
             )
+        if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
+            raise ValueError(f"{name} must be finite, but holds NaN or Inf: {array}.")
         return strong(array)
 
-    def must_be_finite(leaf_name: str, array: Array) -> None:
-        if is_concrete(array) and not np.all(np.isfinite(np.asarray(array))):
-            raise ValueError(f"{leaf_name} must be finite, but holds NaN or Inf: {array}.")
-
     converted = map_with_name(leaf_as_array, tree, name)
-    map_with_name(must_be_finite, converted, name)
     if not jax.tree.leaves(converted):
         raise ValueError(f"{name} must have at least one array leaf, but got {tree!r}.")
     return converted
@@ -104,14 +101,12 @@ def same_tree(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> 
         raise ValueError(
             f"{name} must have the structure of {expected_name}, {wanted}, but has {came}."
         )
-
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    for (path, leaf), wanted_leaf in zip(leaves, jax.tree.leaves(expected), strict=True):
-        if (leaf.shape, leaf.dtype) != (wanted_leaf.shape, wanted_leaf.dtype):
+    for (path, came), wanted in zip(leaves, jax.tree.leaves(expected), strict=True):
+        if (came.shape, came.dtype) != (wanted.shape, wanted.dtype):
             raise ValueError(
-                f"{name}{jax.tree_util.keystr(path)} must match {expected_name}: expected "
-                f"{wanted_leaf.dtype}{list(wanted_leaf.shape)}, but got "
-                f"{leaf.dtype}{list(leaf.shape)}."
+                f"{leaf_name(path, name)} must match {expected_name}: expected "
+                f"{wanted.dtype}{list(wanted.shape)}, but got {came.dtype}{list(came.shape)}."
             )
 
 

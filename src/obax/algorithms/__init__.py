@@ -1,17 +1,14 @@
-"""Online bilevel algorithms: one file, one algorithm."""
+"""Online bilevel algorithms: one file, one algorithm. Every name here is a name of `obax` too."""
 
-from .aobo import AOBO as AOBO
+from .aobo import AOBO as AOBO, AOBOState as AOBOState
 from .autobalance import AutoBalance as AutoBalance, AutoBalanceState as AutoBalanceState
 from .base import Algorithm as Algorithm, State as State
 from .fsobo import FSOBO as FSOBO, FSOBOState as FSOBOState
 from .itd import ITD as ITD, ITDState as ITDState
 from .oagd import OAGD as OAGD, OAGDState as OAGDState
 from .obbo import OBBO as OBBO, OBBOState as OBBOState
-from .ogd import OGD as OGD
+from .ogd import OGD as OGD, OGDState as OGDState
 from .record import Info as Info, Leader as Leader, Move as Move
 from .sobow import SOBOW as SOBOW, SOBOWState as SOBOWState
 from .sogd import SOGD as SOGD, SOGDState as SOGDState
 from .zo_sogd import ZOSOGD as ZOSOGD
-
-AOBOState = OGDState = State
-"""AOBO and OGD keep nothing beside what every state has."""

@@ -25,11 +25,12 @@ from jaxtyping import Array, Bool
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import checked, pointwise_estimator, positive, step_size
+from .arguments import any_estimator, checked, positive, step_size
 from .base import Algorithm, State
-from .descent import Number
-from .follower import Follower
+from .descent import Follower, Number
 from .record import Move
+
+AOBOState = State
 
 
 class AOBO(Algorithm):
@@ -63,7 +64,7 @@ class AOBO(Algorithm):
     inner_step_size: Number = step_size("inner")
     tolerance: float | Array = positive("tolerance", 1e-3)
     max_inner_steps: int = checked(validation.count, "max_inner_steps", 100, static=True)
-    hypergradient: Hypergradient = pointwise_estimator("AOBO", CG())
+    hypergradient: Hypergradient = any_estimator(CG(), "AOBO")
 
     def update(self, state: State, round: PyTree) -> Move:
         before = self.start(state)
@@ -74,19 +75,17 @@ class AOBO(Algorithm):
 
     def _follow(self, state: State, start: Follower, round: PyTree) -> tuple[Follower, Array]:
         """The follower once it is near enough, and how many steps it took."""
-        differentiate = jax.grad(self.problem.inner_loss, argnums=1, has_aux=True)
         rate = self.inner.rate(state.t)
 
         def look(y: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-            return differentiate(state.outer_var, y, round, buffers)
+            return self.problem.inner_slope(state.outer_var, y, round, buffers)
 
         def unfinished(now: tuple) -> Bool[Array, ""]:
             steps, _, slope, _ = now
             size = trees.norm(slope)
-            # Not `>`: a NaN goes on into y, where the guard sees it.
-            return (steps < self.max_inner_steps) & ~(
-                size <= jnp.asarray(self.tolerance, size.dtype)
-            )
+            # Not near, rather than far: a NaN goes on into y, where the guard sees it.
+            near = size <= jnp.asarray(self.tolerance, size.dtype)
+            return (steps < self.max_inner_steps) & ~near
 
         def one(now: tuple) -> tuple:
             steps, y, slope, buffers = now

@@ -8,12 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
 
-from .._support import validation
-from ..hypergradient import CG, Hypergradient, Unrolled
-from ..problem import Problem
+from .._support import trees, validation
+from ..hypergradient import Hypergradient, Unrolled
 from ..window import Window
-from .descent import Number, Steps, checked_optimiser, checked_step_size, checked_when
+from .descent import Number, Optimiser, Steps, When
+
+# Where a schedule is tried when an algorithm is made: one that is wrong late is wrong. Numbers of
+# steps only up to 10^4, beyond which the int32 of a K_t = t^2 that no one can play overflows.
+TRIED = (1, 2, 3, 10, 100, 10_000, 1_000_000)
 
 
 def checked(
@@ -23,45 +29,66 @@ def checked(
     return eqx.field(converter=lambda value: check(value, name), default=default, **options)
 
 
-def any_problem() -> Any:
-    """A problem, with a follower or without one."""
-
-    def check(value: Problem, name: str) -> Problem:
-        validation.instance(value, Problem, name, "an obax.Problem")
-        return value
-
-    return checked(check, "problem")
-
-
 def positive(name: str, default: float, **options: bool) -> Any:
     """A number > 0."""
     return checked(validation.positive_number, name, default, **options)
 
 
 def step_size(level: str, default: object = dataclasses.MISSING) -> Any:
-    """A number > 0 or a schedule; with the default `None`, an optimiser may stand in for it."""
+    """A number > 0, or a schedule of numbers >= 0 (0 holds the level still); with the default
+    `None`, an optimiser may stand in for it."""
 
     def check(value: Number | None, name: str) -> Number | None:
-        if value is None and default is dataclasses.MISSING:
+        if value is None and default is None:
+            return None
+        if value is None:
             raise ValueError(f"{name} must be a number > 0 or a schedule t -> number; got None.")
-        return checked_step_size(value, name)
+        if not callable(value):
+            return validation.positive_number(value, name)
+        for t in TRIED:
+            came = value(jnp.asarray(t, jnp.int32))
+            array = validation.as_number(came, f"{name}({t})")
+            if array.shape != () or (trees.is_concrete(array) and float(array) < 0):
+                raise ValueError(
+                    f"{name}(t) must be one number >= 0, but at t = {t} it is {came!r}."
+                )
+        return value
 
     return checked(check, f"{level}_step_size", default)
 
 
 def optimiser(level: str) -> Any:
     """An optax transformation in place of plain gradient steps."""
-    return checked(checked_optimiser, f"{level}_optimiser", None, kw_only=True)
+
+    def check(value: Optimiser | None, name: str) -> Optimiser | None:
+        if value is not None:
+            example = "an optax.GradientTransformation such as optax.adam(1e-3)"
+            validation.instance(value, optax.GradientTransformation, name, example)
+        return value
+
+    return checked(check, f"{level}_optimiser", None, kw_only=True)
 
 
 def number_of_steps() -> Any:
     """K_t."""
-    return checked(lambda value, _: Steps(value).checked(), "inner_steps", 1)
+    return checked(lambda value, _: Steps(value).checked(TRIED[:-1]), "inner_steps", 1)
 
 
 def leader_when() -> Any:
-    """The rounds in which the leader moves."""
-    return checked(checked_when, "outer_when", None, kw_only=True)
+    """The rule that says in which rounds the leader moves: one bool for a t."""
+
+    def check(value: When | None, name: str) -> When | None:
+        if value is None:
+            return None
+        validation.function(value, name, "t -> bool")
+        came = jax.eval_shape(value, jnp.asarray(1, jnp.int32))
+        if getattr(came, "shape", None) != () or came.dtype != jnp.bool_:
+            raise ValueError(
+                f"{name}(t) must return one bool, such as t >= 80, but returns {came}."
+            )
+        return value
+
+    return checked(check, "outer_when", None, kw_only=True)
 
 
 def rounds_kept() -> Any:
@@ -75,53 +102,36 @@ def rounds_kept() -> Any:
     return checked(check, "capacity", static=True, kw_only=True)
 
 
-def any_window() -> Any:
-    """A window in any of its modes; by default w = 1."""
-    return checked(_window, "window", None)
-
-
-def stored_window(algorithm: str) -> Any:
-    """A window of which only the weights are asked for: stored terms are not computed again."""
+def any_window(stored_by: str | None = None) -> Any:
+    """A window; by default w = 1. Terms that are stored by an algorithm are not computed again: of
+    their window only the weights are asked for."""
 
     def check(value: Window | None, name: str) -> Window:
-        window = _window(value, name)
-        if (window.follower, window.curvature) != ("current", "own"):
+        found = Window() if value is None else value
+        validation.instance(found, Window, name, "an obax.Window such as Window(100)")
+        if stored_by and (found.follower, found.curvature) != ("current", "own"):
             raise ValueError(
                 f"window.follower and window.curvature must be left at 'current' and 'own' for "
-                f"{algorithm}, which stores hypergradients as they were, but are "
-                f"{window.follower!r} and {window.curvature!r}; use obax.OAGD to choose."
+                f"{stored_by}, which stores hypergradients as they were, but are "
+                f"{found.follower!r} and {found.curvature!r}; use obax.OAGD to choose."
             )
-        return window
+        return found
 
     return checked(check, "window", None)
 
 
-def any_estimator() -> Any:
-    """Any estimator of the hypergradient; by default CG."""
-    return checked(lambda value, name: _estimator(value, name, CG()), "hypergradient", None)
-
-
-def pointwise_estimator(algorithm: str, default: Hypergradient, **options: bool) -> Any:
-    """An estimator that needs nothing but the point that it is asked at."""
+def any_estimator(default: Hypergradient, solves_for: str | None = None, **options: bool) -> Any:
+    """An estimator of the hypergradient; where it solves for an algorithm, one that needs nothing
+    but the point that it is asked at."""
 
     def check(value: Hypergradient | None, name: str) -> Hypergradient:
-        if isinstance(value, Unrolled):
+        if solves_for and isinstance(value, Unrolled):
             raise ValueError(
-                f"{name} must be one that solves H v = grad_y f for {algorithm}, such as CG(), but "
-                f"got Unrolled()."
+                f"{name} must be one that solves H v = grad_y f for {solves_for}, such as CG(), "
+                f"but got Unrolled()."
             )
-        return _estimator(value, name, default)
+        found = default if value is None else value
+        validation.instance(found, Hypergradient, name, "an estimator such as CG()")
+        return found
 
     return checked(check, "hypergradient", None, **options)
-
-
-def _window(value: Window | None, name: str) -> Window:
-    window = Window() if value is None else value
-    validation.instance(window, Window, name, "an obax.Window such as Window(100)")
-    return window
-
-
-def _estimator(value: Hypergradient | None, name: str, default: Hypergradient) -> Hypergradient:
-    estimator = default if value is None else value
-    validation.instance(estimator, Hypergradient, name, "an estimator such as CG()")
-    return estimator

@@ -31,17 +31,9 @@ from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
 from ..hypergradient.base import outer_gradient
 from ..window import RingBuffer
-from .arguments import (
-    checked,
-    leader_when,
-    optimiser,
-    pointwise_estimator,
-    rounds_kept,
-    step_size,
-)
+from .arguments import any_estimator, checked, leader_when, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
-from .descent import Number, Optimiser, When
-from .follower import Follower, descending
+from .descent import Follower, Number, Optimiser, When, descending
 from .memory import Tasks, random_order
 from .record import Leader, Move
 
@@ -90,7 +82,7 @@ class AutoBalance(Algorithm):
     outer_rounds: int = checked(validation.count, "outer_rounds", 10, static=True, kw_only=True)
     passes: int = checked(validation.count, "passes", 1, static=True, kw_only=True)
     seed: int = eqx.field(default=0, static=True, kw_only=True)
-    hypergradient: Hypergradient = pointwise_estimator("AutoBalance", CG(), kw_only=True)
+    hypergradient: Hypergradient = any_estimator(CG(), "AutoBalance", kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
     outer_when: When | None = leader_when()
@@ -109,7 +101,6 @@ class AutoBalance(Algorithm):
         order = random_order(self.seed, t, self.capacity)
         moves = jnp.asarray(True) if self.outer_when is None else self.outer_when(t)
         last = jnp.arange(self.outer_rounds, dtype=jnp.int32)
-        differentiate = jax.grad(self.problem.inner_loss, argnums=1, has_aux=True)
 
         def visited(k: Array) -> PyTree:
             """The round at step k of the passes."""
@@ -117,8 +108,9 @@ class AutoBalance(Algorithm):
 
         def one_step(k: Array, now: _Now) -> _Now:
             x = now.leader.outer_var
-            learn = descending(lambda k, z, b: differentiate(x, z, visited(k), b), self.inner, t)
-            now = now._replace(follower=learn(k, now.follower), steps=now.steps + 1)
+            slope = lambda k, z, b: self.problem.inner_slope(x, z, visited(k), b)  # noqa: E731
+            follower = descending(slope, self.inner, t)(k, now.follower)
+            now = now._replace(follower=follower, steps=now.steps + 1)
             return jax.lax.cond(
                 moves & (now.steps % self.outer_every == 0),
                 lambda: self._lead(now, jax.vmap(visited)(k - last), t),
@@ -128,17 +120,10 @@ class AutoBalance(Algorithm):
         leader, zero = Leader(state.outer_var, state.outer_optimiser), jnp.zeros((), jnp.int32)
         still = jax.tree.map(jnp.zeros_like, state.outer_var)
         nothing = Estimate(still, jnp.zeros(()), state.carry, zero, zero)
-        length = self.passes * count
-        begin = _Now(leader, start, state.steps, nothing, zero)
+        begin, length = _Now(leader, start, state.steps, nothing, zero), self.passes * count
         end = jax.lax.fori_loop(0, length, one_step, begin)
-        return Move(
-            end.leader,
-            start,
-            end.follower,
-            end.estimate,
-            gradients=end.gradients + length,
-            memory={"steps": end.steps},
-        )
+        gradients, memory = end.gradients + length, {"steps": end.steps}
+        return Move(end.leader, start, end.follower, end.estimate, gradients, memory=memory)
 
     def _lead(self, now: _Now, rounds: PyTree, t: Int[Array, ""]) -> _Now:
         """One step of the leader on these rounds, one at a time to bound the memory."""

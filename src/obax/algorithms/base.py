@@ -21,9 +21,8 @@ from ..hypergradient import Estimate, Hypergradient
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import RingBuffer
-from .arguments import any_problem
-from .descent import Descent
-from .follower import Follower, learn
+from .arguments import checked
+from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
 
 
@@ -45,12 +44,17 @@ class State(Lazy):
 S = TypeVar("S", bound=State)
 
 
+def _problem(value: Problem, name: str) -> Problem:
+    validation.instance(value, Problem, name, "an obax.Problem")
+    return value
+
+
 class Algorithm(eqx.Module):
     """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
 
     needs_follower: ClassVar[bool] = True
 
-    problem: Problem = any_problem()
+    problem: Problem = checked(_problem, "problem")
 
     def __check_init__(self) -> None:
         if self.needs_follower and self.problem.inner is None:
@@ -98,8 +102,25 @@ class Algorithm(eqx.Module):
     ) -> tuple[Follower, Follower]:
         """The follower before and after its steps  z - beta_t grad_z g_t(x_t, z)."""
         before = self.start(state)
-        x, t = state.outer_var, state.t
-        return before, learn(self.problem, x, before, self.inner, steps, t, round)
+        return before, self.learn(state.outer_var, before, round, state.t, steps)
+
+    def learn(
+        self,
+        x: PyTree,
+        start: Follower,
+        round: PyTree,
+        t: Int[Array, ""],
+        steps: int | Array,
+        rematerialise: bool = False,
+    ) -> Follower:
+        """The follower after so many steps of round t at this x (lines 4-7 of Algorithm 1).
+
+        Reverse mode can go through a fixed number of them: the loop is then a scan. With
+        `rematerialise` they are computed again on the way back.
+        """
+        slope = lambda _, z, buffers: self.problem.inner_slope(x, z, round, buffers)  # noqa: E731
+        step = descending(slope, self.inner, t)
+        return jax.lax.fori_loop(0, steps, jax.checkpoint(step) if rematerialise else step, start)
 
     def estimate(
         self, estimator: Hypergradient, state: State, follower: Follower, round: PyTree
@@ -124,7 +145,21 @@ class Algorithm(eqx.Module):
         `example_round` gives structure, shapes and dtypes only (arrays or `jax.ShapeDtypeStruct`):
         no round is consumed.
         """
-        return self._fresh(*self._checked_start(outer_var, inner_var, example_round, buffers))
+        outer_var = validation.variable(outer_var, "outer_var")
+        if inner_var is not None:
+            inner_var = validation.variable(inner_var, "inner_var")
+        buffers = jax.tree.map(lambda leaf: validation.strong(jnp.asarray(leaf)), buffers)
+        spec = RoundSpec.of(example_round)
+        self.problem.check(outer_var, inner_var, spec.example(), buffers)
+        if trees.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
+            projected = self.problem.domain.project(outer_var)
+            shown = eqx.tree_pformat(self.problem.domain, short_arrays=False)
+            raise ValueError(
+                f"outer_var must start in the domain {shown}, but is {outer_var}; "
+                f"the nearest point of the domain is problem.domain.project(outer_var) = "
+                f"{projected}."
+            )
+        return self._fresh(outer_var, inner_var, buffers, spec)
 
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
         """Play one round.
@@ -150,12 +185,8 @@ class Algorithm(eqx.Module):
     def check_state(self, state: State) -> None:
         """Raise a `ValueError` if the state was not made by an algorithm with this structure. Looks
         at structure and shapes, when a function is traced; costs nothing when it runs."""
-        expected = jax.eval_shape(
-            lambda x, y, buffers: self._fresh(x, y, buffers, state.round_spec),
-            state.outer_var,
-            state.inner_var,
-            state.buffers,
-        )
+        start = state.outer_var, state.inner_var, state.buffers
+        expected = jax.eval_shape(lambda x, y, b: self._fresh(x, y, b, state.round_spec), *start)
         came = jax.eval_shape(lambda: state)
         same = trees.structure(came) == trees.structure(expected) and all(
             (a.shape, a.dtype) == (b.shape, b.dtype)
@@ -186,23 +217,3 @@ class Algorithm(eqx.Module):
             carry=None if estimator is None or y is None else estimator.init(y),
         )
         return self.remember(start)
-
-    def _checked_start(
-        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, buffers: PyTree
-    ) -> tuple[PyTree, PyTree, PyTree, RoundSpec]:
-        """Validated x_1, y_1 and buffers, and the specification of the rounds, for `init`."""
-        outer_var = validation.variable(outer_var, "outer_var")
-        if inner_var is not None:
-            inner_var = validation.variable(inner_var, "inner_var")
-        buffers = jax.tree.map(lambda leaf: validation.strong(jnp.asarray(leaf)), buffers)
-        spec = RoundSpec.of(example_round)
-        self.problem.check(outer_var, inner_var, spec.example(), buffers)
-        if trees.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
-            projected = self.problem.domain.project(outer_var)
-            shown = eqx.tree_pformat(self.problem.domain, short_arrays=False)
-            raise ValueError(
-                f"outer_var must start in the domain {shown}, but is {outer_var}; "
-                f"the nearest point of the domain is problem.domain.project(outer_var) = "
-                f"{projected}."
-            )
-        return outer_var, inner_var, buffers, spec

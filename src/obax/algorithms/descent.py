@@ -1,6 +1,7 @@
-"""How a level moves: step sizes, schedules, numbers of steps, optax transformations."""
+"""How a level moves: step sizes, schedules, numbers of steps, optax transformations; and the
+follower, which moves along the gradient of its loss."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -18,10 +19,8 @@ Count = int | Array | Schedule
 When = Callable[[Int[Array, ""]], Any]
 Optimiser: TypeAlias = optax.GradientTransformation
 
-# Where a schedule is tried when an algorithm is made: one that is wrong late is wrong. Numbers of
-# steps only up to 10^4, beyond which the int32 of a K_t = t^2 that no one can play overflows.
-TRIED = (1, 2, 3, 10, 100, 10_000, 1_000_000)
-TRIED_STEPS = TRIED[:-1]
+Slope = Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]
+"""(k, z^k, buffers) -> the gradient of step k and the buffers after it."""
 
 
 class Descent(NamedTuple):
@@ -87,11 +86,11 @@ class Steps(NamedTuple):
             )
         return steps.astype(jnp.int32)
 
-    def checked(self) -> Count:
-        """What was given, if it is an integer >= 1 in every round."""
+    def checked(self, tried: Sequence[int]) -> Count:
+        """What was given, if it is an integer >= 1; a schedule is tried in some rounds."""
         if callable(self.given):
-            for t, now in _tried(TRIED_STEPS):
-                steps = self.at(now)
+            for t in tried:
+                steps = self.at(jnp.asarray(t, jnp.int32))
                 if trees.is_concrete(steps) and int(steps) < 1:
                     raise ValueError(
                         f"inner_steps(t) must be >= 1, but at t = {t} it is {int(steps)}."
@@ -110,40 +109,23 @@ class Steps(NamedTuple):
         return self.given
 
 
-def checked_step_size(given: Number | None, name: str) -> Number | None:
-    """A number > 0 as an array, or a schedule of numbers >= 0 (0 holds the level still)."""
-    if given is None:
-        return None
-    if not callable(given):
-        return validation.positive_number(given, name)
-    for t, now in _tried(TRIED):
-        came = given(now)
-        array = validation.as_number(came, f"{name}({t})")
-        if array.shape != () or (trees.is_concrete(array) and float(array) < 0):
-            raise ValueError(f"{name}(t) must be one number >= 0, but at t = {t} it is {came!r}.")
-    return given
+class Follower(NamedTuple):
+    """What moves while the follower learns."""
+
+    inner_var: PyTree
+    optimiser: PyTree
+    buffers: PyTree
 
 
-def checked_optimiser(given: Optimiser | None, name: str) -> Optimiser | None:
-    """An optax transformation, or `None` for plain steps."""
-    if given is not None and not isinstance(given, optax.GradientTransformation):
-        raise ValueError(
-            f"{name} must be an optax.GradientTransformation such as optax.adam(1e-3), but got "
-            f"{given!r}."
-        )
-    return given
+def descending(
+    slope: Slope, descent: Descent, t: Int[Array, ""]
+) -> Callable[[Array, Follower], Follower]:
+    """The body of a loop: one step of the follower along `slope`."""
+    rate = descent.rate(t)
 
+    def one_step(k: Array, now: Follower) -> Follower:
+        gradient, buffers = slope(k, now.inner_var, now.buffers)
+        inner_var, optimiser = descent.apply(now.inner_var, gradient, now.optimiser, rate)
+        return Follower(inner_var, optimiser, buffers)
 
-def checked_when(when: When | None, name: str) -> When | None:
-    """The rule that says in which rounds the leader moves: one bool for a t."""
-    if when is None:
-        return None
-    validation.function(when, name, "t -> bool")
-    first = jax.eval_shape(when, jnp.asarray(1, jnp.int32))
-    if getattr(first, "shape", None) != () or first.dtype != jnp.bool_:
-        raise ValueError(f"{name}(t) must return one bool, such as t >= 80, but returns {first}.")
-    return when
-
-
-def _tried(times: tuple[int, ...]) -> Iterator[tuple[int, Array]]:
-    return ((t, jnp.asarray(t, jnp.int32)) for t in times)
+    return one_step

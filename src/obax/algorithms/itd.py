@@ -24,7 +24,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from .._support import trees, validation
 from .._support.trees import PyTree
@@ -32,8 +32,7 @@ from ..hypergradient import Estimate
 from ..window import RingBuffer
 from .arguments import checked, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
-from .descent import Number, Optimiser
-from .follower import Follower, learn
+from .descent import Follower, Number, Optimiser
 from .memory import Tasks, random_order
 from .record import Move
 
@@ -126,14 +125,20 @@ class ITD(Algorithm):
         order, count = self._chosen(state.t)
 
         def one(slot: Array) -> tuple[PyTree, Follower]:
-            return jax.grad(self._adapted_loss, has_aux=True)(
-                state.outer_var, state, tasks.at(slot)
-            )
+            differentiate = jax.grad(self._adapted_loss, has_aux=True)
+            return differentiate(state.outer_var, state, tasks.at(slot))
 
         def some(index: Array, now: tuple[PyTree, Follower]) -> tuple[PyTree, Follower]:
             places = index * self.chunk + jnp.arange(self.chunk, dtype=jnp.int32)
-            gradients, followers = self._map(one, order[jnp.minimum(places, self.capacity - 1)])
-            total = jax.tree.map(_add_present(places < count), now[0], gradients)
+            slots = order[jnp.minimum(places, self.capacity - 1)]
+            alone = lambda slots: jax.tree.map(lambda leaf: leaf[None], one(slots[0]))  # noqa: E731
+            gradients, followers = (jax.vmap(one) if self.chunk > 1 else alone)(slots)
+
+            def add_present(total: Array, terms: Array) -> Array:
+                present = (places < count).reshape((-1,) + (1,) * (terms.ndim - 1))
+                return total + jnp.sum(jnp.where(present, terms, 0), axis=0)
+
+            total = jax.tree.map(add_present, now[0], gradients)
             # The current task is the first.
             own = jax.tree.map(lambda leaf: leaf[0], followers)
             return total, trees.select(index == 0, own, now[1])
@@ -151,19 +156,10 @@ class ITD(Algorithm):
         """f_s(x, z_s^{K+1}(x)) and the follower."""
         task = round if self.prepare is None else self.prepare(x, round)
         start = self.start(dataclasses.replace(state, outer_var=x))
-        fixed_x, fixed, fixed_task = (
-            jax.lax.stop_gradient((x, start, task)) if self.first_order else (x, start, task)
-        )
-        follower = learn(
-            self.problem,
-            fixed_x,
-            fixed,
-            self.inner,
-            self.inner_steps,
-            state.t,
-            fixed_task,
-            rematerialise=self.rematerialise and not self.first_order,
-        )
+        stop = jax.lax.stop_gradient if self.first_order else lambda it: it
+        fixed_x, fixed, fixed_task = stop((x, start, task))
+        again = self.rematerialise and not self.first_order
+        follower = self.learn(fixed_x, fixed, fixed_task, state.t, self.inner_steps, again)
         if self.first_order:
             # z^{K+1} = start(x) minus gradients that are not differentiated.
             moved = trees.difference(follower.inner_var, fixed.inner_var)
@@ -171,13 +167,6 @@ class ITD(Algorithm):
             follower = follower._replace(inner_var=inner_var)
         loss = self.problem.outer_loss(x, follower.inner_var, task, follower.buffers)
         return loss, follower
-
-    def _map(
-        self, one: Callable[[Array], tuple[PyTree, Follower]], slots: Array
-    ) -> tuple[PyTree, Follower]:
-        if self.chunk > 1:
-            return jax.vmap(one)(slots)
-        return jax.tree.map(lambda leaf: leaf[None], one(slots[0]))
 
     def _chosen(self, t: Int[Array, ""]) -> tuple[Int[Array, " capacity"], Int[Array, ""]]:
         """Slots of the tasks of round t, of which the first `count` are meant. The current round
@@ -187,11 +176,3 @@ class ITD(Algorithm):
             return jnp.roll(jnp.arange(self.capacity, dtype=jnp.int32), 1), seen
         order = random_order(self.seed, t, self.capacity, current_first=True)
         return order, jnp.minimum(seen, self.tasks)
-
-
-def _add_present(present: Bool[Array, " chunk"]) -> Callable[[Array, Array], Array]:
-    def add(total: Array, terms: Array) -> Array:
-        mask = present.reshape((-1,) + (1,) * (terms.ndim - 1))
-        return total + jnp.sum(jnp.where(mask, terms, 0), axis=0)
-
-    return add

@@ -7,19 +7,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
 from .._support.trees import PyTree
 from ..domain import Ball, Box, Domain, NonNegative, Simplex, Unconstrained
 
-GEOMETRIES = ("euclidean", "adaptive", "entropy")
 # Halvings of a bracket: enough for double precision.
 HALVINGS = 64
 SEPARABLE = (Unconstrained, Box, NonNegative)
-
-
-def known_geometry(geometry: str, name: str) -> str:
-    """One of the three."""
-    return validation.one_of(geometry, GEOMETRIES, name)
 
 
 def check_geometry(geometry: str, domain: Domain) -> None:

@@ -26,23 +26,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support.trees import PyTree
-from ..hypergradient import Estimate, Hypergradient, Unrolled
+from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
 from ..hypergradient.average import average_inner, average_of_gradients, average_of_terms
 from ..hypergradient.base import Inner, OuterGradient, inner_at, outer_gradient
 from ..hypergradient.unrolled import through_steps
 from ..window import RingBuffer, Window
-from .arguments import (
-    any_estimator,
-    any_window,
-    leader_when,
-    number_of_steps,
-    optimiser,
-    step_size,
-)
+from .arguments import any_estimator, any_window, leader_when, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
-from .descent import Count, Number, Optimiser, Steps, When
-from .follower import Follower
-from .oagd_window import check_unrolled, inner_gradients, train
+from .descent import Count, Follower, Number, Optimiser, Steps, When
+from .oagd_window import check_unrolled, over_window
 from .record import Leader, Move
 
 Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
@@ -93,7 +85,7 @@ class OAGD(Algorithm):
     inner_step_size: Number | None = step_size("inner", None)
     inner_steps: Count = number_of_steps()
     window: Window = any_window()
-    hypergradient: Hypergradient = any_estimator()
+    hypergradient: Hypergradient = any_estimator(CG())
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
     outer_when: When | None = leader_when()
@@ -156,10 +148,21 @@ class OAGD(Algorithm):
         """The follower after the round and the time-averaged hypergradient at it."""
         problem, window, t, x = self.problem, self.window, state.t, state.outer_var
 
+        def solved(
+            inner: Inner, y: PyTree, pull: Pullback, gradient: OuterGradient, carry: PyTree
+        ) -> Estimate:
+            """grad_x f + M grad_y f with the curvature of `inner`."""
+            if problem.inner is None:
+                zero = jnp.zeros((), jnp.int32)
+                return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
+            if pull is not None:
+                return through_steps(pull, gradient, carry, self._inner_gradients(t))
+            return self.hypergradient(inner, x, y, gradient, carry)
+
         def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
             y, buffers = follower.inner_var, follower.buffers
             gradient = outer_gradient(problem, x, y, round, buffers)
-            return self._estimate(inner_at(problem, round, buffers), x, y, pull, gradient, carry, t)
+            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry)
 
         if rounds is not None and window.follower == "each":
 
@@ -182,25 +185,7 @@ class OAGD(Algorithm):
         inner = inner_at(problem, round, buffers)
         if window.curvature == "window" and problem.inner is not None:
             inner = average_inner(problem, window, rounds, buffers, t)
-        return follower, self._estimate(inner, x, y, pull, gradient, state.carry, t)
-
-    def _estimate(
-        self,
-        inner: Inner,
-        x: PyTree,
-        y: PyTree,
-        pull: Pullback,
-        gradient: OuterGradient,
-        carry: PyTree,
-        t: Int[Array, ""],
-    ) -> Estimate:
-        """grad_x f + M grad_y f with the curvature of `inner`."""
-        if self.problem.inner is None:
-            zero = jnp.zeros((), jnp.int32)
-            return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
-        if pull is not None:
-            return through_steps(pull, gradient, carry, self._inner_gradients(t))
-        return self.hypergradient(inner, x, y, gradient, carry)
+        return follower, solved(inner, y, pull, gradient, state.carry)
 
     def _follow(
         self, x: PyTree, start: Follower, round: PyTree, t: Int[Array, ""], rounds: PyTree = None
@@ -215,8 +200,8 @@ class OAGD(Algorithm):
                 # The start is a function of x too: same value, with its derivative.
                 begin = problem.inner_start(x)
                 y = jax.tree.map(lambda a, b: a + (b - jax.lax.stop_gradient(b)), y, begin)
-            options = {"fixed_length": True, "rematerialise": estimator.rematerialise}
-            follower = self._learn(x, start._replace(inner_var=y), round, t, rounds, **options)
+            now = start._replace(inner_var=y)
+            follower = self._learn(x, now, round, t, rounds, reverse=estimator)
             return follower.inner_var, follower
 
         _, pull, follower = jax.vjp(result, x, start.inner_var, has_aux=True)
@@ -229,14 +214,18 @@ class OAGD(Algorithm):
         round: PyTree,
         t: Int[Array, ""],
         rounds: PyTree,
-        **options: bool,
+        reverse: Unrolled | None = None,
     ) -> Follower:
-        """Lines 4-7."""
+        """Lines 4-7, on what `window.follower` says; `reverse` mode goes through it, if given."""
         if self.problem.inner is None:
             return start
-        steps = Steps(self.inner_steps).at(t)
-        window, inner = self.window, self.inner
-        return train(self.problem, x, start, inner, steps, t, round, window, rounds, **options)
+        steps, fixed = Steps(self.inner_steps).at(t), reverse is not None
+        again = reverse is not None and reverse.rematerialise
+        if rounds is None or self.window.follower in ("current", "each"):
+            return self.learn(x, start, round, t, steps, again)
+        body, passes = over_window(self.problem, self.window, x, self.inner, t, rounds, fixed)
+        body = jax.checkpoint(body) if again else body
+        return jax.lax.fori_loop(0, steps * passes, body, start)
 
     def _gradients(self, t: Int[Array, ""], moves: Array | None) -> Array:
         """Outer and inner gradients of round t."""
@@ -251,4 +240,5 @@ class OAGD(Algorithm):
 
     def _inner_gradients(self, t: Int[Array, ""]) -> int | Array:
         """Inner gradients that one follower takes in round t."""
-        return inner_gradients(self.window, Steps(self.inner_steps).at(t), t)
+        windowed = self.window.follower in ("window", "average")
+        return Steps(self.inner_steps).at(t) * (jnp.minimum(t, self.window.size) if windowed else 1)

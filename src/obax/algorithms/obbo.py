@@ -30,23 +30,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import trees
+from .._support import trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
 from ..window import RingBuffer, Window
 from .arguments import (
+    any_estimator,
+    any_window,
     checked,
     number_of_steps,
-    pointwise_estimator,
     positive,
     step_size,
-    stored_window,
 )
 from .base import Algorithm, State
 from .descent import Count, Number, Steps
 from .memory import averaged, no_past
-from .mirror import adaptive_step, check_geometry, entropy_step, known_geometry
+from .mirror import adaptive_step, check_geometry, entropy_step
 from .record import Leader, Move
+
+
+def _known(geometry: str, name: str) -> str:
+    return validation.one_of(geometry, ("euclidean", "adaptive", "entropy"), name)
 
 
 class OBBOState(State):
@@ -90,9 +94,9 @@ class OBBO(Algorithm):
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
     inner_steps: Count = number_of_steps()
-    window: Window = stored_window("OBBO")
-    hypergradient: Hypergradient = pointwise_estimator("OBBO", CG())
-    geometry: str = checked(known_geometry, "geometry", "euclidean", static=True, kw_only=True)
+    window: Window = any_window("OBBO")
+    hypergradient: Hypergradient = any_estimator(CG(), "OBBO")
+    geometry: str = checked(_known, "geometry", "euclidean", static=True, kw_only=True)
     damping: float | Array = positive("damping", 1e-8, kw_only=True)
 
     def __check_init__(self) -> None:
@@ -112,16 +116,8 @@ class OBBO(Algorithm):
         h = estimate.value
         q = averaged(self.window, state.past, h, state.t)
         x, squares = self._step(state.outer_var, q, state.squares, self.outer.rate(state.t))
-        return Move(
-            Leader(x),
-            before,
-            after,
-            estimate,
-            gradients=steps + 1,
-            direction=q,
-            memory={"squares": squares},
-            stored={"past": h},
-        )
+        move = Move(Leader(x), before, after, estimate, steps + 1, direction=q)
+        return move._replace(memory={"squares": squares}, stored={"past": h})
 
     def _step(
         self, x: PyTree, direction: PyTree, squares: PyTree, rate: Array

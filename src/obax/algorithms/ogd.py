@@ -27,6 +27,8 @@ from .base import Algorithm, State
 from .descent import Count, Number, Optimiser, Steps
 from .record import Leader, Move
 
+OGDState = State
+
 
 class OGD(Algorithm):
     """Projected online gradient descent.

@@ -14,7 +14,7 @@ from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from ..problem import Problem
 from ..rounds import RoundSpec
-from .follower import Follower
+from .descent import Follower
 
 
 class Leader(NamedTuple):

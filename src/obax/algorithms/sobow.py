@@ -22,7 +22,7 @@ per round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projec
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
 from ..window import RingBuffer, Window
-from .arguments import pointwise_estimator, step_size, stored_window
+from .arguments import any_estimator, any_window, step_size
 from .base import Algorithm, State
 from .descent import Number
 from .memory import averaged, no_past
@@ -66,8 +66,8 @@ class SOBOW(Algorithm):
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
-    window: Window = stored_window("SOBOW")
-    hypergradient: Hypergradient = pointwise_estimator("SOBOW", CG(max_steps=5, warm_start=True))
+    window: Window = any_window("SOBOW")
+    hypergradient: Hypergradient = any_estimator(CG(max_steps=5, warm_start=True), "SOBOW")
 
     def remember(self, start: State) -> SOBOWState:
         return SOBOWState(**vars(start), past=no_past(self.window, start.outer_var))
@@ -76,8 +76,6 @@ class SOBOW(Algorithm):
         before, after = self.follow(state, round)
         estimate = self.estimate(self.hypergradient, state, after, round)
         h = estimate.value
-        direction = averaged(self.window, state.past, h, state.t)
-        leader = self.lead(state, direction)
-        return Move(
-            leader, before, after, estimate, gradients=2, direction=direction, stored={"past": h}
-        )
+        mean = averaged(self.window, state.past, h, state.t)
+        leader = self.lead(state, mean)
+        return Move(leader, before, after, estimate, 2, direction=mean, stored={"past": h})

@@ -36,7 +36,7 @@ from ..hypergradient import Estimate
 from ..hypergradient.base import outer_gradient, relative
 from .arguments import positive
 from .base import Algorithm, State
-from .follower import Follower
+from .descent import Follower
 from .record import Move
 
 
@@ -109,16 +109,11 @@ class SOGD(Algorithm):
         return jnp.asarray(self.scale, decayed.dtype) * decayed
 
     def remember(self, start: State) -> SOGDState:
-        here = Point(
-            start.outer_var, start.inner_var, jax.tree.map(jnp.zeros_like, start.inner_var)
-        )
-        return SOGDState(
-            **vars(start),
-            dual_var=here.dual_var,
-            previous=here,
-            momentum=jax.tree.map(jnp.zeros_like, here),
-            key=self.first_key(),
-        )
+        v = jax.tree.map(jnp.zeros_like, start.inner_var)
+        here = Point(start.outer_var, start.inner_var, v)
+        still = jax.tree.map(jnp.zeros_like, here)
+        key = self.first_key()
+        return SOGDState(**vars(start), dual_var=v, previous=here, momentum=still, key=key)
 
     def update(self, state: SOGDState, round: PyTree) -> Move:
         alpha, before = self.outer_step_size(state.t), self.start(state)
@@ -132,16 +127,11 @@ class SOGD(Algorithm):
         v = Ball(self.radius).project(v)
         # In the first round there is no previous point.
         gradients, products, evaluations = (jnp.minimum(state.t, 2) * n for n in self.counts())
-        residual = relative(now.dual_var, slope_y)
-        return Move(
-            self.lead(state, momentum.outer_var),
-            before,
-            Follower(y, (), buffers),
-            Estimate(momentum.outer_var, residual, None, products, products),
-            gradients,
-            evaluations,
-            memory={"dual_var": v, "previous": here, "momentum": momentum, "key": key},
-        )
+        residual, direction = relative(now.dual_var, slope_y), momentum.outer_var
+        estimate = Estimate(direction, residual, None, products, products)
+        leader, after = self.lead(state, direction), Follower(y, (), buffers)
+        memory = {"dual_var": v, "previous": here, "momentum": momentum, "key": key}
+        return Move(leader, before, after, estimate, gradients, evaluations, memory=memory)
 
     def _momentum(
         self, t: Int[Array, ""], alpha: Array, now: Point, then: Point, before: Point
@@ -175,9 +165,7 @@ class SOGD(Algorithm):
         """(D^x, D^y, D^v) of this round at a point, grad_y f there, and the buffers after it."""
         x, y, v = point
 
-        def slope(x: PyTree, y: PyTree) -> tuple[PyTree, PyTree]:
-            return jax.grad(self.problem.inner_loss, argnums=1, has_aux=True)(x, y, round, buffers)
-
+        slope = lambda x, y: self.problem.inner_slope(x, y, round, buffers)  # noqa: E731
         slope_g, pull, after = jax.vjp(slope, x, y, has_aux=True)
         cross, curved = pull(v)
         gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, after)

@@ -11,7 +11,7 @@ from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from .rejection import POLICIES, rejection
-from .stacks import Record, S, between, first, length, recording_step
+from .stacks import Record, S, at, length, recording_step
 
 
 def run(
@@ -52,7 +52,7 @@ def run(
     histories = []
     with Progress(horizon, enabled=progress) as bar:
         for start in range(0, horizon, piece):
-            part = rounds if piece == horizon else between(rounds, start, start + piece)
+            part = rounds if piece == horizon else at(rounds, slice(start, start + piece))
             before = state
             state, history = _scan(algorithm, state, part, record)
             if on_rejected == "raise" and trees.is_concrete(history.accepted):
@@ -68,7 +68,7 @@ def run(
 @eqx.filter_jit
 def _scan(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
     step = recording_step(algorithm, record)
-    packing = Packing(jax.eval_shape(step, state, first(rounds))[1])
+    packing = Packing(jax.eval_shape(step, state, at(rounds, 0))[1])
 
     def body(state: S, round: PyTree) -> tuple[S, PyTree]:
         state, info = step(state, round)
@@ -93,6 +93,5 @@ def _raise_if_rejected(
         return
     index = int(np.argmin(accepted))
     if index:
-        state, _ = _scan(algorithm, state, between(rounds, 0, index), None)
-    round = jax.tree.map(lambda leaf: leaf[index], rounds)
-    raise rejection(algorithm, state, round, offset + index)
+        state, _ = _scan(algorithm, state, at(rounds, slice(index)), None)
+    raise rejection(algorithm, state, at(rounds, index), offset + index)

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
+from jaxtyping import Array
 
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
@@ -37,11 +38,6 @@ def length(rounds: PyTree) -> int:
     return leaves[0].shape[0]
 
 
-def between(rounds: PyTree, start: int, stop: int) -> PyTree:
-    """Some of the rounds, still stacked."""
-    return jax.tree.map(lambda leaf: leaf[start:stop], rounds)
-
-
-def first(rounds: PyTree) -> PyTree:
-    """The first of stacked rounds."""
-    return jax.tree.map(lambda leaf: leaf[0], rounds)
+def at(rounds: PyTree, index: int | slice | tuple[int, int] | Array) -> PyTree:
+    """One of stacked rounds; or some of them, still stacked."""
+    return jax.tree.map(lambda leaf: leaf[index], rounds)

@@ -12,7 +12,7 @@ from .._support import trees
 from .._support.packing import Packing
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from .stacks import Record, S, first, length, recording_step
+from .stacks import Record, S, at, length, recording_step
 
 
 def sweep(
@@ -56,8 +56,9 @@ def sweep(
             f"rounds must have one leading length, the number of seeds, but the leaves have "
             f"{sorted(lengths)}."
         )
-    state.round_spec.check(first(rounds) if seeds else rounds, stacked=True)
-    length(first(rounds) if seeds else rounds)
+    one_seed = at(rounds, 0) if seeds else rounds
+    state.round_spec.check(one_seed, stacked=True)
+    length(one_seed)
     if state.t.ndim and (not seeds or len(state.t) != horizon):
         raise ValueError(
             f"state must be one state, or with seeds=True one for each of the seeds in rounds, "
@@ -65,9 +66,7 @@ def sweep(
             f"{horizon}."
         )
     states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
-    if single:
-        return jax.tree.map(lambda leaf: leaf[0], (states, history))
-    return states, history
+    return at((states, history), 0) if single else (states, history)
 
 
 @eqx.filter_jit
@@ -85,28 +84,24 @@ def _sweep(
     replicas = length(rounds) if seeds else 1
     numbers = jax.tree.map(lambda leaf: jnp.repeat(leaf, replicas, axis=0), numbers)
     seed_of = jnp.tile(jnp.arange(replicas), settings)
-    per_seed_state = state.t.ndim == 1
-    states = jax.tree.map(
-        lambda leaf: (
-            leaf[seed_of]
-            if per_seed_state
-            else jnp.broadcast_to(leaf, (settings * replicas, *leaf.shape))
-        ),
-        state,
-    )
+    if state.t.ndim == 1:
+        states = at(state, seed_of)
+    else:
+        batch = settings * replicas
+        states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (batch, *leaf.shape)), state)
 
     def step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, Info]:
         return recording_step(eqx.combine(numbers, shared), record)(state, round)
 
-    example = first(first(rounds) if seeds else rounds)
-    packing = Packing(jax.eval_shape(step, *first((numbers, states)), example)[1])
+    example = at(rounds, (0, 0) if seeds else 0)
+    packing = Packing(jax.eval_shape(step, *at((numbers, states), 0), example)[1])
 
     def packed_step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, PyTree]:
         state, info = step(numbers, state, round)
         return state, packing.pack(info)
 
     def body(states: S, round: PyTree) -> tuple[S, PyTree]:
-        batch = jax.tree.map(lambda leaf: leaf[seed_of], round) if seeds else round
+        batch = at(round, seed_of) if seeds else round
         return jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
 
     if seeds:

@@ -6,14 +6,14 @@ after any crash, the output file is cut back to the checkpoint and the rows sinc
 the file ends up the same, byte for byte, as that of a run that was never interrupted.
 """
 
-import functools
+import contextlib
 import io
 import json
 import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,41 +68,31 @@ class Job:
         self.every = every
         self.folder = None if checkpoint is None else Folder(checkpoint)
         self.rows = 0
-        meta = self._resumed({"target": target, "kind": kind, "drop": list(drop)})
-        descriptor = source
-        if isinstance(source, Path):
-            descriptor = os.open(source, os.O_RDONLY)
-            os.lseek(descriptor, meta.get("offset", 0), os.SEEK_SET)
-        assert isinstance(descriptor, int)
-        self._closers: list[Callable[[], None]] = []
-        if isinstance(source, Path):
-            self._closers.append(functools.partial(os.close, descriptor))
-        seekable = isinstance(source, Path) or continues
-        self.source = Source(
-            descriptor,
-            kind,
-            target,
-            drop,
-            offset=meta.get("offset", 0) if seekable else 0,
-            header=meta.get("header") if seekable else None,
-            numeric=isinstance(model, StreamingRegressor),
-        )
-        passed = self.rows if seekable else self.source.skip(self.rows)
-        if passed < self.rows:
-            self.close()
-            raise StreamError(
-                f"the input ended after {passed:,} rows, but the checkpoint is at row "
-                f"{self.rows:,}; is it another input? For one that goes on instead of starting "
-                f"again, pass --continues."
-            )
-        try:
-            self.out = self._opened(out, meta.get("written", 0))
-        except BaseException:
-            self.close()
-            raise
-        if isinstance(out, Path):
-            self._closers.append(self.out.close)
         self._setup = {"target": target, "kind": kind, "drop": list(drop)}
+        meta = self._resumed()
+        with contextlib.ExitStack() as opened:
+            seekable = isinstance(source, Path) or continues
+            offset, header = (meta.get("offset", 0), meta.get("header")) if seekable else (0, None)
+            descriptor = source if isinstance(source, int) else os.open(source, os.O_RDONLY)
+            if isinstance(source, Path):
+                opened.callback(os.close, descriptor)
+                os.lseek(descriptor, offset, os.SEEK_SET)
+            numeric = isinstance(model, StreamingRegressor)
+            self.source = Source(
+                descriptor, kind, target, drop, offset=offset, header=header, numeric=numeric
+            )
+            passed = self.rows if seekable else self.source.skip(self.rows)
+            if passed < self.rows:
+                raise StreamError(
+                    f"the input ended after {passed:,} rows, but the checkpoint is at row "
+                    f"{self.rows:,}; is it another input? For one that goes on instead of "
+                    f"starting again, pass --continues."
+                )
+            if isinstance(out, Path):
+                out = opened.enter_context(self._cut_back(out, meta.get("written", 0)))
+            self.out: BinaryIO = out
+            # Nothing failed: what was opened is closed with the job.
+            self._opened = opened.pop_all()
         self._drawn = 0.0
         self._began, self._first = time.monotonic(), self.rows
 
@@ -131,13 +121,11 @@ class Job:
 
     def close(self) -> None:
         """Close the files that were opened here."""
-        for close in self._closers:
-            close()
-        self._closers.clear()
+        self._opened.close()
 
     def play(self, batch: Batch) -> None:
         """Test and train on some rows, and write a line for each."""
-        results = iter(self._results(batch))
+        results = iter([*self._results(batch)])
         lines = []
         for number, fault in enumerate(batch.faults, self.rows + 1):
             if fault is None:
@@ -152,21 +140,17 @@ class Job:
         if self.folder is not None and time.monotonic() - self._drawn > LIVE_SECONDS:
             self.show()
 
-    def _results(self, batch: Batch) -> list[Result]:
+    def _results(self, batch: Batch) -> Iterator[Result]:
         if not batch.targets:
-            return []
+            return
         played = self.model.play(batch.rows, batch.targets)
-        results: list[Result] = []
-        for i, reason in enumerate(played.rejected):
+        for i, (reason, target) in enumerate(zip(played.rejected, batch.targets, strict=True)):
             if reason is not None:
-                results.append({"rejected": reason})
+                yield {"rejected": reason}
                 continue
-            result = self._prediction(played, i)
-            if batch.targets[i] is not None:
-                result["loss"] = _rounded(played.loss[i])
-            result["hyperparameters"] = _rounded(_at(played.hyperparameters, i))
-            results.append(result)
-        return results
+            loss = {} if target is None else {"loss": _rounded(played.loss[i])}
+            moved = {"hyperparameters": _rounded(_at(played.hyperparameters, i))}
+            yield self._prediction(played, i) | loss | moved
 
     def _prediction(self, played: Played, row: int) -> Result:
         found = played.predictions[row]
@@ -219,13 +203,13 @@ class Job:
         }
         atomic.write_text(self.folder.path / LIVE, json.dumps(live))
 
-    def _resumed(self, setup: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self) -> dict[str, Any]:
         """The model and the place of the last checkpoint, if there is one."""
         found = None if self.folder is None else self.folder.latest(like=self.model)
         if found is None:
             return {}
         model, meta = found
-        if meta["setup"] != setup or model.get_params() != self.model.get_params():
+        if meta["setup"] != self._setup or model.get_params() != self.model.get_params():
             raise StreamError(
                 f"{self.folder.path} holds a stream with other settings "  # type: ignore[union-attr]
                 f"({meta['setup']}, {model.get_params()}). Use the same ones, or another folder."
@@ -233,9 +217,8 @@ class Job:
         self.model, self.rows = model, meta["round"]
         return meta
 
-    def _opened(self, out: Path | BinaryIO, written: int) -> BinaryIO:
-        if not isinstance(out, Path):
-            return out
+    def _cut_back(self, out: Path, written: int) -> BinaryIO:
+        """The output, as long as it was at the checkpoint."""
         if not self.rows:
             return out.open("wb")
         if not out.is_file() or out.stat().st_size < written:

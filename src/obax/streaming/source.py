@@ -96,12 +96,11 @@ class Source:
                 if not (self._ended and begin < len(self._rest)):
                     break
                 end = len(self._rest) - 1
-            raw = self._rest[begin : end + 1]
-            begin = end + 1
-            self.offset += len(raw)
-            line = self._parse(raw)
+            line = self._parse(self._rest[begin : end + 1])
             if line is not None:
                 found.append(line)
+            self.offset += end + 1 - begin
+            begin = end + 1
         self._rest = self._rest[begin:]
         return found
 
@@ -149,8 +148,7 @@ class Source:
     def _csv_target(self, text: str) -> object:
         if self.numeric:
             return _number(text)
-        text = text.strip()
-        return None if text.lower() in MISSING else text
+        return None if (text := text.strip()).lower() in MISSING else text
 
 
 def _json_object(text: str) -> dict[str, object] | str:

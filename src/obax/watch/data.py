@@ -82,13 +82,13 @@ def _run(folder: Path) -> dict[str, Any]:
     from ..lab.kit.folder import RunFolder, rejected_rounds
 
     run = RunFolder.open(folder)
-    info = run.info
-    frames = []
-    for name, part in info["parts"].items():
-        inside = (folder / part["file"]).resolve().is_relative_to(folder.resolve())
-        table = run.part(name) if inside else None
-        if table is not None:
-            frames.append(table)
+    info, inside = run.info, folder.resolve()
+    parts = [
+        run.part(name)
+        for name, part in info["parts"].items()
+        if (folder / part["file"]).resolve().is_relative_to(inside)
+    ]
+    frames = [part for part in parts if part is not None]
     charts, rejected = [], 0
     if frames:
         table = pd.concat(frames)
@@ -132,20 +132,13 @@ def _curves(metric: str, group: "pd.DataFrame") -> list[dict[str, Any]]:
 
 def _label(setting: dict[str, object], same: list[dict[str, object]]) -> str:
     """The method, and what tells its curves apart."""
-    words = [str(setting["method"])]
-    for name, value in setting.items():
-        if len({str(other[name]) for other in same}) > 1:
-            words.append(f"{name} = {value}")
-    return ", ".join(words)
+    differ = [name for name in setting if len({str(other[name]) for other in same}) > 1]
+    return ", ".join([str(setting["method"]), *(f"{name} = {setting[name]}" for name in differ)])
 
 
 def _chart(title: str, unit: str, curves: Curves, log: bool = False) -> dict[str, Any]:
     drawn = [
-        {"name": name, "x": x, "y": [v if _finite(v) else None for v in y]}
+        {"name": name, "x": x, "y": [None if v is None or not math.isfinite(v) else v for v in y]}
         for name, (x, y) in list(curves.items())[:SERIES]
     ]
     return {"title": title, "unit": unit, "log": log, "curves": drawn}
-
-
-def _finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
