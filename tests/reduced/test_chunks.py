@@ -11,6 +11,7 @@ import pytest
 
 import obax
 from obax import regret
+from obax._support import compiling
 from obax.reduced import compiled
 
 PROBLEM = obax.Problem(
@@ -46,3 +47,9 @@ def test_compiled_is_right_where_jit_is_not():
     theirs = np.asarray(jax.jit(jax.vmap(values, in_axes=(0, None)))(x, rounds))
     wrong = np.abs(theirs - exact) > 1e-3
     assert wrong[21].mean() > 0.9 and not wrong[:21].any()
+
+
+def test_what_the_drivers_compile_with_is_right_without_being_sequential():
+    x, rounds, exact = numbers(22, 1500)
+    ours = compiling.compiled(jax.vmap(values, in_axes=(0, None)))(x, rounds)
+    np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-6)

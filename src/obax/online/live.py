@@ -19,6 +19,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from jaxtyping import Array
 
 from .._support import trees
+from .._support.compiling import OPTIONS
 from .._support.lazy import Lazy, lazy
 from .._support.trees import PyTree
 from .._support.words import WORD, Words
@@ -109,7 +110,7 @@ class LiveStep(Generic[T]):
     def __init__(self, static: PyTree, numbers: Words, state: View[T], round: Words):
         self.static = static
         self.numbers, self.state, self.round = numbers, state, round
-        self.compiled = jax.jit(self._step)
+        self.compiled = jax.jit(self._step, compiler_options=OPTIONS)
         # Known once the step has been traced; `accepted` is the byte of the info that says so.
         self.info: View[Info]
         self.accepted: int

@@ -1,11 +1,11 @@
 """`run`: recorded rounds in one compiled scan."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._support import trees, validation
+from .._support.compiling import compiled
 from .._support.packing import Packing
 from .._support.progress import Progress
 from .._support.trees import PyTree
@@ -65,7 +65,7 @@ def run(
     return state, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *histories)
 
 
-@eqx.filter_jit
+@compiled
 def _scan(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
     step = recording_step(algorithm, record)
     packing = Packing(jax.eval_shape(step, state, at(rounds, 0))[1])

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike
 
 from .._support import trees
+from .._support.compiling import compiled
 from .._support.packing import Packing
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
@@ -69,7 +70,7 @@ def sweep(
     return at((states, history), 0) if single else (states, history)
 
 
-@eqx.filter_jit
+@compiled
 def _sweep(
     numbers: PyTree,
     shared: PyTree,

@@ -14,7 +14,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import trees, validation
+from .._support import compiling, trees, validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
@@ -236,7 +236,7 @@ def compiled(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     (docs/jax-versions.md); a function here is wide enough by its rounds to lose nothing by it.
     """
 
-    @eqx.filter_jit
+    @compiling.compiled
     @functools.wraps(function)
     def run(*arguments: PyTree) -> PyTree:
         arrays, rest = eqx.partition(arguments, eqx.is_array)

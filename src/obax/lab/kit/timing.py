@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import Algorithm
+from ..._support.compiling import OPTIONS
 from ..._support.trees import PyTree
 
 Metrics = Mapping[str, float]
@@ -66,7 +67,7 @@ def measured(
         yield now.t, {**clocks, **found, **(evaluate(now.state) if at(now.t) else {})}
 
 
-@eqx.filter_jit(donate="all-except-first")
+@eqx.filter_jit(donate="all-except-first", compiler_options=OPTIONS)
 def _advance(algorithm: Algorithm, state: PyTree, round: PyTree) -> tuple[PyTree, jax.Array]:
     """One step. Only the state and whether the round counted leave it, so that XLA drops what the
     record would cost: two losses and a gradient."""
