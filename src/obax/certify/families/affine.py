@@ -74,8 +74,8 @@ def affine(
         offsets = data["R"] * (data["q"] - data["b"]) - data["d"]
         slopes = data["Q"] * data["p"] - data["c"] + np.einsum("tia,ti->ta", data["A"], offsets)
         optima = ball_minimiser(hessians, slopes, float(domain.radius))
-    # A fixed direction in which the follower starts off its answer.
     x = np.broadcast_to(np.asarray(start, np.float64), OUTER_DIM)
+    # A fixed direction in which the follower starts off its answer.
     y = data["A"][0] @ x + data["b"][0] + start_gap * np.eye(INNER_DIM)[0]
     constants = _constants(data, hessians, domain, start_gap)
     if optima is not None:

@@ -44,14 +44,11 @@ class Parts(NamedTuple):
 
 def _instance(start: Numbers, parts: Parts, phase: Numbers, b: Numbers) -> Instance:
     horizon, (V, B, H, R, tau) = len(phase), parts
-    moving = {
-        "phase": np.broadcast_to(phase, (horizon, WAVES)), "b": np.broadcast_to(b, (horizon, DIM))
-    }  # fmt: skip
     fixed = {
         name: np.broadcast_to(value, (horizon, *np.shape(value)))
         for name, value in parts._asdict().items()
     }
-    rounds = {name: jnp.asarray(value, jnp.float64) for name, value in (moving | fixed).items()}
+    rounds = {name: jnp.asarray(value) for name, value in {"phase": phase, "b": b, **fixed}.items()}
     lengths, R_x, R_y = np.linalg.norm(V, axis=1), R[:, :DIM], R[:, DIM:]
     mu_g = float(np.linalg.eigvalsh(H).min())
     x, y = jnp.asarray(start), jnp.zeros(DIM)
@@ -103,9 +100,9 @@ def _along(direction: Numbers, size: float, phase: Numbers) -> Instance:
     """A wave along one direction of x and y alike; the follower answers y = x, kappa_g = 1."""
     row = size * np.concatenate([direction, direction]) / math.sqrt(2.0)
     V, R = np.broadcast_to(row, (WAVES, 2 * DIM)), np.zeros((BENDS, 2 * DIM))
-    return _instance(
-        np.zeros(DIM), Parts(V, np.eye(DIM), np.eye(DIM), R, 0.0), phase, np.zeros(DIM)
-    )
+    parts = Parts(V, np.eye(DIM), np.eye(DIM), R, 0.0)
+    phases, still = np.repeat(phase, WAVES, axis=1), np.zeros((len(phase), DIM))
+    return _instance(np.zeros(DIM), parts, phases, still)
 
 
 def flipping_wave(draws: Draws) -> Instance:
