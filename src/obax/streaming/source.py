@@ -34,6 +34,7 @@ class Batch:
         return len(self.faults)
 
 
+@dataclasses.dataclass(eq=False)
 class Source:
     """Rows from a file descriptor.
 
@@ -42,24 +43,16 @@ class Source:
     name of a class.
     """
 
-    def __init__(
-        self,
-        descriptor: int,
-        kind: str,
-        target: str,
-        drop: tuple[str, ...] = (),
-        *,
-        offset: int = 0,
-        header: list[str] | None = None,
-        numeric: bool = False,
-    ):
-        self.kind = kind
-        self.target = target
-        self.drop = {*drop, target}
-        self.offset = offset
-        self.header = header
-        self.numeric = numeric
-        self._descriptor = descriptor
+    descriptor: int
+    kind: str
+    target: str
+    drop: tuple[str, ...] = ()
+    offset: int = 0
+    header: list[str] | None = None
+    numeric: bool = False
+
+    def __post_init__(self) -> None:
+        self._left_out = {*self.drop, self.target}
         self._rest = b""
         self._ended = False
 
@@ -80,7 +73,7 @@ class Source:
     def _lines(self, limit: int) -> list[Parsed | str]:
         """What is there, parsed; a string is the fault of a line that cannot be."""
         if b"\n" not in self._rest and not self._ended:
-            chunk = os.read(self._descriptor, CHUNK)
+            chunk = os.read(self.descriptor, CHUNK)
             self._ended = not chunk
             self._rest += chunk
             if len(self._rest) > LONGEST_LINE and b"\n" not in self._rest:
@@ -130,12 +123,12 @@ class Source:
         if self.kind == "jsonl":
             objects = [line for line in lines if isinstance(line, dict)]
             targets = [row.get(self.target) for row in objects]
-            rows = [{n: v for n, v in row.items() if n not in self.drop} for row in objects]
+            rows = [{n: v for n, v in row.items() if n not in self._left_out} for row in objects]
             return Batch(rows, targets, faults)
         fields = [line for line in lines if isinstance(line, list)]
         # Of a name that stands twice in the header, the last column counts.
         places = {name: j for j, name in enumerate(self.header or [])}
-        names = sorted(places.keys() - self.drop)
+        names = sorted(places.keys() - self._left_out)
         columns = [_numbers([line[places[name]] for line in fields]) for name in names]
         words = any(column.dtype.kind == "O" for column in columns)
         table = np.empty((len(fields), len(names)), object if words else np.float64)
