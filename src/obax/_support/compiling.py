@@ -1,18 +1,39 @@
 """Compiling, with what a version of jaxlib needs to compute the right numbers."""
 
+import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import jaxlib
 
-F = TypeVar("F", bound=Callable)
+T = TypeVar("T")
 
 # jaxlib 0.10.2 on CPU hands some sums to a kernel that is wrong from output 32,768 on, in silence
 # (docs/jax-versions.md).
-OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""} if jaxlib.__version__ == "0.10.2" else None
+FAULTY = jaxlib.__version__ == "0.10.2"
+OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": ""} if FAULTY else None
 
 
-def compiled(function: F) -> F:
-    """`eqx.filter_jit` whose sums are right in every version of jaxlib."""
-    return eqx.filter_jit(function, compiler_options=OPTIONS)
+def compiled(
+    function: Callable[..., T], donate: Literal["none", "all-except-first"] = "none"
+) -> Callable[..., T]:
+    """`eqx.filter_jit` whose sums are right in every version of jaxlib.
+
+    Inside another compiled function it cannot choose: there the options are those of the outermost.
+    """
+    inside = eqx.filter_jit(function, donate=donate)
+    if not FAULTY:
+        return inside
+    # Equinox passes on what it does not know to `jax.jit`.
+    outermost = eqx.filter_jit(function, donate=donate, compiler_options=OPTIONS)  # type: ignore[call-overload]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> T:
+        # While a function is traced, even a constant is part of it.
+        traced = isinstance(jnp.zeros(()), jax.core.Tracer)
+        return (inside if traced else outermost)(*args, **kwargs)
+
+    return call

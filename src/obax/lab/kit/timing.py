@@ -1,15 +1,15 @@
 """Rounds played one by one: the time of their steps alone, and what is measured between them."""
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from ... import Algorithm
-from ..._support.compiling import OPTIONS
+from ..._support.compiling import compiled
 from ..._support.trees import PyTree
 
 Metrics = Mapping[str, float]
@@ -67,7 +67,7 @@ def measured(
         yield now.t, {**clocks, **found, **(evaluate(now.state) if at(now.t) else {})}
 
 
-@eqx.filter_jit(donate="all-except-first", compiler_options=OPTIONS)
+@functools.partial(compiled, donate="all-except-first")
 def _advance(algorithm: Algorithm, state: PyTree, round: PyTree) -> tuple[PyTree, jax.Array]:
     """One step. Only the state and whether the round counted leave it, so that XLA drops what the
     record would cost: two losses and a gradient."""
