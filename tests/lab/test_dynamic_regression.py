@@ -361,7 +361,7 @@ def kill_and_resume(tmp_path, kills):
 
 
 def test_a_killed_run_resumes_to_the_same_table(tmp_path):
-    kill_and_resume(tmp_path, kills=2)
+    kill_and_resume(tmp_path, kills=1)
 
 
 @pytest.mark.slow

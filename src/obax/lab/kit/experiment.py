@@ -6,6 +6,7 @@ Its settings are read without loading what it works with: `obax list` must not w
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,3 +72,13 @@ def later(module: str, name: str) -> Callable:
         return getattr(importlib.import_module(module), name)(*arguments)
 
     return call
+
+
+def seed_by_seed(config: Any, compare: Callable[[Any, Any, int], pd.DataFrame]) -> list[Part]:
+    """`compare(config, method, seed)` as parts, so ordered that the data of a seed is loaded once."""
+    return [
+        Part(f"seed{seed}-{name}", functools.partial(compare, config, method, seed))
+        for seed in range(config.seeds)
+        for name, method in config.runs().items()
+        if seed < config.seeds_of(method)
+    ]

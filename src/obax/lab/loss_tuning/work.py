@@ -17,7 +17,7 @@ from ... import OAGD, OGD, Algorithm, AutoBalance, Window, models
 from ..._support.trees import PyTree
 from ...hypergradient import CG, Hypergradient, Neumann
 from ...problems import loss_tuning, loss_tuning_start
-from ..kit.experiment import Part
+from ..kit.experiment import Part, seed_by_seed
 from ..kit.table import Rows
 from ..kit.timing import Metrics, measured
 from .config import Config, Method
@@ -27,13 +27,8 @@ EVALUATION_BATCH = 500
 
 
 def parts(config: Config) -> list[Part]:
-    """Seed by seed, so that the data of one seed is loaded once."""
-    return [
-        Part(f"seed{seed}-{name}", functools.partial(compare, config, method, seed))
-        for seed in range(config.seeds)
-        for name, method in config.runs().items()
-        if seed < config.seeds_of(method)
-    ]
+    """One for each method and seed."""
+    return seed_by_seed(config, compare)
 
 
 def compare(config: Config, method: Method, seed: int) -> pd.DataFrame:
