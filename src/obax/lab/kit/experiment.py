@@ -75,7 +75,7 @@ def later(module: str, name: str) -> Callable:
 
 
 def seed_by_seed(config: Any, compare: Callable[[Any, Any, int], pd.DataFrame]) -> list[Part]:
-    """`compare(config, method, seed)` as parts, so ordered that the data of a seed is loaded once."""
+    """`compare(config, method, seed)` as parts, in an order that loads the data of a seed once."""
     return [
         Part(f"seed{seed}-{name}", functools.partial(compare, config, method, seed))
         for seed in range(config.seeds)
