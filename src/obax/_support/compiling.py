@@ -5,8 +5,6 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jaxlib
 
 T = TypeVar("T")
@@ -32,8 +30,12 @@ def compiled(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
-        # While a function is traced, even a constant is part of it.
-        traced = isinstance(jnp.zeros(()), jax.core.Tracer)
-        return (inside if traced else outermost)(*args, **kwargs)
+        try:
+            return outermost(*args, **kwargs)
+        except ValueError as error:
+            # What JAX says to options inside another compiled function.
+            if "compiler_options" not in str(error):
+                raise
+        return inside(*args, **kwargs)
 
     return call
