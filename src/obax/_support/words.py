@@ -71,13 +71,14 @@ class Words:
 
     def to_bytes(self, leaves: Sequence[Array | np.ndarray]) -> bytes:
         """The bytes of the words, from leaves that can be read on the host."""
-        parts = []
-        for i, stored in self.stored:
-            leaf = leaves[i]
-            if type(leaf) is not np.ndarray or leaf.dtype is not stored:
-                leaf = np.asarray(leaf, stored)
-            parts.append(leaf.tobytes())
-        return b"".join(parts)
+        return b"".join(
+            [
+                leaves[i].tobytes()
+                if leaves[i].dtype is stored
+                else np.asarray(leaves[i], stored).tobytes()
+                for i, stored in self.stored
+            ]
+        )
 
     def from_bytes(self, data: bytes, index: int) -> np.ndarray:
         """A leaf of words that have been read back."""

@@ -28,7 +28,7 @@ from ..rounds import RoundSpec
 
 T = TypeVar("T")
 # The types of arrays on the host.
-HOST = (np.ndarray, np.generic)
+HOST = frozenset([np.ndarray, *np.sctypeDict.values()])
 
 
 # An object between two rounds: its words on the host, its large leaves where they are, and the
@@ -153,6 +153,7 @@ class Live(Generic[T]):
         self.constants, self.fixed, _ = _held(steps[0].numbers, numbers)
         self.held = _held(self.view.words, state)
         self.round_spec = round_spec
+        self.flatten = round_spec.treedef.flatten_up_to
         self.expected = list(round_spec.leaves)
 
     def play(self, round: PyTree) -> tuple[T, Info, bool]:
@@ -161,7 +162,7 @@ class Live(Generic[T]):
         A rejected round leaves every bit of the state as it was, so one can go on after it.
         """
         try:
-            leaves = self.round_spec.treedef.flatten_up_to(round)
+            leaves = self.flatten(round)
             fits = [(leaf.shape, leaf.dtype) for leaf in leaves] == self.expected
         except (ValueError, TypeError, AttributeError):
             fits = False
@@ -172,21 +173,24 @@ class Live(Generic[T]):
         # than to pass them.
         step = self.packed
         for leaf in leaves:
-            if not isinstance(leaf, HOST):
+            if type(leaf) not in HOST:
                 step = self.plain
                 break
         before, large, place = self.held
         words = np.frombuffer(self.constants + before + step.round.to_bytes(leaves), WORD)
         if place is not None:
             words = jax.device_put(words, place)
-        out, *alone = step.compiled(
-            words, *self.fixed, *large, *[leaves[i] for i in step.round.alone]
-        )
-        data, cut, count = np.asarray(out).tobytes(), self.cut, len(large)
+        # Lists that are empty, as they mostly are, still take time to be unpacked.
+        rest = [leaves[i] for i in step.round.alone] if step.round.alone else ()
+        if self.fixed or large or rest:
+            found = step.compiled(words, *self.fixed, *large, *rest)
+        else:
+            found = step.compiled(words)
+        data, cut, end = np.asarray(found[0]).tobytes(), self.cut, 1 + len(large)
         record = data[cut:]
-        self.held = held = data[:cut], alone[:count], place
-        state = self.view.unpacked(held)
-        return state, step.info.unpacked((record, alone[count:], place)), record[step.accepted] != 0
+        self.held = held = data[:cut], found[1:end], place
+        info = step.info.unpacked((record, found[end:], place))
+        return self.view.unpacked(held), info, record[step.accepted] != 0
 
 
 def _held(words: Words, tree: PyTree) -> Held:

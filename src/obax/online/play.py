@@ -45,6 +45,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._source = iter(source)
         self._bar = bar
         self._raise = policy == "raise"
+        self._told = folder is not None or bar.enabled
 
     def __next__(self) -> tuple[S, Info]:
         try:
@@ -56,14 +57,18 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                 if self._raise:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
-            if self._folder is not None and self.rounds % self._every == 0:
-                self._folder.save(self.rounds, state, {"rejected": self.rejected})
-            if self._bar.enabled:
-                self._bar.advance(1, info.played_value)
+            if self._told:
+                self._tell(state, info)
         except BaseException:
             self.close()
             raise
         return state, info
+
+    def _tell(self, state: S, info: Info) -> None:
+        if self._folder is not None and self.rounds % self._every == 0:
+            self._folder.save(self.rounds, state, {"rejected": self.rejected})
+        if self._bar.enabled:
+            self._bar.advance(1, info.played_value)
 
     def __enter__(self) -> "Play[S]":
         return self
