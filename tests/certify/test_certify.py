@@ -25,6 +25,8 @@ from obax.certify.families import catalogue
 from obax.certify.measure import growth
 from obax.certify.measure.outcomes import Outcome, outcomes, prescribe
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 # Where a family is built to come near the bound, it does. Beyond a tenth, a bound ten times too
 # small is noticed; in the local setting the proof itself loses a factor of 15 (docs/theory.md).
 NEAR = {

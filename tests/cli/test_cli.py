@@ -10,6 +10,8 @@ import pytest
 
 from obax import __version__, cli, datasets
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SMALL = [
     "horizon=20", "seeds=1", "scenarios=paper", "stages=1", "outer_dims=1", "windows=1,5",
     "window_sizes=1", "decays=1", "normalisations=seen", "followers=current", "inner_steps=2",

@@ -360,10 +360,6 @@ def kill_and_resume(tmp_path, kills):
     assert not list(out.rglob("*.part"))
 
 
-def test_a_killed_run_resumes_to_the_same_table(tmp_path):
-    kill_and_resume(tmp_path, kills=1)
-
-
 @pytest.mark.slow
 def test_ten_kills_resume_to_the_same_table(tmp_path):
     kill_and_resume(tmp_path, kills=10)
