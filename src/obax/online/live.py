@@ -29,6 +29,8 @@ from ..rounds import RoundSpec
 T = TypeVar("T")
 # The types of arrays on the host.
 HOST = frozenset([np.ndarray, *np.sctypeDict.values()])
+# What JAX takes as it is, in bytes.
+ALIGNED = 64
 
 
 # An object between two rounds: its words on the host, its large leaves where they are, and the
@@ -104,7 +106,8 @@ class LiveStep(Generic[T]):
     """`algorithm.step` on words, for algorithms, states and rounds of one structure.
 
     The compiled function takes the words of the algorithm's numbers, the state and the round, one
-    behind the other, then their large leaves; it returns the same of the state and the info.
+    behind the other, then their large leaves; it returns the same of the state and the info, the
+    words alone where there are no large leaves: even a list of one array takes time.
     """
 
     def __init__(self, static: PyTree, numbers: Words, state: View[T], round: Words):
@@ -114,14 +117,15 @@ class LiveStep(Generic[T]):
         # Known once the step has been traced; `accepted` is the byte of the info that says so.
         self.info: View[Info]
         self.accepted: int
+        self.is_alone: bool
 
-    def _step(self, words: Array, *alone: Array) -> list[Array]:
-        large, end = iter(alone), 0
+    def _step(self, words: Array, *alone: Array) -> Array | list[Array]:
+        given, end = iter(alone), 0
 
         def unpacked(part: Words) -> PyTree:
             nonlocal end
             begin, end = end, end + part.length
-            return part.unpack(words[begin:end], [next(large) for _ in part.alone])
+            return part.unpack(words[begin:end], [next(given) for _ in part.alone])
 
         algorithm: Algorithm = eqx.combine(unpacked(self.numbers), self.static)
         before = unpacked(self.state.words)
@@ -137,7 +141,10 @@ class LiveStep(Generic[T]):
         self.accepted = span[0] * WORD.itemsize
         left, left_alone = kept.pack(after)
         right, right_alone = self.info.words.pack(info)
-        return [jnp.concatenate([*left, *right]), *left_alone, *right_alone]
+        packed = jnp.concatenate([*left, *right])
+        large = [*left_alone, *right_alone]
+        self.is_alone = not large
+        return packed if self.is_alone else [packed, *large]
 
 
 class Live(Generic[T]):
@@ -147,14 +154,28 @@ class Live(Generic[T]):
         numbers, static = eqx.partition(algorithm, eqx.is_array)
         leaves, treedef = jax.tree.flatten(static)
         steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), round_spec)
-        self.packed, self.plain = steps
         self.view: View[T] = steps[0].state
         self.cut = self.view.words.length * WORD.itemsize
         self.constants, self.fixed, _ = _held(steps[0].numbers, numbers)
         self.held = _held(self.view.words, state)
+        self.packed, self.plain = [(step, *self._room(step)) for step in steps]
         self.round_spec = round_spec
         self.flatten = round_spec.treedef.flatten_up_to
         self.expected = list(round_spec.leaves)
+
+    def _room(self, step: LiveStep[T]) -> tuple[np.ndarray, memoryview]:
+        """What goes into a step, and the part of it that changes from round to round.
+
+        JAX copies an array that does not begin at a multiple of 64 bytes. This one is free again
+        when a round has been read back.
+        """
+        begin = len(self.constants)
+        size = begin + self.cut + step.round.length * WORD.itemsize
+        room = np.empty(size + ALIGNED, np.uint8)
+        room = room[-room.ctypes.data % ALIGNED :][:size]
+        view = room.data
+        view[:begin] = self.constants
+        return room.view(WORD), view[begin:]
 
     def play(self, round: PyTree) -> tuple[T, Info, bool]:
         """The state after a round, the info, and whether the round was accepted.
@@ -171,13 +192,14 @@ class Live(Generic[T]):
             self.round_spec.check(round)
         # Arrays of JAX may be on a device, and even on CPU it takes longer to read them on the host
         # than to pass them.
-        step = self.packed
+        way = self.packed
         for leaf in leaves:
             if type(leaf) not in HOST:
-                step = self.plain
+                way = self.plain
                 break
         before, large, place = self.held
-        words = np.frombuffer(self.constants + before + step.round.to_bytes(leaves), WORD)
+        step, words, room = way
+        room[:] = before + step.round.to_bytes(leaves)
         if place is not None:
             words = jax.device_put(words, place)
         # Lists that are empty, as they mostly are, still take time to be unpacked.
@@ -186,10 +208,14 @@ class Live(Generic[T]):
             found = step.compiled(words, *self.fixed, *large, *rest)
         else:
             found = step.compiled(words)
-        data, cut, end = np.asarray(found[0]).tobytes(), self.cut, 1 + len(large)
-        record = data[cut:]
-        self.held = held = data[:cut], found[1:end], place
-        info = step.info.unpacked((record, found[end:], place))
+        if step.is_alone:
+            data, kept, noted = np.asarray(found).tobytes(), (), ()
+        else:
+            end = 1 + len(large)
+            data, kept, noted = np.asarray(found[0]).tobytes(), found[1:end], found[end:]
+        record = data[self.cut :]
+        self.held = held = data[: self.cut], kept, place
+        info = step.info.unpacked((record, noted, place))
         return self.view.unpacked(held), info, record[step.accepted] != 0
 
 
