@@ -7,6 +7,8 @@ The true model changes abruptly at the start of each of S stages. With d1 = 1, C
 times the identity.
 """
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -71,7 +73,8 @@ def dynamic_regression(
             a, b = a[:, 0], b[:, 0]
         return jnp.asarray(a, float), jnp.asarray(b, float)
 
-    problem = Problem(outer, inner, Box(lower, upper), _inner_argmin)
+    best = BestPenalty(lower, upper) if outer_dim == samples == 1 else None
+    problem = Problem(outer, inner, Box(lower, upper), _inner_argmin, best)
     rounds = {"training": draw(), "validation": draw()}
     middle = jnp.full(outer_dim, (lower + upper) / 2, float)
     return Instance(problem, rounds, middle, jnp.zeros(inner_dim))
@@ -101,6 +104,26 @@ def _inner_argmin(x: Array, round: PyTree) -> Array:
     a, b = (jnp.atleast_2d(round["training"][0]), jnp.atleast_1d(round["training"][1]))
     penalty = jnp.broadcast_to(2 * jnp.exp(x), a.shape[1:])
     return jnp.linalg.solve(a.T @ a / len(a) + jnp.diag(penalty), a.T @ b / len(a))
+
+
+@dataclasses.dataclass(frozen=True)
+class BestPenalty:
+    """x*_t of one penalty and one sample: what is said of the validation sample, c / (|a|^2 + l)
+    with l = 2 exp(x) and c = b a . a_validation, is nearest to its target. Compared by value, so
+    that equal problems share compiled functions."""
+
+    lower: float
+    upper: float
+
+    def __call__(self, round: PyTree) -> Array:
+        (a, b), (seen, target) = round["training"], round["validation"]
+        c = b * (a @ seen)
+        # Nothing says a number of the other sign; the largest penalty is nearest to it.
+        reached = c * target > 0
+        penalty = jnp.where(reached, c / jnp.where(reached, target, 1) - a @ a, jnp.inf)
+        most, least = 2 * np.exp(self.upper), 2 * np.exp(self.lower)
+        x = jnp.log(jnp.clip(penalty, least, most) / 2)
+        return jnp.clip(x, self.lower, self.upper)[None]
 
 
 def windowed(instance: Instance, window: Window) -> Instance:

@@ -18,7 +18,7 @@ from ...problem import Problem
 from ...problems import regression, windowed
 from ...window import Window
 from .config import Config, Group, Method
-from .stream import comparators, instances, stack, start
+from .stream import comparators, instances, stack, start, taken
 
 # Exact for five features, whatever the penalty.
 ESTIMATOR = hypergradient.CG(max_steps=5)
@@ -76,7 +76,7 @@ def play(
         else OAGD(problem, alpha, beta, jnp.asarray(k), window, ESTIMATOR)
         for k, alpha, beta in settings
     ]
-    first, example = streams[0].inner_var, jax.tree.map(lambda leaf: leaf[0, 0], rounds)
+    first, example = streams[0].inner_var, taken(rounds, (0, 0))
     state = algorithms[0].init(start(config, group), first, example)
     _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
     outer_vars, after = np.asarray(history.outer_var), np.asarray(history.recorded)
@@ -122,7 +122,7 @@ def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
     spaced = np.linspace(0, config.horizon - 1, config.offline_points + 1)
     points = np.unique(spaced[1:].astype(int))
     steps = np.repeat(points, OFFLINE_STEPS)
-    rounds = jax.tree.map(lambda leaf: leaf[:, steps], stack(view.rounds for view in views))
+    rounds = stack(taken(view.rounds, steps) for view in views)
     largest = np.linalg.eigvalsh(np.asarray(rounds["training"][0], np.float64))[..., -1].max()
     algorithm = OAGD(
         views[0].problem,

@@ -33,8 +33,14 @@ def instances(config: Config, group: Group) -> tuple[Instance, ...]:
 
 
 def stack(trees: Iterable[PyTree]) -> PyTree:
-    """One tree of many: rounds of all seeds, [seeds, T, ...], for one."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    """One tree of many: rounds of all seeds, [seeds, T, ...], for one. Here and below arrays are cut
+    on the host: every shape that JAX cuts is compiled for."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
+
+
+def taken(tree: PyTree, index: np.ndarray | slice | int | tuple[int, ...]) -> PyTree:
+    """Part of every leaf."""
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[index]), tree)
 
 
 def start(config: Config, group: Group) -> jnp.ndarray:
@@ -81,15 +87,17 @@ class Comparators:
         seeds, stages = len(self.losses), self.of.max() + 1
         index = (stages * np.arange(seeds)[:, None] + self.of[times - 1]).ravel()
         with jax.enable_x64(True):
-            rounds, found = jax.tree.map(lambda leaf: leaf[index], (self.rounds, self.found))
+            rounds, found = taken((self.rounds, self.found), index)
         return _dynamic(self.problem, outer_vars, rounds, found)
 
 
 def stage_comparators(
-    streams: Sequence[Instance], stages: int, outer_start: np.ndarray
+    streams: Sequence[Instance], stages: int, outer_start: np.ndarray, room: int = 0
 ) -> Comparators:
     """Of all seeds at once. What a window over all of a stage sees at its end is the stage's
-    summed problem: its moments, one round of `windowed`."""
+    summed problem: its moments, one round of `windowed`.
+
+    With `room` for more stages, streams that have fewer are searched by the same program."""
     of = stage_of(len(streams[0].rounds["training"][1]), stages)
     with jax.enable_x64(True):
         ends = []
@@ -98,10 +106,13 @@ def stage_comparators(
                 members = _in_double(stream.rounds, of == stage)
                 whole = Window(int((of == stage).sum()), normalise="seen", follower="average")
                 view = windowed(dataclasses.replace(stream, rounds=members), whole)
-                ends.append(jax.tree.map(lambda leaf: leaf[-1], view.rounds))
+                ends.append(taken(view.rounds, -1))
+        wanted = len(ends)
+        ends += ends[-1:] * (len(streams) * room - wanted)
         rounds = stack(ends)
         first = jnp.asarray(outer_start, float)
         found = regret.outer_solutions(view.problem, rounds, outer_start=first, solver=SOLVER)
+        rounds, found = taken((rounds, found), slice(wanted))
     inner = np.asarray(found.inner_var).reshape(len(streams), stages, -1)
     losses = [suffered(one, ys[of][None])[0] for one, ys in zip(streams, inner, strict=True)]
     return Comparators(view.problem, rounds, found, of, np.asarray(losses))
@@ -111,7 +122,7 @@ def stage_comparators(
 def comparators(config: Config, group: Group) -> Comparators:
     """Stage comparators of all seeds."""
     first = np.full(group.outer_dim, config.start)
-    return stage_comparators(instances(config, group), group.stages, first)
+    return stage_comparators(instances(config, group), group.stages, first, max(config.stages))
 
 
 def bilevel_regret(config: Config, group: Group, outer_vars: np.ndarray) -> np.ndarray | None:
@@ -128,9 +139,8 @@ def _own_comparators(config: Config, group: Group) -> tuple[Problem, PyTree, reg
     """x*_t of every round of every seed, and the rounds, [seeds x T, ...]."""
     streams = instances(config, group)
     with jax.enable_x64(True):
-        rounds = jax.tree.map(
-            lambda *leaves: jnp.concatenate(leaves), *(_in_double(s.rounds) for s in streams)
-        )
+        whole = stack(_in_double(stream.rounds) for stream in streams)
+        rounds = jax.tree.map(lambda leaf: jnp.asarray(np.concatenate(leaf)), whole)
         problem, first = streams[0].problem, start(config, group)
         found = regret.outer_solutions(problem, rounds, outer_start=first, solver=SOLVER)
         return problem, rounds, found
