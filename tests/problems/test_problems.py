@@ -210,3 +210,20 @@ COMPLAINTS = [
 def test_complaints(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_best_penalty_of_a_sample_is_the_best_of_many():
+    instance = dynamic_regression(60, 2, noise=1.0, lower=-4.0, upper=1.0)
+    problem, tried = instance.problem, jnp.linspace(-4.0, 1.0, 2001)[:, None]
+
+    def loss(x, round):
+        return problem.outer(x, problem.inner_argmin(x, round), round)
+
+    found = jax.vmap(problem.outer_argmin)(instance.rounds)
+    best = jax.vmap(lambda r: jnp.min(jax.vmap(lambda x: loss(x, r))(tried)))(instance.rounds)
+    reached = jax.vmap(loss)(found, instance.rounds)
+    assert np.all(reached <= best + 1e-12)
+    assert np.all((found >= -4.0) & (found <= 1.0))
+    inside = (found > -4.0) & (found < 1.0)
+    assert 5 < np.sum(inside) < 55
+    np.testing.assert_allclose(reached[inside[:, 0]], 0.0, atol=1e-12)

@@ -108,14 +108,14 @@ def _inner_argmin(x: Array, round: PyTree) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class BestPenalty:
-    """x*_t of one penalty and one sample: what is said of the validation sample, c / (|a|^2 + l)
-    with l = 2 exp(x) and c = b a . a_validation, is nearest to its target. Compared by value, so
-    that equal problems share compiled functions."""
+    """x*_t of one penalty and one sample. Compared by value: equal problems share programs."""
 
     lower: float
     upper: float
 
     def __call__(self, round: PyTree) -> Array:
+        """The x with which c / (|a|^2 + 2 exp(x)), c = b a . a_validation, which is said of the
+        validation sample, is nearest to its target."""
         (a, b), (seen, target) = round["training"], round["validation"]
         c = b * (a @ seen)
         # Nothing says a number of the other sign; the largest penalty is nearest to it.

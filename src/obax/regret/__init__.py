@@ -30,6 +30,7 @@ from .paths import (
     Variations as Variations,
     bound_arguments as bound_arguments,
     path_lengths as path_lengths,
+    path_of as path_of,
     variations as variations,
 )
 from .regrets import (

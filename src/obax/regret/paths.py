@@ -105,10 +105,10 @@ def path_lengths(
     if with_H:
         change, exact = inner_variation(given, comparators, samples)
         H = _running(change, order)
-    P = _path(comparators.outer_var, order)
+    P = path_of(comparators.outer_var, order)
     Y, Y_bar = jnp.zeros_like(P), jnp.zeros_like(P)
     if problem.inner is not None:
-        Y, Y_bar = _path(comparators.inner_var, order), _path(static.inner_var, order)
+        Y, Y_bar = path_of(comparators.inner_var, order), path_of(static.inner_var, order)
     return PathLengths(P, Y, P + Y, Y_bar, H, comparators, static, order, exact)
 
 
@@ -251,7 +251,13 @@ def _squared_gradients(given: Setup, outer_vars: PyTree) -> Array:
 
 
 @compiled
-def _path(points: PyTree, order: float) -> Float[Array, " T"]:
+def path_of(points: PyTree, order: float = 2) -> Float[Array, " T"]:
+    """The length of a path through points that are stacked on axis 0, up to each of them: the sum
+    of |z_{s-1} - z_s|^p.
+
+    >>> print(path_of(jnp.array([0.0, 1.0, 3.0])))
+    [0. 1. 5.]
+    """
     steps = jax.tree.map(lambda leaf: leaf[1:] - leaf[:-1], points)
     return _running(norms(steps), order)
 

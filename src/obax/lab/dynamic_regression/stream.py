@@ -33,8 +33,8 @@ def instances(config: Config, group: Group) -> tuple[Instance, ...]:
 
 
 def stack(trees: Iterable[PyTree]) -> PyTree:
-    """One tree of many: rounds of all seeds, [seeds, T, ...], for one. Here and below arrays are cut
-    on the host: every shape that JAX cuts is compiled for."""
+    """One tree of many: rounds of all seeds, [seeds, T, ...], for one. Here and below arrays are
+    cut on the host: every shape that JAX cuts is compiled for."""
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)
 
 
@@ -78,8 +78,10 @@ class Comparators:
 
     def path(self) -> np.ndarray:
         """P_2 + Y_2 of the comparators up to each round, [seeds, T]."""
-        squared = sum(np.sum(np.diff(z, axis=1) ** 2, axis=-1) for z in self.per_round())
-        return np.cumsum(np.pad(squared, ((0, 0), (1, 0))), axis=1)
+        with jax.enable_x64(True):
+            return np.asarray(
+                [regret.path_of(pairs) for pairs in zip(*self.per_round(), strict=True)]
+            )
 
     def excess(self, times: np.ndarray, outer_vars: np.ndarray) -> np.ndarray:
         """What the decisions x_t, [seeds, n, d1] at rounds `times`, cost per round over the best x
