@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
 RULE = (
     "A difference counts if the 95% t-interval of its paired differences over the seeds (two at "
-    "least) leaves zero out: reproduced on the side of the claim, not reproduced on the other, "
-    "else within noise. An order holds as its weakest step does; a claim of several parts is "
+    "least, three where they are all the same) leaves zero out: reproduced on the side of the "
+    "claim, not reproduced on the other, else within noise. An order holds as its weakest step does; a claim of several parts is "
     "partly reproduced if some parts are; a claim about a method that was not run is not tested."
 )
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean and half-width of its 95% t-interval; the latter is infinite for a single value and for
-    a mean that is not finite. Without values the mean is NaN."""
+    """Mean and half-width of its 95% t-interval; the latter is infinite for a single value, for two
+    that are the same, which show no noise, and for a mean that is not finite. Without values the
+    mean is NaN."""
     from scipy import stats
 
     if len(values) == 0:
         return float("nan"), float("inf")
     with np.errstate(invalid="ignore"):
         mean = float(np.mean(values))
-        if len(values) < 2 or not np.isfinite(mean):
+        if len(values) < 2 or not np.isfinite(mean) or (len(values) == 2 and np.ptp(values) == 0):
             return mean, float("inf")
         error = float(np.std(values, ddof=1)) / np.sqrt(len(values))
     return mean, float(stats.t.ppf(0.975, len(values) - 1)) * error
@@ -48,6 +49,8 @@ class Gain:
     ('reproduced', 'within noise')
     >>> Gain.of([-1.0, -1.2, -0.8]).verdict, Gain.of([1.0]).verdict, Gain.of([]).verdict
     ('not reproduced', 'within noise', 'not tested')
+    >>> Gain.of([1.0, 1.0]).verdict, Gain.of([1.0, 1.0, 1.0]).verdict
+    ('within noise', 'reproduced')
     """
 
     mean: float
