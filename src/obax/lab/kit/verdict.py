@@ -21,7 +21,8 @@ RULE = (
     "A difference counts if the 95% t-interval of its paired differences over the seeds (two at "
     "least, three where they are all the same) leaves zero out: reproduced on the side of the "
     "claim, not reproduced on the other, else within noise. An order holds as its weakest step "
-    "does; a claim of several parts is partly reproduced if some parts are; a claim about a method that was not run is not tested."
+    "does; a claim of several parts is partly reproduced if some parts are; a claim "
+    "about a method that was not run is not tested."
 )
 
 
