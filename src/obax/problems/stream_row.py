@@ -73,7 +73,7 @@ class Hyper(NamedTuple):
         moved = self.forgetting - jax.lax.stop_gradient(self.forgetting)
         curvature = past.curvature + moved * past.curvature_slope
         return self.forgetting * curvature + self.inertia * jnp.eye(
-            *curvature.shape, dtype=curvature.dtype
+            len(curvature), dtype=curvature.dtype
         )
 
 
