@@ -123,8 +123,8 @@ def as_they_are(plan, vector):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_is_a_round_of_rtho_with_the_proximal_step(name):
-    """From anywhere: weights, curvature and sensitivity drawn at random, a penalty for each feature.
-    One for all has the stream below."""
+    """From anywhere: weights, curvature and sensitivity drawn at random, and a penalty for each
+    feature. One for all has the stream below."""
     plan, vector, row, target = draw(name, per_feature=True)
     (after,), losses = follow(plan, vector, row[None], [target])
     algorithm, state = stated(plan, vector)
