@@ -246,6 +246,9 @@ def test_what_does_not_fit_is_said():
             obax.RTHO(PROBLEM, 0.1, 0.1, proximal=True, **options)
     with pytest.raises(ValueError, match=r"proximal must be a function .* or a bool, but got 'y'"):
         obax.RTHO(PROBLEM, 0.1, 0.1, proximal="y")
+    vague = obax.RTHO(PROBLEM, 0.1, proximal=lambda x, y, start, r: (y - start) ** 2)
+    with pytest.raises(ValueError, match="proximal must return a scalar"):
+        vague.init(X1, Y1, ROUNDS[0])
     for horizon in (1, 0.5, 0):
         with pytest.raises(ValueError, match=f"horizon must be a number.* > .*, but got {horizon}"):
             obax.RTHO(PROBLEM, 0.1, 0.1, horizon=horizon)

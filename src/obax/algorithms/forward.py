@@ -20,6 +20,8 @@ from .descent import Follower
 
 MOST_STEPS = 100
 """Of damped Newton; a handful is enough for most rounds."""
+MOST_NUMBERS = 10_000_000
+"""That S, or the Hessian of a proximal step, may have."""
 Along = tuple[PyTree, Follower]
 
 
@@ -43,6 +45,22 @@ def moving(follower: Follower) -> Follower:
 def size(tree: PyTree) -> int:
     """How many numbers a tree has."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def at_rest(x: PyTree, follower: Follower, *, squared: bool) -> Follower:
+    """S before the first round; an error where it, or where `squared` a matrix over the follower's
+    own numbers, would be too large."""
+    floats = moving(follower)
+    name, lines, numbers = "outer_var", size(x), size(floats)
+    most = lines
+    if squared and numbers > lines:
+        name, most = "inner_var", numbers
+    if most * numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} must be small enough for a matrix of at most {MOST_NUMBERS:,} numbers, which "
+            f"RTHO keeps, but that would be {most:,} x {numbers:,}; use obax.SOBOW."
+        )
+    return jax.tree.map(lambda leaf: jnp.zeros((lines, *leaf.shape), leaf.dtype), floats)
 
 
 def directions(x: PyTree) -> PyTree:

@@ -30,7 +30,6 @@ import dataclasses
 from collections.abc import Callable
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._support import trees, validation
@@ -40,11 +39,9 @@ from ..hypergradient.base import outer_gradient
 from .arguments import checked, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Count, Follower, Number, Optimiser, Steps
-from .forward import Learned, descended, directions, faded, moving, nearest, pulled_back, size
+from .forward import Learned, at_rest, descended, directions, faded, moving, nearest, pulled_back
 from .record import Move
 
-MOST_NUMBERS = 10_000_000
-"""That S, or the Hessian of a proximal step, may have."""
 Tie = Callable[..., Array]
 
 
@@ -123,18 +120,14 @@ class RTHO(Algorithm):
             )
 
     def remember(self, start: State) -> RTHOState:
-        follower = moving(Follower(start.inner_var, start.inner_optimiser, None))
-        lines, numbers = size(start.outer_var), size(follower)
-        name, most = "outer_var", lines
-        if self.proximal and numbers > lines:
-            name, most = "inner_var", numbers
-        if most * numbers > MOST_NUMBERS:
-            raise ValueError(
-                f"{name} must be small enough for a matrix of at most {MOST_NUMBERS:,} numbers, "
-                f"which RTHO keeps, but that would be {most:,} x {numbers:,}; use obax.SOBOW."
-            )
-        nothing = lambda leaf: jnp.zeros((lines, *leaf.shape), leaf.dtype)  # noqa: E731
-        return RTHOState(**vars(start), sensitivity=jax.tree.map(nothing, follower))
+        x, y = start.outer_var, start.inner_var
+        if callable(self.proximal):
+            behind = (start.buffers,) if self.problem.has_buffers else ()
+            came = jax.eval_shape(self.proximal, x, y, y, start.round_spec.example(), *behind)
+            validation.scalar_loss(came, "proximal")
+        follower = Follower(y, start.inner_optimiser, None)
+        sensitivity = at_rest(x, follower, squared=bool(self.proximal))
+        return RTHOState(**vars(start), sensitivity=sensitivity)
 
     def update(self, state: RTHOState, round: PyTree) -> Move:
         x, each = state.outer_var, directions(state.outer_var)
