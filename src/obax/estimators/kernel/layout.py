@@ -89,9 +89,10 @@ VECTOR_PARTS = (
     CENTRE,
     DRAWN,
     RIDGE,
+    ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
-) = range(31, 43)
+) = range(31, 44)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 
@@ -193,6 +194,8 @@ class Plan:
         square, lines = m * d * d, m * k * d
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates)]
         work += [square, lines, lines, m * d]
+        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 3 + k)
+        work += [d + by_member + (7 + n) * k + n + (1 + k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
