@@ -142,8 +142,8 @@ def stream_row(
     def inner(x: Array, y: Array, row: StreamRow, past: RowsBefore) -> tuple[Array, RowsBefore]:
         now, z, (a, target, _) = hyper(x), y @ row.features, row
         value = trained_cost(z, now, target) + 0.5 * jnp.sum(now.ridge(len(a)) * y[:, :-1] ** 2)
-        # One number for all outputs; for a softmax half of the trace.
-        bend = jnp.trace(jax.hessian(trained_cost)(z, now, target)) / min(len(z), 2)
+        # One number for all outputs.
+        bend = jnp.mean(jnp.diagonal(jax.hessian(trained_cost)(z, now, target)))
         curvature = now.forgetting * past.curvature + bend * jnp.outer(a, a)
         return value, RowsBefore(curvature, past.curvature + now.forgetting * past.curvature_slope)
 
