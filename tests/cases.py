@@ -304,6 +304,20 @@ def _fsobo(case, scale=1.0):
     return obax.FSOBO(case.problem, 0.7 * case.outer_step * scale, step, 1.1 * step)
 
 
+def _rtho(proximal=False):
+    def make(case, scale=1.0):
+        steps = case.outer_step * scale, case.inner_step * scale
+        return obax.RTHO(case.problem, *steps, proximal=proximal)
+
+    return make
+
+
+def _rtho_optax(case, scale=1.0):
+    inner = {"inner_steps": growing_steps, "inner_optimiser": MOMENTUM, "horizon": 10.0}
+    steps = 0.01 * scale, 0.5 * case.inner_step * scale
+    return obax.RTHO(case.problem, *steps, outer_optimiser=ADAM, **inner)
+
+
 def _aobo(case, scale=1.0):
     steps = case.outer_step * scale, case.inner_step * scale
     return obax.AOBO(case.problem, *steps, tolerance=1e-10, max_inner_steps=5)
@@ -347,6 +361,9 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     "ZOSOGD": AlgorithmCase(_sogd(obax.ZOSOGD, directions_per_round=2), exact=False),
     "FSOBO": AlgorithmCase(_fsobo),
     "AOBO": AlgorithmCase(_aobo),
+    "RTHO": AlgorithmCase(_rtho()),
+    "RTHO-proximal": AlgorithmCase(_rtho(proximal=True)),
+    "RTHO-optax": AlgorithmCase(_rtho_optax, exact=False),
     "OBBO": AlgorithmCase(_obbo("euclidean")),
     "OBBO-adaptive": AlgorithmCase(_obbo("adaptive", 5.0), exact=False),
     "OBBO-entropy": AlgorithmCase(_obbo("entropy"), domain=obax.Simplex),

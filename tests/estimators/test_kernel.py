@@ -1,6 +1,9 @@
 """The mathematics of a row in the kernel, against closed forms, the generic machinery of obax and
 finite differences."""
 
+import dataclasses
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 import obax
 from obax.estimators.history import Record
 from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, SAID, Plan, kernel, layout, losses
-from obax.problems import StreamRow, stream_row
+from obax.problems import RowsBefore, StreamRow, stream_row
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 FEATURES = 3
@@ -20,8 +23,9 @@ CASES = {  # loss, classes, target
     "squared": ("squared", 0, 0.7),
     "huber": ("huber", 0, 3.0),
 }
-HOLD = (0.0, 1.0, 1e9, 0.5)
-"""A leader that stands still and forgets nothing; delta 0.5."""
+HOLD = (0.0, 1.0, 1e9, 0.5, 0.0)
+"""A leader that stands still and forgets nothing; delta 0.5; shares by likelihood alone."""
+ALPHA = 0.05
 
 
 def play(plan, vector, rows, targets, settings=HOLD):
@@ -29,7 +33,7 @@ def play(plan, vector, rows, targets, settings=HOLD):
     vector, rows = vector.copy(), np.atleast_2d(rows)
     out = np.zeros((len(rows), SAID + max(1, plan.slots)))
     lines = np.column_stack([rows, targets, np.ones(len(rows))])
-    record = Record(plan.width).data
+    record = Record(plan.trail).data
     kernel()(vector, record, plan.work(settings), plan.sizes, lines, out)
     assert (out[:, OUTCOME] == ACCEPTED).all()
     return vector, out[:, LOSS]
@@ -44,64 +48,128 @@ def draw(name, *, per_feature=False, steps=0, seed=0):
     vector = plan.start({})
     part = plan.parts(vector)
     part["x"][:] = 0.5 * rng.standard_normal(plan.width)
+    # Where the kernel's leader may be: a memory is no less than a row.
+    part["x"][slice(*plan.spans["memory"])] **= 2
     part["weights"][:] = rng.standard_normal(part["weights"].shape)
     for which in ("curvature", "curvature_slope"):
         roots = rng.standard_normal(part[which].shape)
-        part[which][:] = roots @ roots.swapaxes(1, 2)
+        part[which][:] = roots @ roots.swapaxes(-1, -2)
     part["sensitivity"][:] = 0.1 * rng.standard_normal(part["sensitivity"].shape)
-    part["variances"][:] = part["target_variance"][...] = 1.0
+    as_they_are(plan, vector)
     return plan, vector, rng.standard_normal(FEATURES), target
 
 
-def stated(plan, vector, row, target):
-    """The same as a problem and its round."""
-    part = plan.parts(vector)
+def stated(plan, vector, **options):
+    """The same as RTHO on its problem, and its state."""
+    part = {name: jnp.array(value) for name, value in plan.parts(vector).items()}
     problem = stream_row(
         plan.loss,
         classes=plan.slots or 2,
         penalties=FEATURES if plan.per_feature else 1,
         delta=HOLD[3],
     )
-    numbers = (np.append(row, 1.0), target, 1.0, part["x"], part["weights"])
-    past = (part["curvature"], part["curvature_slope"], part["sensitivity"])
-    return problem, StreamRow(*(jnp.array(value) for value in (*numbers, *past)))
+    algorithm = obax.RTHO(problem, ALPHA, proximal=problem.tie, **options)
+    past = RowsBefore(part["curvature"][0], part["curvature_slope"])
+    round = as_round(np.zeros(FEATURES), 0.0)
+    state = algorithm.init(part["x"], part["weights"][0], round, buffers=past)
+    moved = state.sensitivity._replace(inner_var=part["sensitivity"])
+    return algorithm, dataclasses.replace(state, sensitivity=moved)
+
+
+def as_round(row, target):
+    return StreamRow(*(jnp.asarray(value) for value in (np.append(row, 1.0), float(target), 1.0)))
+
+
+def slopes(plan, before, after):
+    """The hypergradient of a row, of which the kernel keeps a running mean."""
+    old, new = plan.parts(before)["mean"], plan.parts(after)["mean"]
+    return (new - 0.9 * old) / 0.1
+
+
+def agrees(plan, vector, state, **tolerance):
+    """The kernel after some rows, and RTHO."""
+    part = plan.parts(vector)
+    pairs = (
+        (part["x"], state.outer_var),
+        (part["weights"][0], state.inner_var),
+        (part["sensitivity"], state.sensitivity.inner_var),
+        (part["curvature"][0], state.buffers.curvature),
+        (part["curvature_slope"], state.buffers.curvature_slope),
+    )
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs, **tolerance)
+
+
+def follow(plan, vector, rows, targets, fading=1.0):
+    """The kernel, its leader led by plain gradient steps: after each row, and the losses."""
+    played, lost = [], []
+    for row, target in zip(rows, targets, strict=True):
+        as_they_are(plan, vector)
+        after, loss = play(plan, vector, row, target, (HOLD[0], fading, *HOLD[2:]))
+        plan.parts(after)["x"][plan.entries] -= ALPHA * slopes(plan, vector, after)
+        vector = after
+        played.append(after)
+        lost.append(loss[0])
+    return played, lost
+
+
+def as_they_are(plan, vector):
+    """Statistics that leave rows and targets as they are."""
+    part = plan.parts(vector)
+    for name in ("counts", "averages", "target_count", "target_average"):
+        part[name][...] = 0
+    part["variances"][:] = part["target_variance"][...] = 1
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("per_feature", [False, True], ids=["one-penalty", "one-each"])
-def test_a_row_is_the_bilevel_problem_it_says(name, per_feature):
-    """The follower is at the minimum of its loss, and S' grad_y f is the implicit hypergradient
-    that OAGD uses, solved exactly."""
-    plan, vector, row, target = draw(name, per_feature=per_feature)
-    after = plan.parts(play(plan, vector, row, target)[0])
-    problem, round = stated(plan, vector, row, target)
-    y = jnp.array(after["weights"])
-    np.testing.assert_allclose(jax.grad(problem.inner, 1)(round.x, y, round), 0, atol=1e-12)
-    gradients = jax.grad(problem.outer, argnums=(0, 1))(round.x, y, round)
-    estimate = obax.hypergradient.Dense()(
-        lambda x, y: problem.inner(x, y, round), round.x, y, gradients, None
-    )
-    ours = np.einsum("nkd,kd->n", after["sensitivity"], gradients[1])
-    np.testing.assert_allclose(ours, estimate.value, rtol=1e-9, atol=1e-11)
-    assert np.abs(ours).max() > 1e-3
+def test_a_row_is_a_round_of_rtho_with_the_proximal_step(name):
+    """From anywhere: weights, curvature and sensitivity drawn at random, and a penalty for each
+    feature. One for all has the stream below."""
+    plan, vector, row, target = draw(name, per_feature=True)
+    (after,), losses = follow(plan, vector, row[None], [target])
+    algorithm, state = stated(plan, vector)
+    state, info = eqx.filter_jit(algorithm.step)(state, as_round(row, target))
+    np.testing.assert_allclose(info.played_value, losses[0], rtol=1e-10)
+    assert np.abs(plan.parts(after)["x"] - plan.parts(vector)["x"]).max() > 1e-4
+    agrees(plan, after, state, rtol=1e-9, atol=1e-11)
 
 
-def test_one_round_of_oagd_with_many_gradient_steps_is_the_same_round():
-    plan, vector, row, target = draw("sigmoid")
-    after = plan.parts(play(plan, vector, row, target)[0])
-    problem, round = stated(plan, vector, row, target)
-    algorithm = obax.OAGD(
-        problem,
-        outer_step_size=1.0,
-        inner_step_size=0.05,
-        inner_steps=3000,
-        hypergradient=obax.hypergradient.Dense(),
-    )
-    state, _ = algorithm.step(algorithm.init(round.x, round.weights, round), round)
-    np.testing.assert_allclose(state.inner_var, after["weights"], atol=1e-6)
-    gradient = jax.grad(problem.outer, argnums=1)(round.x, state.inner_var, round)
-    step = np.einsum("nkd,kd->n", after["sensitivity"], gradient)
-    np.testing.assert_allclose(round.x - state.outer_var, step, atol=1e-6)
+def stream(name):
+    """A start and 30 rows, targets of both sides of Huber's corner among them."""
+    loss, classes, _ = CASES[name]
+    learned = ALL if classes else ALL[:3]
+    plan = Plan(FEATURES, loss, classes, learned)
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((30, FEATURES))
+    targets = rows @ np.array([1.0, -0.5, 0.0]) + 0.5 * rng.standard_normal(30)
+    if classes:
+        targets = np.digitize(targets, [0.0] if classes == 2 else [-1.0, 0.0, 1.0]).astype(float)
+    return plan, plan.start({"penalty": 0.1, "memory": 8.0, "inertia": 0.5}), rows, targets
+
+
+def hold_to_rtho(name, fading=0.9):
+    """A stream from its first row, the leader moving in every one: the kernel plays RTHO's game."""
+    plan, vector, rows, targets = stream(name)
+    algorithm, state = stated(plan, vector, horizon=10.0)
+    played, lost = follow(plan, vector, rows, targets, fading)
+    rounds = [as_round(row, target) for row, target in zip(rows, targets, strict=True)]
+    rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds)
+    _, history = obax.run(algorithm, state, rounds, record=lambda state: state)
+    np.testing.assert_allclose(history.played_value, lost, rtol=1e-8)
+    for t, vector in enumerate(played):
+        after = jax.tree.map(lambda leaf, t=t: leaf[t], history.recorded)
+        agrees(plan, vector, after, rtol=1e-8, atol=1e-8)
+    assert np.abs(plan.parts(vector)["x"] - plan.parts(played[0])["x"]).max() > 0.01
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_stream_is_the_trajectory_of_rtho(name):
+    hold_to_rtho(name)
+
+
+def test_a_kernel_that_fades_otherwise_is_caught():
+    with pytest.raises(AssertionError):
+        hold_to_rtho("squared", fading=0.91)
 
 
 def test_the_root_of_a_row_is_found_whatever_its_variance():
@@ -113,15 +181,15 @@ def test_the_root_of_a_row_is_found_whatever_its_variance():
     cases += zip(20 * rng.standard_normal(300), 10 ** rng.uniform(-6, 4, 300), strict=True)
     for start, variance in cases:
         for target in (0.0, 1.0):
-            p, pull, bend, shift = (np.zeros(1) for _ in range(4))
-            z0, v = np.array([start]), np.array([variance])
-            losses.proximal(layout.SIGMOID, z0, v, target, 1.0, shift, 0.0, p, pull, bend)
+            p, pull, shift = (np.zeros(1) for _ in range(3))
+            z0 = np.array([start])
+            losses.proximal(layout.SIGMOID, z0, variance, target, 1.0, shift, 0.0, p, pull)
             assert losses.sigmoid(start + variance * pull[0]) == pytest.approx(p[0], abs=1e-9)
-        p, pull, bend, shift = (np.zeros(3) for _ in range(4))
-        z0, v = start * rng.standard_normal(3), variance * rng.uniform(0.5, 2, 3)
-        losses.proximal(layout.SOFTMAX, z0, v, 2.0, 1.0, shift, 0.0, p, pull, bend)
+        p, pull, shift = (np.zeros(3) for _ in range(3))
+        z0 = start * rng.standard_normal(3)
+        losses.proximal(layout.SOFTMAX, z0, variance, 2.0, 1.0, shift, 0.0, p, pull)
         there = np.zeros(3)
-        losses.softmax(z0 + v * pull, shift, there)
+        losses.softmax(z0 + variance * pull, shift, there)
         np.testing.assert_allclose(there, p, rtol=1e-6, atol=1e-9)
 
 
@@ -144,16 +212,12 @@ def test_squared_loss_without_ties_is_weighted_least_squares():
     part = plan.parts(vector)
     part["x"][:] = np.log([1e-14, 1e-9, 9.0])  # forgetting 0.9
     for row, target in zip(a, b, strict=True):
-        # Statistics that leave rows and targets as they are.
-        for name, value in (("averages", 0), ("variances", 1), ("counts", 0)):
-            part[name][:] = value
-        part["target_count"][...], part["target_average"][...] = 0, 0
-        part["target_variance"][...] = 1
+        as_they_are(plan, vector)
         vector[:] = play(plan, vector, row, target)[0]
     weights = 0.9 ** np.arange(39, -1, -1)
     wide = np.column_stack([a, np.ones(40)])
     expected = np.linalg.solve((wide.T * weights) @ wide, (wide.T * weights) @ b)
-    np.testing.assert_allclose(part["weights"][0], expected, rtol=1e-6)
+    np.testing.assert_allclose(part["weights"][0, 0], expected, rtol=1e-6)
 
 
 def test_hypergradient_of_a_whole_stream_against_finite_differences():
@@ -170,14 +234,13 @@ def test_hypergradient_of_a_whole_stream_against_finite_differences():
         plan.parts(vector)["x"][:] += shift
         return play(plan, vector, rows, targets)[1]
 
-    vector, slopes = begin, []
+    vector, ours = begin, []
     for row, target in zip(rows, targets, strict=True):
         before, vector = vector, play(plan, vector, row, target)[0]
-        old, new = plan.parts(before)["mean"], plan.parts(vector)["mean"]
-        slopes.append((new - 0.9 * old) / 0.1)
+        ours.append(slopes(plan, before, vector))
     eps = 1e-6
     numeric = [(losses_at(eps * e) - losses_at(-eps * e)) / (2 * eps) for e in np.eye(3)]
-    np.testing.assert_allclose(slopes, np.stack(numeric, axis=1), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(ours, np.stack(numeric, axis=1), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -185,7 +248,7 @@ def test_the_guard_writes_nothing_of_a_row_that_would_end_in_nan(name):
     """A mutant state: a sensitivity so large that the next one overflows."""
     plan, vector, row, target = draw(name)
     plan.parts(vector)["sensitivity"][0, 0, 0] = 1e308
-    before, record = vector.copy(), Record(plan.width).data
+    before, record = vector.copy(), Record(plan.trail).data
     out = np.zeros((1, SAID + max(1, plan.slots)))
     lines = np.array([[*row, target, 1.0]])
     kernel()(vector, record, plan.work(HOLD), plan.sizes, lines, out)

@@ -77,6 +77,7 @@ def test_every_method_can_be_made_and_says_what_a_round_costs():
         "AOBO": spent["AOBO"],
         "OBBO": 5 + 1 + 2 * 5 + 2,
         "OBBO adaptive": 5 + 1 + 2 * 5 + 2,
+        "RTHO": 1 + 1 + 5 * (2 + 2),
     }
     assert 2 + 2 * 5 + 2 <= spent["AOBO"] <= 12 + 2 * 5 + 2
     assert spent[REFERENCE] == reference_cost(config)

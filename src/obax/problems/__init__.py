@@ -15,4 +15,8 @@ from .meta_learning import (
 )
 from .quadratic import online_minmax as online_minmax, quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression, windowed as windowed
-from .stream_row import StreamRow as StreamRow, stream_row as stream_row
+from .stream_row import (
+    RowsBefore as RowsBefore,
+    StreamRow as StreamRow,
+    stream_row as stream_row,
+)

@@ -14,7 +14,7 @@ be compiled and vmapped. `flat = Flat(problem, x, y)` states a problem that way.
 | dy*/dx | `answer_slope(flat, total, x, y)` |
 | sizes of derivatives; spectra | `sizes`, `leader_curvature`, `extreme_eigenvalues` |
 | argmin over X: of a round, a stage, all rounds | `solve_round`, `solve_stage`, `solve_static` |
-| any minimum | `minimise` (damped Newton), `spectral` (projected gradient) |
+| any minimum | `minimise` (damped Newton; `newton_point`), `spectral` (projected gradient) |
 | H^{-1} v from products with H | `solve_definite`, `conjugate_gradients` |
 | a function of every round, in chunks | `flat.map_rounds`, `flat.sum_rounds` |
 | `jit` that stays right under a wide `vmap` | `compiled` |
@@ -66,4 +66,8 @@ from .spectra import (
     spectral_norm as spectral_norm,
     third_derivative as third_derivative,
 )
-from .step import conjugate_gradients as conjugate_gradients, solve_definite as solve_definite
+from .step import (
+    conjugate_gradients as conjugate_gradients,
+    newton_point as newton_point,
+    solve_definite as solve_definite,
+)

@@ -18,7 +18,7 @@ row t arrives the follower solves
 The leader's loss of the row is that of the prediction *before* the row is learned: test, then
 train. It depends on x through all earlier followers, so each row carries the sensitivity
 S_t = dy_t/dx along: the implicit function theorem, applied to g_t, gives S_{t+1} from S_t. That
-is the hypergradient of OAGD with the past in it; `obax.problems.stream_row` states a row as an
+is the algorithm `obax.RTHO` with its proximal step; `obax.problems.stream_row` states a row as an
 `obax.Problem`, and the tests hold the two against each other.
 
 Quadratic part first, then the row. With L = forgetting A + diag(inertia + ridge), where ridge is
@@ -39,5 +39,7 @@ one solve for each direction. u, c and the factors of L are left behind in `work
 """
 
 from .entry import LOSS as LOSS, OUTCOME as OUTCOME, SAID as SAID, kernel as kernel
+from .growth import grown as grown, places as places, trail_places as trail_places
 from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
+from .mixture import FALLING as FALLING
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

@@ -6,7 +6,7 @@ from ..kit.config import Settings, choice, count, fraction, not_negative, positi
 
 PROBLEMS = ("quadratic", "constrained", "regression", "network", "adult")
 METHODS: tuple[str, ...] = ("OGD x fixed", "OAGD w=1", "OAGD window", "SOBOW", "SOGD", "ZO-SOGD")
-METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive")
+METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive", "RTHO")
 BUDGETS = ("rounds", "calls", "seconds")
 REFERENCE = "OAGD w=1"
 

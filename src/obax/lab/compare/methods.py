@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from ... import hypergradient
 from ..._support.trees import PyTree
-from ...algorithms import AOBO, FSOBO, OAGD, OBBO, OGD, SOBOW, SOGD, ZOSOGD, Algorithm, Info
+from ...algorithms import AOBO, FSOBO, OAGD, OBBO, OGD, RTHO, SOBOW, SOGD, ZOSOGD, Algorithm, Info
 from ...online import run, sweep
 from ...problem import Problem
 from ...window import Window
@@ -103,6 +103,8 @@ def make(
         "OBBO adaptive": lambda: OBBO(
             problem, alpha, beta, steps, stored, cold, geometry="adaptive"
         ),
+        # In real time: a hypergradient after every step of y, each for every entry of x.
+        "RTHO": lambda: RTHO(problem, alpha, beta),
     }
     return makers[method]()
 

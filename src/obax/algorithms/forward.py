@@ -1,0 +1,146 @@
+"""A follower that learns from a round, and its derivative along directions of x: for RTHO.
+
+`along` are the directions in which x and the follower that meets the round move, stacked on a first
+axis; what comes out has the same axis.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from .._support import trees
+from .._support.trees import PyTree
+from ..reduced import Model, Scalar, Vector, minimise, newton_point
+from .descent import Follower
+
+MOST_STEPS = 100
+"""Of damped Newton; a handful is enough for most rounds."""
+MOST_NUMBERS = 10_000_000
+"""That S, or the Hessian of a proximal step, may have."""
+Along = tuple[PyTree, Follower]
+
+
+class Learned(NamedTuple):
+    """The follower after a round, how it moves, and what that took."""
+
+    follower: Follower
+    moved: Follower
+    gradients: int | Array
+    hvps: int | Array
+    cross_products: int | Array
+    residual: float | Array = 0.0
+
+
+def moving(follower: Follower) -> Follower:
+    """What of a follower is differentiated: not buffers, and no counts of an optimiser."""
+    floats: Follower = eqx.filter(follower._replace(buffers=None), eqx.is_inexact_array)
+    return floats
+
+
+def size(tree: PyTree) -> int:
+    """How many numbers a tree has."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def at_rest(x: PyTree, follower: Follower, *, squared: bool) -> Follower:
+    """S before the first round; an error where it, or where `squared` a matrix over the follower's
+    own numbers, would be too large."""
+    floats = moving(follower)
+    name, lines, numbers = "outer_var", size(x), size(floats)
+    most = lines
+    if squared and numbers > lines:
+        name, most = "inner_var", numbers
+    if most * numbers > MOST_NUMBERS:
+        raise ValueError(
+            f"{name} must be small enough for a matrix of at most {MOST_NUMBERS:,} numbers, which "
+            f"RTHO keeps, but that would be {most:,} x {numbers:,}; use obax.SOBOW."
+        )
+    return jax.tree.map(lambda leaf: jnp.zeros((lines, *leaf.shape), leaf.dtype), floats)
+
+
+def directions(x: PyTree) -> PyTree:
+    """One for each entry of x, stacked on a first axis."""
+    flat, unravel = ravel_pytree(x)
+    return jax.vmap(unravel)(jnp.eye(flat.size, dtype=flat.dtype))
+
+
+def pulled_back(moved: Follower, slope_x: PyTree, slope_y: PyTree) -> PyTree:
+    """slope_x + S' slope_y: how a function of (x, y) moves with x."""
+    flat, unravel = ravel_pytree(slope_x)
+    along = jax.vmap(lambda s: trees.vdot(s, slope_y))(moved.inner_var)
+    return unravel(flat + along.astype(flat.dtype))
+
+
+def faded(moved: Follower, factor: Array) -> Follower:
+    """S, less of it."""
+    return jax.tree.map(lambda leaf: factor.astype(leaf.dtype) * leaf, moved)
+
+
+def descended(
+    learn: Callable[[PyTree, Follower], Follower],
+    x: PyTree,
+    before: Follower,
+    along: Along,
+    steps: int | Array,
+) -> Learned:
+    """After the gradient steps of `learn`, by forward derivatives through them."""
+
+    def both(x: PyTree, floats: Follower) -> tuple[Follower, Follower]:
+        after = learn(x, eqx.combine(floats, before))
+        return moving(after), after
+
+    def push(*direction: PyTree) -> tuple[Follower, Follower, Follower]:
+        return jax.jvp(both, (x, moving(before)), direction, has_aux=True)
+
+    # What does not depend on the direction comes out once.
+    _, moved, after = jax.vmap(push, out_axes=(None, 0, None))(*along)
+    return Learned(after, moved, steps, steps * size(x), steps * size(x))
+
+
+def nearest(
+    loss: Callable[[PyTree, PyTree, PyTree], tuple[Float[Array, ""], PyTree]],
+    x: PyTree,
+    before: Follower,
+    along: Along,
+) -> Learned:
+    """At u* = argmin_u loss(x, u, start), by damped Newton with the whole Hessian.
+
+    `loss` also gives the buffers after it. By the implicit function theorem u* moves by
+    -H^{-1} d(grad_u loss), where d is along (x, start).
+    """
+    start = before.inner_var
+    begin, unravel = ravel_pytree(start)
+
+    def at(u: Vector, x: PyTree, start: PyTree) -> tuple[Float[Array, ""], PyTree]:
+        return loss(x, unravel(u), start)
+
+    def slope(u: Vector, x: PyTree, start: PyTree) -> Vector:
+        return jax.grad(at, has_aux=True)(u, x, start)[0]
+
+    def evaluate(u: Vector) -> Model:
+        (value, buffers), gradient = jax.value_and_grad(at, has_aux=True)(u, x, start)
+        hessian = jax.jacfwd(slope)(u, x, start)
+        return Model(value, gradient, hessian, jnp.linalg.norm(hessian @ u), buffers)
+
+    def propose(u: Vector, model: Model, damping: Scalar) -> Vector:
+        assert model.hessian is not None
+        return newton_point(u, model.gradient, model.hessian, damping)
+
+    tolerance = 100 * float(jnp.finfo(begin.dtype).eps)
+    found = minimise(evaluate, propose, begin, tolerance=tolerance, max_steps=MOST_STEPS)
+
+    def push(dx: PyTree, dstart: PyTree) -> Vector:
+        return jax.jvp(lambda *now: slope(found.point, *now), (x, start), (dx, dstart))[1]
+
+    pushed = jax.vmap(push)(along[0], along[1].inner_var)
+    # NaN where the Hessian is not positive definite: then u* is no minimum, and the guard sees it.
+    factor = jax.scipy.linalg.cho_factor(jnp.asarray(found.model.hessian))
+    answers = jax.vmap(unravel)(-jax.scipy.linalg.cho_solve(factor, pushed.T).T)
+    after = before._replace(inner_var=unravel(found.point), buffers=found.model.extra)
+    moved, asked = along[1]._replace(inner_var=answers), found.steps + 1
+    return Learned(after, moved, asked, asked * begin.size, size(x), found.residual)

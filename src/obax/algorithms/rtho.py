@@ -1,0 +1,172 @@
+"""RTHO, real-time hyperparameter optimisation by forward hypergradients.
+
+Franceschi, Donini, Frasconi, Pontil: *Forward and Reverse Gradient-Based Hyperparameter
+Optimization*, ICML 2017. There the leader moves within one training run; here a round of the stream
+is a step of that run. How the follower depends on x through all rounds so far is carried along,
+S_t = dy_t/dx. In round t, in this order,
+
+    h_t     = grad_x f_t(x_t, y_t) + S_t' grad_y f_t(x_t, y_t)
+    y_{t+1} = Phi_t(x_t, y_t),   S_{t+1} = gamma (d_x Phi_t + d_y Phi_t S_t)
+    x_{t+1} = projection on X of  x_t - alpha_t h_t
+
+The leader follows the gradient of the loss *suffered*, before the round is learned. Phi_t is either
+
+    K_t steps  z - beta_t grad_z g_t(x_t, z)  from y_t,  S -> (I - beta H) S - beta d_x grad_z g,
+    or  argmin_u G(x_t, u, y_t)  with  G = g_t(x, u) + D(x, u, y)  and  D = |u - y|^2 / (2 beta_t),
+        S -> -(grad^2_uu G)^{-1} (d_x grad_u G + d_y grad_u G S).
+
+With x held still and gamma = 1, h_t is the derivative of the loss of round t in x, exactly. S has a
+number for each entry of x and each of y, and a step costs a product with H and one with the cross
+derivative for each entry of x: a method for few hyperparameters.
+
+| symbol | name | symbol | name |
+|---|---|---|---|
+| x_t, y_t | `outer_var`, `inner_var` | S_t | `state.sensitivity.inner_var` |
+| alpha_t, beta_t | `outer_step_size`, `inner_step_size` | K_t | `inner_steps` |
+| D | `proximal` | gamma | 1 - 1 / `horizon` |
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+from jaxtyping import Array
+
+from .._support import trees, validation
+from .._support.trees import PyTree
+from ..hypergradient import Estimate
+from ..hypergradient.base import outer_gradient
+from .arguments import checked, number_of_steps, optimiser, step_size
+from .base import Algorithm, State
+from .descent import Count, Follower, Number, Optimiser, Steps
+from .forward import Learned, at_rest, descended, directions, faded, moving, nearest, pulled_back
+from .record import Move
+
+Tie = Callable[..., Array]
+
+
+class RTHOState(State):
+    """The pair (x_t, y_t), and how the follower moves with x."""
+
+    sensitivity: Follower
+    """Of y, and of the numbers that its optimiser keeps; the first axis is for entries of x."""
+
+
+def _tie(value: bool | Tie, name: str) -> bool | Tie:
+    if not isinstance(value, bool):
+        validation.function(value, name, "(x, y, start, round) -> scalar, or a bool")
+    return value
+
+
+def _horizon(value: float | Array | None, name: str) -> Array | None:
+    if value is None:
+        return None
+    rounds = validation.positive_number(value, name)
+    if trees.is_concrete(rounds) and float(rounds) <= 1:
+        raise ValueError(f"{name} must be a number of rounds > 1, but got {value!r}.")
+    return rounds
+
+
+class RTHO(Algorithm):
+    """Forward hypergradients of the loss suffered.
+
+    **Arguments:**
+
+    - `problem`: with a follower, and a leader of few entries.
+    - `outer_step_size`, `inner_step_size`, `inner_steps`, `outer_optimiser`, `inner_optimiser`: as
+      in `obax.OAGD`. S goes through what an inner optimiser keeps, too; for `optax.adam` give an
+      `eps_root`, without which its derivative at a zero gradient is not finite.
+    - `proximal`: `True` for an exact proximal step in place of gradient steps, `inner_step_size`
+      being beta; or D itself, a function `(x, y, start, round) -> scalar` (and `buffers`, where the
+      problem has them). The Hessian is formed: for a follower of some thousand entries at most. A
+      round in which no minimum is found is rejected.
+    - `horizon`: S fades by 1 - 1 / horizon in a round, because x moves; without it, not at all.
+
+    >>> import jax.numpy as jnp
+    >>> import obax
+    >>> problem = obax.Problem(
+    ...     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
+    ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
+    ... )
+    >>> algorithm = obax.RTHO(problem, outer_step_size=0.5, inner_step_size=0.5)
+    >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
+    >>> for target in (1.0, 1.0, 1.0):
+    ...     state, info = algorithm.step(state, jnp.asarray(target))
+    ...     S = state.sensitivity.inner_var[0]
+    ...     print(f"{state.outer_var:.4f} {state.inner_var:.4f} {S:.4f}")
+    0.0000 0.0000 0.5000
+    0.2500 0.0000 0.7500
+    0.6250 0.1250 0.8750
+    """
+
+    outer_step_size: Number | None = step_size("outer", None)
+    inner_step_size: Number | None = step_size("inner", None)
+    inner_steps: Count = number_of_steps()
+    proximal: bool | Tie = checked(_tie, "proximal", False, static=True, kw_only=True)
+    horizon: Array | None = checked(_horizon, "horizon", None, kw_only=True)
+    outer_optimiser: Optimiser | None = optimiser("outer")
+    inner_optimiser: Optimiser | None = optimiser("inner")
+
+    def __check_init__(self) -> None:
+        self.outer.check("outer")
+        if not callable(self.proximal):
+            self.inner.check("inner")
+        elif self.inner_step_size is not None:
+            raise ValueError("inner_step_size must be left out: proximal says what ties y to y_t.")
+        once = isinstance(self.inner_steps, int) and self.inner_steps == 1
+        if self.proximal and not (once and self.inner_optimiser is None):
+            raise ValueError(
+                "inner_steps and inner_optimiser must be left out: a proximal step is exact."
+            )
+
+    def remember(self, start: State) -> RTHOState:
+        x, y = start.outer_var, start.inner_var
+        if callable(self.proximal):
+            behind = (start.buffers,) if self.problem.has_buffers else ()
+            came = jax.eval_shape(self.proximal, x, y, y, start.round_spec.example(), *behind)
+            validation.scalar_loss(came, "proximal")
+        follower = Follower(y, start.inner_optimiser, None)
+        sensitivity = at_rest(x, follower, squared=bool(self.proximal))
+        return RTHOState(**vars(start), sensitivity=sensitivity)
+
+    def update(self, state: RTHOState, round: PyTree) -> Move:
+        x, each = state.outer_var, directions(state.outer_var)
+        before, S = self.start(state), self._sensitivity(state, each)
+        slopes = outer_gradient(self.problem, x, before.inner_var, round, before.buffers)
+        h = pulled_back(S, *slopes)
+        learned = self._learned(state, before, round, (each, S))
+        S = learned.moved if self.horizon is None else faded(learned.moved, 1 - 1 / self.horizon)
+        estimate = Estimate(h, learned.residual, None, learned.hvps, learned.cross_products)
+        leader, gradients = self.lead(state, h), 1 + learned.gradients
+        memory = {"sensitivity": S}
+        return Move(leader, before, learned.follower, estimate, gradients, memory=memory)
+
+    def _sensitivity(self, state: RTHOState, each: PyTree) -> Follower:
+        """S_t; that of the start alone where the problem says where y starts."""
+        if self.problem.inner_start is None:
+            return state.sensitivity
+        start = lambda x: moving(self.start(dataclasses.replace(state, outer_var=x)))  # noqa: E731
+        return jax.vmap(lambda dx: jax.jvp(start, (state.outer_var,), (dx,))[1])(each)
+
+    def _learned(
+        self, state: State, before: Follower, round: PyTree, along: tuple[PyTree, Follower]
+    ) -> Learned:
+        """Phi_t and its derivative."""
+        x, t, buffers = state.outer_var, state.t, before.buffers
+        if not self.proximal:
+            steps = Steps(self.inner_steps).at(t)
+            learn = lambda x, start: self.learn(x, start, round, t, steps)  # noqa: E731
+            return descended(learn, x, before, along, steps)
+        behind = (buffers,) if self.problem.has_buffers else ()
+
+        def tie(x: PyTree, u: PyTree, y: PyTree) -> Array:
+            if callable(self.proximal):
+                return self.proximal(x, u, y, round, *behind)
+            gap = trees.squared_norm(trees.difference(u, y))
+            return (0.5 / self.inner.rate(t)).astype(gap.dtype) * gap
+
+        def tied(x: PyTree, u: PyTree, y: PyTree) -> tuple[Array, PyTree]:
+            value, after = self.problem.inner_loss(x, u, round, buffers)
+            return value + tie(x, u, y), after
+
+        return nearest(tied, x, before, along)
