@@ -1,11 +1,24 @@
 """The command `obax stream`."""
 
+import dataclasses
 import signal
 import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ..estimators import StreamingClassifier, StreamingRegressor
+    from ..streaming import Job
+
+PATIENCE = 100
+"""Rows of which none is learned before there is a warning."""
+FIRST_SCORE = 1000
+"""Away from a terminal, the score is printed after so many rows, then twice as many, and so on."""
+
+RENEW_SECONDS = 0.2
 
 
 def stream(
@@ -31,9 +44,22 @@ def stream(
             "--continues", help="After a resumption, standard input goes on where it was."
         ),
     ] = False,
-    penalty: Annotated[float, typer.Option(help="The L2 penalty to start with.")] = 1e-3,
-    memory: Annotated[float, typer.Option(help="The memory to start with, in rows.")] = 100.0,
-    inertia: Annotated[float, typer.Option(help="The inertia to start with.")] = 1.0,
+    coverage: Annotated[
+        float | None, typer.Option(help="Write intervals, or sets of classes, of this coverage.")
+    ] = None,
+    penalty: Annotated[str | None, typer.Option(help="The L2 penalty to start with.")] = None,
+    memory: Annotated[str | None, typer.Option(help="The memory to start with, in rows.")] = None,
+    inertia: Annotated[str | None, typer.Option(help="The inertia to start with.")] = None,
+    learn: Annotated[
+        str | None, typer.Option(help="What is tuned: penalty,forgetting,inertia, or none.")
+    ] = None,
+    imbalance: Annotated[
+        str | None, typer.Option(help="For rare classes: learn weights or logits.")
+    ] = None,
+    features: Annotated[str | None, typer.Option(help="linear, fourier or interactions.")] = None,
+    lags: Annotated[str | None, typer.Option(help="So many last targets as features.")] = None,
+    members: Annotated[str | None, typer.Option(help="Of the mixture, with commas.")] = None,
+    share: Annotated[str | None, typer.Option(help="Of the mixture's weights, per row.")] = None,
 ) -> None:
     """Learn from rows as they come; write predictions and hyperparameters as JSON lines."""
     from .._support.errors import UserError
@@ -49,9 +75,14 @@ def stream(
         raise UserError(f"--format must be csv, jsonl or auto, but is {kind!r}.")
     if source != "-" and not Path(source).is_file():
         raise UserError(f"{source} is not a file.")
-    model = models[task](penalty=penalty, memory=memory, inertia=inertia)
+    model = _model(models[task], task, {
+        "penalty": penalty, "memory": memory, "inertia": inertia, "learn": learn,
+        "imbalance": imbalance, "features": features, "lags": lags, "members": members,
+        "share": share,
+    })  # fmt: skip
     # Asked to stop, stop like one interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    screen = _Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
     try:
         job = Job(
             model,
@@ -63,8 +94,10 @@ def stream(
             checkpoint=checkpoint,
             every=checkpoint_every,
             continues=continues,
+            coverage=coverage,
+            on_batch=screen.show,
         )
-        rows = job.run()
+        job.run()
     except (StreamError, ValueError) as error:
         raise UserError(str(error)) from error
     except BrokenPipeError:
@@ -72,5 +105,80 @@ def stream(
         sys.stderr.close()
         raise typer.Exit(0) from None
     sys.stdout.flush()
+    screen.say(f"obax: {_score(job)}.")
+    if job.rows and not job.score.rows:
+        screen.say(f"obax: nothing was learned: {_why(job)}.")
+        raise typer.Exit(1)
+
+
+class _Screen:
+    """The score while a stream runs: a line that renews itself, or further and further apart."""
+
+    def __init__(self, renew: bool) -> None:
+        self._renew = renew
+        self._next, self._shown = FIRST_SCORE, 0.0
+        self._warned = False
+
+    def show(self, job: "Job") -> None:
+        if job.rows >= PATIENCE and not job.score.rows and not self._warned:
+            self._warned = True
+            self.say(f"obax: warning: none of {job.rows:,} rows was learned: {_why(job)}.")
+        now = time.monotonic()
+        if self._renew and now - self._shown > RENEW_SECONDS:
+            self._shown = now
+            typer.echo(f"\r\x1b[Kobax: {_score(job)}", err=True, nl=False)
+        elif not self._renew and job.rows >= self._next:
+            self._next = max(2 * self._next, job.rows)
+            self.say(f"obax: {_score(job)} ...")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        typer.echo(f"\r\x1b[K{text}" if self._renew else text, err=True)
+
+
+def _score(job: "Job") -> str:
+    loss = f", mean loss {job.model.mean_loss_:.4g}" if job.score.rows else ""
     rejected = job.model.rejected_.count
-    typer.echo(f"obax: {rows:,} rows, {rejected:,} rejected.", err=True)
+    return f"{job.rows:,} rows, {rejected:,} rejected; {job.score.words()}{loss}"
+
+
+def _why(job: "Job") -> str:
+    """What keeps rows from being learned, as far as the last one tells."""
+    from .._support.errors import nearest
+
+    rejected = job.model.rejected_
+    if not rejected.count:
+        names = map(str, job.model.feature_names_)
+        return f"none has a value for {job.target!r}.{nearest(job.target, names)}".rstrip(".")
+    last = rejected[-1]
+    return f"{rejected.count:,} were rejected, row {last['row']:,} because {last['reason']}"
+
+
+def _model(
+    kind: type, task: str, given: dict[str, str | None]
+) -> "StreamingClassifier | StreamingRegressor":
+    """With the options that were given, read as what the estimator has by default: see
+    `estimators.options`, which checks them."""
+    from .._support.errors import UserError
+
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    options: dict[str, Any] = {}
+    for name, text in given.items():
+        if text is None:
+            continue
+        if name not in defaults:
+            raise UserError(f"--{name} is not an option of --task {task}.")
+        default = defaults[name]
+        try:
+            if isinstance(default, int | float) and not isinstance(default, bool):
+                options[name] = type(default)(text)
+            elif isinstance(default, tuple) or "," in text:
+                words = [word.strip() for word in text.split(",")]
+                options[name] = tuple(word for word in words if word not in ("", "none"))
+            else:
+                options[name] = None if text == "none" else text
+        except ValueError as error:
+            expected = "a whole number" if isinstance(default, int) else "a number"
+            raise UserError(f"--{name} must be {expected}, but is {text!r}.") from error
+    model: StreamingClassifier | StreamingRegressor = kind(**options)
+    return model

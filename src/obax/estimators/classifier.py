@@ -1,13 +1,14 @@
 """Logistic regression that keeps its own penalty, memory and inertia in tune."""
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from . import faces
+from . import faces, intervals
 from .estimator import StreamingEstimator, Targets, as_dict
 from .options import ClassifierOptions
+from .outcome import Outcome
 from .table import Features, Rows
 
 if TYPE_CHECKING:
@@ -85,6 +86,26 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         """The most probable class of each row, as a pandas series."""
         found = self.predict_proba_many(X)
         return found if found.empty else found.idxmax(axis="columns")
+
+    def predict_set_one(self, x: Features, coverage: float = 0.9) -> set[Hashable]:
+        """The classes that are probable enough for the right one to be among them in a share
+        `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
+        than that, the set of a row that it is less sure of is empty."""
+        return self.predict_set_many([as_dict(x)], coverage)[0]
+
+    def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
+        """The same for rows."""
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            return intervals.sets(core.predict(X), reach, core.classes)
+
+    def progressive_set(self, X: Rows, y: Targets, coverage: float = 0.9) -> list[set[Hashable]]:
+        """Learn rows in their order and return the set of each as said *before* it was learned."""
+        return cast(list[set[Hashable]], self._progressive_ranges(X, y, coverage))
+
+    def _ranges(self, found: Outcome) -> list[set[Hashable]]:
+        return intervals.sets(found.predictions, found.reach, self._fitted.classes)
 
     def partial_fit(self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None) -> Self:
         """Learn rows of an array or frame in their order. `classes` may name classes in advance."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .history import Record, Rejected
-from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, kernel
+from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REACH, REJECTED, RING, SAID, kernel
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .table import Features, Rows, Table, tables
@@ -42,7 +42,7 @@ class Core:
     def ready(self) -> None:
         """What follows from the rest: the kernel, its room to work in, and how a row is read."""
         self._play = kernel()
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._work = self.plan.work(self.options.settings)
         self._row = np.zeros((1, self.plan.features + 2))
         self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
@@ -51,7 +51,7 @@ class Core:
         self._values = _reader(list(self.names))
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_play", "_lock", "_work", "_row", "_out", "_pack", "_values")
+        derived = ("_play", "lock", "_work", "_row", "_out", "_pack", "_values")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ class Core:
     def learn_one(self, row: Features, target: object) -> None:
         """Test on a row and train on it: `play` for one row, without a table where that is not
         needed, as for the rows of any stream that has settled."""
-        with self._lock:
+        with self.lock:
             value = self._known_target(target)
             if value is not None and self._played(row, value, 1.0):
                 outcome = self._out[0, OUTCOME]
@@ -80,7 +80,7 @@ class Core:
 
     def predict_one(self, row: Features) -> list[float]:
         """The prediction of a row, or the probability of each known class."""
-        with self._lock:
+        with self.lock:
             if not self._played(row, 0.0, 0.0):
                 return np.atleast_1d(self.predict(row)[0]).tolist()
             found: list[float] = self._out[0].tolist()[SAID:]
@@ -137,7 +137,7 @@ class Core:
             raise ValueError(
                 f"targets must be as many as rows, {total}, but there are {len(targets)}."
             )
-        with self._lock:
+        with self.lock:
             played: list[Outcome] = []
             begin = 0
             for table in parts:
@@ -149,7 +149,7 @@ class Core:
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
-        with self._lock:
+        with self.lock:
             found = [self._run(self._placed(table)).predictions for table in tables(rows)]
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
@@ -211,7 +211,9 @@ class Core:
         elif len(self.classes) < 2:
             said = np.ones((len(rows), len(self.classes)))
         x = out[:, said_end:] if trace else np.zeros((0, self.plan.width))
-        return Outcome(said, out[:, LOSS], x, dict.fromkeys(lost, NOT_FINITE), self.plan)
+        return Outcome(
+            said, out[:, LOSS], out[:, REACH], x, dict.fromkeys(lost, NOT_FINITE), self.plan
+        )
 
     @property
     def _known(self) -> int | None:
@@ -265,13 +267,19 @@ class Core:
             self.record = self.record.widened(plan.width, plan.places(old))
         self.ready()
 
+    @property
+    def ring(self) -> np.ndarray:
+        """The scores of the last rows and the coverages in use: see `kernel.conformal`."""
+        begin, end = self.plan.sizes[RING : RING + 2]
+        return self.vector[begin:end]
+
     # ---- to look at ------------------------------------------------------------------------
 
     @property
     def centre(self) -> np.ndarray:
         """The weights that the next prediction is made with, a line for each output, the intercept
         last."""
-        with self._lock:
+        with self.lock:
             # An average row, for what it leaves behind.
             self._run(np.full((1, self.plan.features + 2), np.nan))
             begin, end = self.plan.sizes[CENTRE : CENTRE + 2]

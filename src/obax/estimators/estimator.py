@@ -2,16 +2,16 @@
 
 import dataclasses
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import faces, show, state
+from . import faces, intervals, show, state
 from .core import Core
 from .history import Rejected
 from .options import Options
-from .outcome import Hyperparameters
+from .outcome import Hyperparameters, Outcome
 from .table import Features, Rows, Table, tables
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Played:
     """After the row: as `hyperparameters_`, with an entry per row."""
     rejected: list[str | None]
     """Why a row was rejected; `None` where it was not."""
+    intervals: Sequence[Any] | None = None
+    """Low and high, or the set of classes, of each row, if a coverage was asked for."""
 
 
 class StreamingEstimator(Options):
@@ -71,6 +73,12 @@ class StreamingEstimator(Options):
         """The mean loss of predicting a row before it was learned, over all of them."""
         record = self._fitted.record
         return record.total / max(record.seen, 1)
+
+    @property
+    def coverage_(self) -> dict[float, float]:
+        """What intervals or sets reached: for each coverage in use, the share of the rows learned
+        since it was first asked for that fell into theirs."""
+        return intervals.reached(self._fitted)
 
     @property
     def feature_names_(self) -> list[Hashable]:
@@ -131,18 +139,20 @@ class StreamingEstimator(Options):
             self._core = Core(self.checked())
         return self
 
-    def play(self, X: Rows, y: Targets) -> Played:
+    def play(self, X: Rows, y: Targets, *, coverage: float | None = None) -> Played:
         """Test on every row in its order, then learn it if it has a target: `progressive` for a
-        stream in which targets may be missing, with all that is known of each row. This is what
-        `obax stream` writes."""
+        stream in which targets may be missing, with all that is known of each row, and intervals
+        if a `coverage` is given. This is what `obax stream` writes."""
         core = self._made
-        found = core.play(X, _targets(y), unlabelled="predict", trace=True)
+        with intervals.asked(core, coverage):
+            found = core.play(X, _targets(y), unlabelled="predict", trace=True)
         return Played(
             found.predictions,
             tuple(core.classes),
             found.loss,
             core.hyperparameters(found.x),
             [found.rejected.get(i) for i in range(len(found.loss))],
+            None if coverage is None else self._ranges(found),
         )
 
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
@@ -177,6 +187,15 @@ class StreamingEstimator(Options):
         return table, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
+        raise NotImplementedError
+
+    def _progressive_ranges(self, X: Rows, y: Targets, coverage: float) -> Sequence[Any]:
+        core = self._made
+        with intervals.asked(core, coverage):
+            return self._ranges(core.play(X, _targets(y)))
+
+    def _ranges(self, found: Outcome) -> Sequence[Any]:
+        """The interval or set of each row."""
         raise NotImplementedError
 
     def _ordered(self, predictions: np.ndarray) -> np.ndarray:

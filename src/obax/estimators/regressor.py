@@ -1,12 +1,13 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from . import faces
+from . import faces, intervals
 from .estimator import StreamingEstimator, Targets, as_dict
 from .options import RegressorOptions
+from .outcome import Outcome
 from .table import Features, Rows
 
 if TYPE_CHECKING:
@@ -45,6 +46,33 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         import pandas as pd
 
         return pd.Series(self._made.predict(X), index=getattr(X, "index", None))
+
+    def predict_interval_one(self, x: Features, coverage: float = 0.9) -> tuple[float, float]:
+        """Low and high, between which the target is to be in a share `coverage` of the rows, drift
+        or not: see `coverage_`. Infinite before the first row was learned."""
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            said = core.predict_one(as_dict(x))[0]
+        return said - reach, said + reach
+
+    def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> "pd.DataFrame":
+        """The same for rows, as a pandas frame with columns `low` and `high`."""
+        import pandas as pd
+
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            found = intervals.around(core.predict(X), reach)
+        return pd.DataFrame(found, columns=["low", "high"], index=getattr(X, "index", None))
+
+    def progressive_interval(self, X: Rows, y: Targets, coverage: float = 0.9) -> np.ndarray:
+        """Learn rows in their order and return low and high, a line for each row, as said *before*
+        it was learned."""
+        return cast(np.ndarray, self._progressive_ranges(X, y, coverage))
+
+    def _ranges(self, found: Outcome) -> np.ndarray:  # type: ignore[override]
+        return intervals.around(found.predictions, found.reach)
 
     def partial_fit(self, X: Rows, y: Targets) -> Self:
         """Learn rows of an array or frame in their order."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .core import Core
+from .intervals import reached
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +47,12 @@ def explain(core: Core) -> str:
     ]
     if fixed:
         text += f" Held fixed: {', '.join(fixed)}."
+    for asked, found in reached(core).items():
+        if found == found:
+            what = "sets" if core.options.classify else "intervals"
+            text += (
+                f" {asked:.0%} {what} have held {found:.1%} of the rows since they were asked for."
+            )
     if core.rejected.count:
         last = core.rejected[-1]
         rows_were = "rows were" if core.rejected.count > 1 else "row was"

@@ -10,7 +10,7 @@ The rule, the same for every face:
 
 import numbers
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,13 @@ class Table:
             found = f"feature {self.names[j]!r} is {self.values[i, j]:g}"
             self.rejected.setdefault(i, f"{found}, infinite or beyond {LARGEST:g}")
 
+    @classmethod
+    def unreadable(cls, reason: str) -> Self:
+        """A row of which nothing is known but why it is rejected."""
+        table = cls([], np.zeros((1, 0)))
+        table.rejected[0] = reason
+        return table
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -68,7 +75,7 @@ class Table:
         return values
 
 
-Rows = Table | Features | Sequence[Features] | npt.ArrayLike
+Rows = Table | Features | Sequence[Features | Table] | npt.ArrayLike
 """Rows of any kind; frames of pandas and polars are like arrays, with names."""
 
 
@@ -100,7 +107,7 @@ def tables(rows: Rows) -> Iterator[Table]:
         yield from _from_dicts([rows])
     elif hasattr(rows, "columns"):
         yield _from_columns(rows)
-    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
+    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping | Table):
         yield from _from_dicts(rows)
     else:
         yield _from_array(rows)  # type: ignore[arg-type]
@@ -133,11 +140,18 @@ def _from_columns(frame: Any) -> Table:
     return Table(names, values)
 
 
-def _from_dicts(rows: Sequence[Features]) -> Iterator[Table]:
-    """A table for each run of rows with the same names."""
+def _from_dicts(rows: Sequence[Features | Table]) -> Iterator[Table]:
+    """A table for each run of rows with the same names; those among them that are tables already,
+    as they are."""
     names: list[Hashable] = []
     run: list[Features] = []
     for row in rows:
+        if isinstance(row, Table):
+            if run:
+                yield _from_run(names, run)
+            run = []
+            yield row
+            continue
         if not isinstance(row, Mapping):
             raise ValueError(f"rows must all be dicts, but one is {short(row)}.")
         # In a fixed order, so that the order of the keys changes nothing.
@@ -147,7 +161,8 @@ def _from_dicts(rows: Sequence[Features]) -> Iterator[Table]:
             run = []
         names = mine
         run.append(row)
-    yield _from_run(names, run)
+    if run:
+        yield _from_run(names, run)
 
 
 def _from_run(names: list[Hashable], run: list[Features]) -> Table:

@@ -38,6 +38,12 @@ inertia and forgetting by dr, di, dl, and y by S,
 one solve for each direction. u, c and the factors of L are left behind in `work`.
 """
 
-from .entry import LOSS as LOSS, OUTCOME as OUTCOME, SAID as SAID, kernel as kernel
-from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
+from .entry import (
+    LOSS as LOSS,
+    OUTCOME as OUTCOME,
+    REACH as REACH,
+    SAID as SAID,
+    kernel as kernel,
+)
+from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, RING as RING, Plan as Plan
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from .conformal import SIZE
+
 SIGMOID, SOFTMAX, SQUARED, HUBER = range(4)
 # Positions in `sizes`, first of plain numbers, ...
 FEATURES, OUTPUTS, CLASSES, LOSS, PENALTIES, LEARNED, BALANCE, STEPS = range(8)
@@ -33,6 +35,7 @@ VECTOR_PARTS = (
     "target_average",
     "target_variance",
     "frequency",  # of each class
+    "ring",  # of scores, see `conformal`
 )
 (
     ROWS,
@@ -50,8 +53,9 @@ VECTOR_PARTS = (
     TARGET_AVERAGE,
     TARGET_VARIANCE,
     FREQUENCY,
+    RING,
     VECTOR_END,
-) = range(8, 24)
+) = range(8, 25)
 # ... then the parts of `work`, and last the learned entries of x.
 (
     FRESH,  # 1 while what follows HIGH belongs to `vector`
@@ -65,7 +69,7 @@ VECTOR_PARTS = (
     RIDGE,
     WORK_END,
     ENTRIES,
-) = range(24, 35)
+) = range(25, 36)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA = range(4)
 
@@ -129,7 +133,7 @@ class Plan:
         square = (*lines, self.features + 1)
         shapes: tuple[tuple[int, ...], ...] = (
             *((), (self.width,), (n,), (n,), lines, square, square, (n, *lines)),
-            *((f,), (f,), (f,), (), (), (), (self.slots,)),
+            *((f,), (f,), (f,), (), (), (), (self.slots,), (SIZE,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
 
@@ -206,6 +210,6 @@ class Plan:
         new["sensitivity"][np.ix_(learned, lines, columns)] = moved
         for name in ("counts", "averages", "variances", "frequency"):
             new[name][: len(before[name])] = before[name]
-        for name in ("rows", "target_count", "target_average", "target_variance"):
+        for name in ("rows", "target_count", "target_average", "target_variance", "ring"):
             new[name][...] = before[name]
         return found
