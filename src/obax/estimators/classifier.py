@@ -91,7 +91,11 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         """The classes that are probable enough for the right one to be among them in a share
         `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
         than that, the set of a row that it is less sure of is empty."""
-        return self.predict_set_many([as_dict(x)], coverage)[0]
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            said = np.array([core.predict_one(as_dict(x))])
+            return intervals.sets(said, reach, core.classes)[0]
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
         """The same for rows."""

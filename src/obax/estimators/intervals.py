@@ -79,4 +79,4 @@ def sets(
     """The classes that are probable enough, for each row."""
     # 1 - p, as the scores have it, so that what ties there ties here.
     inside = (1.0 - said <= np.reshape(reaches, (-1, 1))) & (said > 0.0)
-    return [{classes[k] for k in np.flatnonzero(line)} for line in inside]
+    return [{classes[k] for k in np.flatnonzero(line).tolist()} for line in inside]

@@ -145,8 +145,13 @@ class Job:
         except (OSError, io.UnsupportedOperation):
             # A pipe: what was written cannot be taken back.
             written = 0
-        meta = {"offset": self.source.offset, "header": self.source.header, "written": written}
-        meta |= {"setup": self._setup, "score": self.score.plain()}
+        meta: dict[str, Any] = {
+            "offset": self.source.offset,
+            "header": self.source.header,
+            "written": written,
+            "setup": self._setup,
+            "score": self.score.plain(),
+        }
         self.folder.save(self.rows, self.model, meta)
 
     def show(self, *, done: bool = False) -> None:

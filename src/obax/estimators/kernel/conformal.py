@@ -8,11 +8,12 @@ level, which begins at 1 - coverage, then moves with every row that is learned,
     level <- level - GAMMA (missed - (1 - coverage)),
 
 so that misses widen what is said next and the lack of them narrows it. Summed over any T rows in a
-stretch, misses differ from (1 - coverage) T by (first level - last level) / GAMMA. From level 1 on
-no class is said, so all is missed; below 0, where the scores end, each further miss doubles the
-reach. Levels so stay within [-GAMMA, 1 + GAMMA] unless scores leap by more than a factor of two:
-over any 2,000 rows, whatever the stream does, coverage is within 1.06 / (2000 GAMMA) = 1.8 points.
-(A number can be predicted exactly, and then is covered, however little was asked.)
+stretch, misses differ from (1 - coverage) T by (first level - last level) / GAMMA, whatever the
+stream does. From level 1 on no class is said, so all is missed; below 0, where the scores end, all
+classes are, and nothing is: levels stay within [-GAMMA, 1 + GAMMA], so that over any 2,000 rows
+coverage is within 1.06 / (2000 GAMMA) = 1.8 points. A number may be anything: below 0 each further
+miss doubles the reach, which costs one more miss for each doubling of errors from one row to the
+next, and one that is predicted exactly is covered, however little was asked.
 
 All of it is one part of the vector: USED ... ASKED, then MOST slots of a coverage each, then the
 scores in the order in which they came and, while a coverage is in use, in their own order.
@@ -53,6 +54,8 @@ def reach(ring: np.ndarray, slot: int) -> float:
         return ring[NUMBERS] - 1.0
     if rank <= used:
         return ring[ORDERED + rank - 1] * ring[SCALE]
+    if ring[NUMBERS] == 0.0:
+        return 1.0
     return ring[ORDERED + used - 1] * ring[SCALE] * 2.0 ** max(0.0, -level / GAMMA)
 
 

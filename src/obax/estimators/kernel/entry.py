@@ -10,9 +10,9 @@ import numpy as np
 from numba import float64, int64, void
 
 from .conformal import ASKED, observe, reach
-from .layout import CLASSES, FEATURES, LOSS as KIND, RING, SOFTMAX, X
+from .layout import CLASSES, FEATURES, LOSS as KIND, RING, SHARES, SOFTMAX, X
 from .row import ACCEPTED, play_row
-from .views import part
+from .views import members, part, room
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -20,8 +20,9 @@ learned, in their order.
 
 A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
 learned. A line of `out` gets what became of the row, its loss before it was learned, how far off
-the prediction may be (see `conformal`), what was said of it (see `predict`) and, where it is long
-enough, x after it.
+the prediction may be (see `conformal`), what was said of it (see `row`) and, where it is long
+enough, x and the members' shares after it and, after those, the likelihood that each member gave
+the target (densities relative to the largest).
 """
 OUTCOME, LOSS, REACH, SAID = range(4)
 
@@ -60,20 +61,34 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         _ = sources
         f = sizes[FEATURES]
         said_end = SAID + max(1, sizes[CLASSES])
+        followers, leader, plain = members(vector, work, sizes)
+        space = room(sizes)
+        trail = vector[sizes[X] : sizes[SHARES + 1]]
         ring, numbers = part(vector, sizes, RING), sizes[KIND] > SOFTMAX
         for i in range(rows.shape[0]):
             row, line = rows[i], out[i]
             line[REACH] = reach(ring, int(ring[ASKED]) - 1) if ring[ASKED] > 0.0 else 0.0
             line[OUTCOME], line[LOSS] = play_row(
-                vector, record, work, sizes, row[:f], row[f], row[f + 1] > 0.0, line[SAID:said_end]
+                vector,
+                record,
+                work,
+                sizes,
+                followers,
+                leader,
+                plain,
+                space,
+                row[:f],
+                row[f],
+                row[f + 1] > 0.0,
+                line[SAID:said_end],
             )
             if row[f + 1] > 0.0 and line[OUTCOME] == ACCEPTED:
                 # Of what was said before the row was learned.
                 said = line[SAID + (0 if numbers else int(row[f]))]
                 observe(ring, abs(row[f] - said) if numbers else 1.0 - said, numbers)
             if line.shape[0] > said_end:
-                x = part(vector, sizes, X)
-                for j in range(x.shape[0]):
-                    line[said_end + j] = x[j]
+                line[said_end : said_end + trail.shape[0]] = trail
+            if line.shape[0] > said_end + trail.shape[0]:
+                line[said_end + trail.shape[0] :] = space.likelihood
 
     return play
