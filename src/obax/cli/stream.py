@@ -107,7 +107,7 @@ def stream(
     sys.stdout.flush()
     screen.say(f"obax: {_score(job)}.")
     if job.rows and not job.score.rows:
-        screen.say(f"obax: nothing was learned: {_why(job)}.")
+        screen.say(f"obax: nothing was learned: {_why(job)}")
         raise typer.Exit(1)
 
 
@@ -122,7 +122,7 @@ class _Screen:
     def show(self, job: "Job") -> None:
         if job.rows >= PATIENCE and not job.score.rows and not self._warned:
             self._warned = True
-            self.say(f"obax: warning: none of {job.rows:,} rows was learned: {_why(job)}.")
+            self.say(f"obax: warning: none of {job.rows:,} rows was learned: {_why(job)}")
         now = time.monotonic()
         if self._renew and now - self._shown > RENEW_SECONDS:
             self._shown = now
@@ -149,9 +149,9 @@ def _why(job: "Job") -> str:
     rejected = job.model.rejected_
     if not rejected.count:
         names = map(str, job.model.feature_names_)
-        return f"none has a value for {job.target!r}.{nearest(job.target, names)}".rstrip(".")
+        return f"none has a value for {job.target!r}.{nearest(job.target, names)}"
     last = rejected[-1]
-    return f"{rejected.count:,} were rejected, row {last['row']:,} because {last['reason']}"
+    return f"{rejected.count:,} were rejected, row {last['row']:,} because {last['reason']}."
 
 
 def _model(

@@ -51,9 +51,10 @@ def _note(said: object, target: Any, played: Played, row: int, score: Score) -> 
     error = float(said != target)
     if score.numbers:
         error = float(played.predictions[row]) - float(target)
-    found, covered = () if played.intervals is None else played.intervals[row], False
-    if found:
-        covered = found[0] <= target <= found[1] if score.numbers else target in found
+    covered = False
+    if played.intervals is not None:
+        found = played.intervals[row]
+        covered = bool(found[0] <= target <= found[1]) if score.numbers else target in found
     score.add(error, covered)
 
 
