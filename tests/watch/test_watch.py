@@ -37,7 +37,7 @@ def stream_folder(tmp_path_factory):
     text = "a,b,y\n" + "".join(f"{a},{b},{int(a > b)}\n" for a, b in rows) + "x,1,1\n"
     (folder / "rows.csv").write_text(text)
     job = Job(
-        StreamingClassifier(),
+        StreamingClassifier(members=("tuned", "start")),
         folder / "rows.csv",
         "csv",
         "y",
@@ -77,13 +77,13 @@ def test_the_data_of_a_stream(address):
         "Loss before learning",
         "Accuracy",
         "Coverage",
-        "penalty",
-        "memory",
-        "inertia",
+        "Penalty",
+        "Memory",
+        "Inertia",
         "Members' shares of the prediction",
     ]
     facts = dict(data["facts"])
-    assert float(facts["accuracy"]) > 0.9 and abs(float(facts["coverage"]) - 0.8) < 0.03
+    assert float(facts["accuracy"]) > 0.9 and abs(float(facts["coverage, asked 0.8"]) - 0.8) < 0.03
     by_title = {chart["title"]: chart for chart in data["charts"]}
     asked = by_title["Coverage"]["curves"][-1]
     assert asked["name"] == "asked" and set(asked["y"]) == {0.8}
