@@ -60,9 +60,29 @@ def test_a_regression_target_must_be_a_number():
 
 def test_rejected_is_bounded():
     model = StreamingClassifier()
-    model.learn_many([{"a": math.inf}] * 500, [True] * 500)
+    with pytest.warns(UserWarning, match="none was learned"):
+        model.learn_many([{"a": math.inf}] * 500, [True] * 500)
     assert model.rejected_.count == 500 and len(model.rejected_) == 100
     assert model.rejected_[0]["row"] == 401
+
+
+def test_when_every_row_is_rejected_there_is_one_warning_and_a_reason():
+    model = StreamingClassifier()
+    for i in range(99):
+        model.learn_one({"a": math.inf if i % 10 else [i]}, True)
+    reason = r"most often \(90 of the last 100\) because feature 'a' is inf"
+    with pytest.warns(UserWarning, match=f"100 rows were rejected and none was learned, {reason}"):
+        model.learn_one({"a": math.inf}, True)
+    for _ in range(150):
+        model.learn_one({"a": math.inf}, True)
+    assert "No row has been learned yet. 250 rejected, most often (100 of" in model.explain()
+
+
+def test_rejections_among_rows_that_are_learned_are_no_alarm():
+    model = StreamingClassifier()
+    model.learn_one({"a": 1.0}, True)
+    model.learn_many([{"a": math.inf}] * 200, [True] * 200)
+    assert model.rejected_.count == 200
 
 
 def test_after_a_poisoned_burst_the_loss_returns():

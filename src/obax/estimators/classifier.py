@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from . import faces
-from .estimator import StreamingEstimator, Targets, as_dict
+from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import ClassifierOptions
 from .table import Features, Rows
 
@@ -79,7 +79,7 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         import pandas as pd
 
         core = self._core if self.__sklearn_is_fitted__() else self._made
-        return pd.DataFrame(core.predict(X), columns=core.classes, index=getattr(X, "index", None))
+        return pd.DataFrame(core.predict(X), columns=core.classes, index=index_of(X))
 
     def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
         """The most probable class of each row, as a pandas series."""
@@ -95,6 +95,16 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         core = self._fitted
         table, _ = self._validated(X)
         return core.predict(table)[:, self._order()]
+
+    def decision_function(self, X: Rows) -> np.ndarray:
+        """The log-odds of each of `classes_`, a column each; of two classes those of the second
+        alone, in one dimension. What is said is finite: odds end at 1e300."""
+        found = np.clip(self.predict_proba(X), 1e-300, None)
+        if found.shape[1] > 2:
+            return np.log(found) - np.log(np.clip(1 - found, 1e-300, None))
+        # A model that knows one class says it of every row.
+        others = found[:, 1] if found.shape[1] == 2 else np.full(len(found), 1e-300)
+        return np.log(others) - np.log(found[:, 0])
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row."""

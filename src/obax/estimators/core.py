@@ -6,11 +6,13 @@ import itertools
 import operator
 import struct
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from . import forks
 from .history import Record, Rejected
 from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, kernel
 from .options import Options
@@ -21,11 +23,15 @@ from .targets import coded
 NOT_FINITE = "learning it would have made the model NaN or Inf"
 PLAIN = frozenset({float, int, bool, np.float64, np.float32, np.int64})
 """Types of values that are numbers without a second look."""
+PATIENCE = 100
+"""So many rows are rejected, and none learned, before there is a warning."""
 MISSING = itertools.repeat(float("nan"))
 
 
 class Core:
     """A model that learns from rows and keeps its hyperparameters in tune."""
+
+    lock: threading.RLock
 
     def __init__(self, options: Options):
         self.options = options
@@ -34,15 +40,16 @@ class Core:
         self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
         self.rows = 0
+        self.warned = False
         self.plan = options.plan(0, 0)
         self.vector = self.plan.start(options.starts)
         self.record = Record(self.plan.width)
+        forks.lock(self)
         self.ready()
 
     def ready(self) -> None:
         """What follows from the rest: the kernel, its room to work in, and how a row is read."""
         self._play = kernel()
-        self._lock = threading.RLock()
         self._work = self.plan.work(self.options.settings)
         self._row = np.zeros((1, self.plan.features + 2))
         self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
@@ -51,7 +58,7 @@ class Core:
         self._values = _reader(list(self.names))
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_play", "_lock", "_work", "_row", "_out", "_pack", "_values")
+        derived = ("_play", "lock", "_work", "_row", "_out", "_pack", "_values")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -59,6 +66,7 @@ class Core:
         # Arrays that come from another process may be views of a file that cannot be written.
         self.vector, self.record.data = self.vector.copy(), self.record.data.copy()
         self.plan = dataclasses.replace(self.plan)
+        forks.lock(self)
         self.ready()
 
     # ---- one row ---------------------------------------------------------------------------
@@ -66,7 +74,7 @@ class Core:
     def learn_one(self, row: Features, target: object) -> None:
         """Test on a row and train on it: `play` for one row, without a table where that is not
         needed, as for the rows of any stream that has settled."""
-        with self._lock:
+        with self.lock:
             value = self._known_target(target)
             if value is not None and self._played(row, value, 1.0):
                 outcome = self._out[0, OUTCOME]
@@ -74,13 +82,13 @@ class Core:
                     self.rows += 1
                     if outcome == REJECTED:
                         shown = next(tables(row)).row(0)
-                        self.rejected.add(self.rows, NOT_FINITE, shown)
+                        self._reject(self.rows, NOT_FINITE, shown)
                     return
             self.play(row, [target])
 
     def predict_one(self, row: Features) -> list[float]:
         """The prediction of a row, or the probability of each known class."""
-        with self._lock:
+        with self.lock:
             if not self._played(row, 0.0, 0.0):
                 return np.atleast_1d(self.predict(row)[0]).tolist()
             found: list[float] = self._out[0].tolist()[SAID:]
@@ -137,7 +145,7 @@ class Core:
             raise ValueError(
                 f"targets must be as many as rows, {total}, but there are {len(targets)}."
             )
-        with self._lock:
+        with self.lock:
             played: list[Outcome] = []
             begin = 0
             for table in parts:
@@ -149,7 +157,7 @@ class Core:
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
-        with self._lock:
+        with self.lock:
             found = [self._run(self._placed(table)).predictions for table in tables(rows)]
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
@@ -186,11 +194,22 @@ class Core:
             rejected |= {begin + i: reason for i, reason in part.rejected.items()}
             parts.append(part)
         for i in sorted(rejected):
-            self.rejected.add(self.rows + i + 1, rejected[i], table.row(i))
+            self._reject(self.rows + i + 1, rejected[i], table.row(i))
         self.rows += size
         whole = joined(parts, self.plan, self._known)
         whole.rejected = rejected
         return whole
+
+    def _reject(self, row: int, reason: str, values: Features) -> None:
+        """Count and keep a rejected row; a warning, once, if nothing else has come so far."""
+        self.rejected.add(row, reason, values)
+        if self.rejected.count >= PATIENCE and not self.record.seen and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{PATIENCE} rows were rejected and none was learned, "
+                f"{self.rejected.most_often()}.",
+                stacklevel=5,
+            )
 
     def _run(
         self,
@@ -271,7 +290,7 @@ class Core:
     def centre(self) -> np.ndarray:
         """The weights that the next prediction is made with, a line for each output, the intercept
         last."""
-        with self._lock:
+        with self.lock:
             # An average row, for what it leaves behind.
             self._run(np.full((1, self.plan.features + 2), np.nan))
             begin, end = self.plan.sizes[CENTRE : CENTRE + 2]

@@ -237,6 +237,12 @@ def as_dict(row: Features) -> Features:
     )
 
 
+def index_of(X: Rows) -> Any:
+    """That of a pandas frame. Lists have an `index` too, a method."""
+    index = getattr(X, "index", None)
+    return None if callable(index) else index
+
+
 def _targets(y: Targets) -> list[object] | np.ndarray:
     """One target per row: an array as it is, anything else as Python's own types."""
     if isinstance(y, np.ndarray):

@@ -72,7 +72,7 @@ def some_of(*choices: str) -> Check:
 
     def check(value: object) -> Expected:
         fine = isinstance(value, tuple | list) and set(value) <= set(choices)
-        return None if fine else f"a tuple of some of {choices}"
+        return None if fine else f"a tuple of some of {choices}, () for none"
 
     return check
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from . import faces
-from .estimator import StreamingEstimator, Targets, as_dict
+from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import RegressorOptions
 from .table import Features, Rows
 
@@ -44,7 +44,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         """The predictions for rows, as a pandas series."""
         import pandas as pd
 
-        return pd.Series(self._made.predict(X), index=getattr(X, "index", None))
+        return pd.Series(self._made.predict(X), index=index_of(X))
 
     def partial_fit(self, X: Rows, y: Targets) -> Self:
         """Learn rows of an array or frame in their order."""
