@@ -36,7 +36,8 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
       `"auto"` takes Cholesky up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_features`, `max_classes`: rows that would need more are rejected.
+    - `max_features`, `max_classes`: rows that would need more are rejected. `max_pending`: how
+      many rows wait for their labels, see `learn_one`.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     one (`partial_fit`, `fit`, `predict_proba` ...).
@@ -62,16 +63,23 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         mixed[:] = labels
         return mixed
 
-    def predict_proba_one(self, x: Features, **_: object) -> dict[Hashable, float]:
-        """The probability of each class seen so far; empty before the first."""
+    def predict_proba_one(
+        self, x: Features, *, id: Hashable | None = None, **_: object
+    ) -> dict[Hashable, float]:
+        """The probability of each class seen so far; empty before the first. With `id`, the row is
+        kept for `learn_one(id=..., y=...)`."""
+        if id is not None:
+            self._made.keep(id, as_dict(x))
         if not self.__sklearn_is_fitted__():
             return {}
         core = self._core
         return dict(zip(core.classes, core.predict_one(as_dict(x)), strict=True))
 
-    def predict_one(self, x: Features, **_: object) -> Hashable | None:
-        """The most probable class; `None` before the first."""
-        found = self.predict_proba_one(x)
+    def predict_one(
+        self, x: Features, *, id: Hashable | None = None, **_: object
+    ) -> Hashable | None:
+        """The most probable class; `None` before the first. `id` as in `predict_proba_one`."""
+        found = self.predict_proba_one(x, id=id)
         return max(found, key=found.__getitem__) if found else None
 
     def predict_proba_many(self, X: Rows) -> "pd.DataFrame":

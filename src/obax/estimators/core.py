@@ -15,6 +15,7 @@ import numpy as np
 from . import forks
 from .history import Record, Rejected
 from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, kernel
+from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .table import Features, Rows, Table, tables
@@ -39,6 +40,7 @@ class Core:
         self.classes: list[Hashable] = []
         self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
+        self.pending = Pending(options.max_pending)
         self.rows = 0
         self.warned = False
         self.plan = options.plan(0, 0)
@@ -85,6 +87,16 @@ class Core:
                         self._reject(self.rows, NOT_FINITE, shown)
                     return
             self.play(row, [target])
+
+    def keep(self, id: Hashable, row: Features) -> None:
+        """Keep a row until its label comes."""
+        with self.lock:
+            self.pending.keep(id, row)
+
+    def learn_late(self, id: Hashable, target: object) -> None:
+        """Learn a row that was kept, now that its label has come."""
+        with self.lock:
+            self.learn_one(self.pending.take(id), target)
 
     def predict_one(self, row: Features) -> list[float]:
         """The prediction of a row, or the probability of each known class."""

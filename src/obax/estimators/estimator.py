@@ -10,6 +10,7 @@ import numpy as np
 from . import faces, show, state
 from .core import Core
 from .history import Rejected
+from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters
 from .table import Features, Rows, Table, tables
@@ -67,6 +68,13 @@ class StreamingEstimator(Options):
         return self._fitted.rejected
 
     @property
+    def pending_(self) -> Pending:
+        """Rows that were predicted under an id and wait for their labels: `len(pending_)`, their
+        ids, and `pending_.dropped`, how many were dropped because more than `max_pending`
+        waited."""
+        return self._fitted.pending
+
+    @property
     def mean_loss_(self) -> float:
         """The mean loss of predicting a row before it was learned, over all of them."""
         record = self._fitted.record
@@ -98,9 +106,19 @@ class StreamingEstimator(Options):
 
     # ---- River -----------------------------------------------------------------------------
 
-    def learn_one(self, x: Features, y: object) -> None:
-        """Learn one row, a dict of features."""
-        self._made.learn_one(as_dict(x), y)
+    def learn_one(
+        self, x: Features | None = None, y: object = ..., *, id: Hashable | None = None
+    ) -> None:
+        """Learn one row, a dict of features; or, with `id` instead of `x`, the row that was
+        predicted under that id, now that its label has come."""
+        if y is ...:
+            raise TypeError("learn_one needs a target, y.")
+        if id is None:
+            self._made.learn_one(as_dict(x), y)
+        elif x is None:
+            self._made.learn_late(id, y)
+        else:
+            raise ValueError("learn_one takes a row, x, or the id of one that was kept, not both.")
 
     def learn_many(self, X: Rows, y: Targets) -> None:
         """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
@@ -227,7 +245,7 @@ class StreamingEstimator(Options):
         return model
 
 
-def as_dict(row: Features) -> Features:
+def as_dict(row: Features | None) -> Features:
     """The row itself; an error for what is not a dict."""
     if type(row) is dict or isinstance(row, Mapping):
         return row

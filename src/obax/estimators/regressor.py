@@ -1,5 +1,6 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -34,8 +35,11 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
     5.0
     """
 
-    def predict_one(self, x: Features, **_: object) -> float:
-        """The prediction for one row; 0 before the first was learned."""
+    def predict_one(self, x: Features, *, id: Hashable | None = None, **_: object) -> float:
+        """The prediction for one row; 0 before the first was learned. With `id`, the row is kept
+        for `learn_one(id=..., y=...)`."""
+        if id is not None:
+            self._made.keep(id, as_dict(x))
         if not self.__sklearn_is_fitted__():
             return 0.0
         return self._core.predict_one(as_dict(x))[0]
