@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import forks
+from .columns import Columns
 from .history import Record, Rejected
 from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, kernel
 from .late import Pending
@@ -41,6 +42,7 @@ class Core:
         self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
         self.pending = Pending(options.max_pending)
+        self.columns = Columns(options.max_categories)
         self.rows = 0
         self.warned = False
         self.plan = options.plan(0, 0)
@@ -58,9 +60,10 @@ class Core:
         pack = struct.Struct(f"{self.plan.features + 2}d").pack_into
         self._pack = functools.partial(pack, self._row.data, 0)
         self._values = _reader(list(self.names))
+        self._worded = self.columns.busy
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_play", "lock", "_work", "_row", "_out", "_pack", "_values")
+        derived = ("_play", "lock", "_work", "_row", "_out", "_pack", "_values", "_worded")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -121,9 +124,15 @@ class Core:
             return None
 
     def _played(self, row: Features, target: float, teach: float) -> bool:
-        """Play a row if it is a dict of known names and plain numbers; whether it is."""
+        """Play a row if it is a dict of known names, plain numbers and known words; whether it
+        is."""
         if type(row) is not dict:
             return False
+        if self._worded:
+            plain = self.columns.plain(row)
+            if plain is None:
+                return False
+            row = plain
         try:
             if len(row) == len(self.names):
                 values = self._values(row)
@@ -161,16 +170,19 @@ class Core:
             played: list[Outcome] = []
             begin = 0
             for table in parts:
-                theirs = None if targets is None else targets[begin : begin + len(table)]
-                played.append(self._play_table(table, theirs, unlabelled, trace))
-                begin += len(table)
+                room = self.options.max_features - len(self.names)
+                for piece in self.columns.pieces(table, self.names, room):
+                    theirs = None if targets is None else targets[begin : begin + len(piece)]
+                    played.append(self._play_table(piece, theirs, unlabelled, trace))
+                    begin += len(piece)
             return joined(played, self.plan, self._known)
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
         with self.lock:
-            found = [self._run(self._placed(table)).predictions for table in tables(rows)]
+            parts = (self.columns.known(table, self.names) for table in tables(rows))
+            found = [self._run(self._placed(table)).predictions for table in parts]
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
 

@@ -185,13 +185,18 @@ class StreamingEstimator(Options):
             return next(tables(X)), None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
-        array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
-        names = getattr(self, "feature_names_in_", range(array.shape[1]))
-        table = Table(list(names), np.asarray(array, np.float64))
+        table = next(tables(X)) if hasattr(X, "columns") else None
+        if table is not None and (table.words or table.days):
+            # Words and dates, which an array of numbers cannot hold: names and widths are checked.
+            validate_data(self, X, reset=first, skip_check_array=True)
+        else:
+            array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
+            names = getattr(self, "feature_names_in_", range(array.shape[1]))
+            table = Table(list(names), np.asarray(array, np.float64))
         if y is None:
             return table, None
         targets = self._validated_targets(y)
-        check_consistent_length(array, targets)
+        check_consistent_length(table.values, targets)
         return table, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:

@@ -93,6 +93,7 @@ class Options:
     solver_steps: int = option(20, integer)
     scale_memory: float = option(10_000.0, rows)
     max_features: int = option(1024, integer)
+    max_categories: int = option(32, integer)
     max_pending: int = option(10_000, integer)
 
     # What only one of the two has, as the other one has it.

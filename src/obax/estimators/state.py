@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from .columns import Columns
 from .core import Core
 from .history import Record
 from .late import Pending
@@ -48,6 +49,7 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
                 for one in core.rejected
             ],
         },
+        "columns": core.columns.to_plain(),
         "pending": core.pending.to_plain(),
     }
 
@@ -72,12 +74,13 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
             )
         part[...] = array
     core.record = Record.of(*(found[f"record.{name}"] for name in ("head", "rows", "loss", "x")))
+    if "columns" in plain:  # not in the first checkpoints of this version, as "pending"
+        core.columns = Columns.from_plain(options.max_categories, plain["columns"])
+        core.pending = Pending.from_plain(options.max_pending, plain["pending"])
     core.ready()
     for one in plain["rejected"]["kept"]:
         names = [untagged(name) for name in one["names"]]
         values = dict(zip(names, one["values"], strict=True))
         core.rejected.add(one["row"], one["reason"], values)
     core.rejected.count = plain["rejected"]["count"]
-    if "pending" in plain:  # not in the first checkpoints of this version
-        core.pending = Pending.from_plain(options.max_pending, plain["pending"])
     return core
