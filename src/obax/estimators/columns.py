@@ -71,7 +71,7 @@ class Columns:
         the rows before are learned without it, as if they had come alone. `room` is how many
         columns there may be beyond `names`; a row that would need more is rejected."""
         plain = not (self.busy or table.words or table.days)
-        if plain and (table.typed or all(name in names for name in table.names)):
+        if plain and all(name in names for name in table.names):
             yield table
             return
         table = table.copy()
@@ -117,8 +117,7 @@ class Columns:
                 new = [word for word in dict.fromkeys(words) if word and word not in index]
                 found += [(words.index(w), j, w) for w in new[: self.most - len(index) + 1]]
             elif kind != WORD and j not in places:
-                rows = present(table, j)[kind] & still
-                found.append((0 if table.typed else first(rows), j, ""))
+                found.append((first(present(table, j)[kind] & still), j, ""))
         return sorted(found)
 
     def _needed(self, name: Hashable, kind: str) -> int:

@@ -13,18 +13,14 @@ BUCKETS = 16
 
 def settle(table: Table, known: dict[int, str]) -> dict[int, str]:
     """What every column is, as `known` or by its first value; rows in which one is something else
-    are rejected. A column of objects in which all is missing is nothing yet."""
+    are rejected. A column in which all is missing is nothing yet."""
     values = {j: present(table, j) for j in range(len(table.names))}
     while True:
         kinds, still = dict(known), learned(table)
         for j, by_kind in values.items():
             firsts = {kind: first(rows & still) for kind, rows in by_kind.items()}
-            if j in known:
-                continue
-            if min(firsts.values()) < len(table):
+            if j not in known and min(firsts.values()) < len(table):
                 kinds[j] = min(firsts, key=firsts.__getitem__)
-            elif table.typed:
-                kinds[j] = NUMBER
         wrong = [
             (i, j)
             for j, kind in kinds.items()

@@ -50,10 +50,9 @@ class Table:
         self.words: dict[int, list[str | None]] = {}
         self.days: dict[int, np.ndarray] = {}
         """Dates, as days since 1970."""
-        self.typed = values.dtype.kind != "O"
-        """Whether every column is one of numbers even where all of it is missing."""
         self._source: tuple[Table, int] | None = None
-        self.values = np.asarray(values, np.float64) if self.typed else self._checked(values)
+        objects = values.dtype.kind == "O"
+        self.values = self._checked(values) if objects else np.asarray(values, np.float64)
         with np.errstate(invalid="ignore"):
             absurd = np.abs(self.values) > LARGEST
         for i in np.flatnonzero(absurd.any(axis=1)).tolist():
