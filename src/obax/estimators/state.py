@@ -11,7 +11,7 @@ from .late import Pending
 from .options import Options
 from .tags import tagged, untagged
 
-VERSION = 2
+VERSION = 3
 """Of what an estimator writes into a checkpoint."""
 
 
@@ -21,8 +21,9 @@ def check_version(extra: dict[str, Any]) -> None:
     if found != VERSION:
         raise ValueError(
             f"the checkpoint holds an estimator of version {found}, but this obax reads version "
-            f"{VERSION} (version 1 was in single precision, for another kernel). Learn the stream "
-            f"again from its beginning, or use the obax that wrote it."
+            f"{VERSION} (version 1 was in single precision, for another kernel; version 2 had one "
+            f"member, and a curvature for each class). Learn the stream again from its beginning, "
+            f"or use the obax that wrote it."
         )
 
 
@@ -74,9 +75,8 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
             )
         part[...] = array
     core.record = Record.of(*(found[f"record.{name}"] for name in ("head", "rows", "loss", "x")))
-    if "columns" in plain:  # not in the first checkpoints of this version, as "pending"
-        core.columns = Columns.from_plain(options.max_categories, plain["columns"])
-        core.pending = Pending.from_plain(options.max_pending, plain["pending"])
+    core.columns = Columns.from_plain(options.max_categories, plain["columns"])
+    core.pending = Pending.from_plain(options.max_pending, plain["pending"])
     core.ready()
     for one in plain["rejected"]["kept"]:
         names = [untagged(name) for name in one["names"]]
