@@ -138,3 +138,40 @@ def test_unlearned_models_say_so(table):
         StreamingClassifier().learn_one([1.0], True)
     with pytest.raises(ValueError, match="targets must be as many as rows"):
         StreamingClassifier().learn_many(frame[:3], [True])
+
+
+def test_lists_of_dicts_are_predicted(table):
+    """A list has an `index` of its own, a method."""
+    frame, score = table
+    rows = frame.to_dict("records")
+    classifier, regressor = StreamingClassifier(), StreamingRegressor()
+    classifier.learn_many(rows, (score > 0).tolist())
+    regressor.learn_many(rows, score.tolist())
+    late = frame.set_index(np.arange(200) + 7)
+    for some in (rows, tuple(rows)):
+        said = classifier.predict_proba_many(some)
+        np.testing.assert_array_equal(said, classifier.predict_proba_many(late))
+        assert classifier.predict_many(some).tolist() == classifier.predict_many(late).tolist()
+        assert regressor.predict_many(some).tolist() == regressor.predict_many(late).tolist()
+    assert regressor.predict_many(late).index.tolist() == late.index.tolist()
+    assert classifier.predict_many([{"a": 1.0}]).tolist() == [classifier.predict_one({"a": 1.0})]
+
+
+def test_the_decision_function_is_the_log_odds_of_what_is_predicted(table):
+    frame, score = table
+    rows = frame.to_numpy()
+    two = StreamingClassifier().fit(rows, np.where(score > 0, "yes", "no"))
+    odds, said = two.decision_function(rows), two.predict_proba(rows)
+    assert odds.shape == (200,)
+    np.testing.assert_allclose(odds, np.log(said[:, 1] / said[:, 0]), rtol=1e-9)
+    assert (two.predict(rows) == two.classes_[(odds > 0).astype(int)]).all()
+    many = StreamingClassifier().fit(rows, np.digitize(score, [-1, 1]))
+    odds, said = many.decision_function(rows), many.predict_proba(rows)
+    np.testing.assert_allclose(odds, np.log(said / (1 - said)), rtol=1e-9, atol=1e-9)
+    assert (many.predict(rows) == many.classes_[odds.argmax(axis=1)]).all()
+    one = StreamingClassifier()
+    one.learn_many(rows, ["yes"] * 200)
+    one.n_features_in_ = 3
+    assert (
+        np.isfinite(one.decision_function(rows)).all() and (one.decision_function(rows) < 0).all()
+    )

@@ -304,10 +304,8 @@ def test_a_csv_batch_is_a_table_until_the_model(tmp_path):
     np.testing.assert_array_equal(
         batch.rows.values, [[2, 3], [np.nan, np.nan], [np.nan, 10], [np.nan, 1000]]
     )
-    assert batch.rows.rejected == {
-        1: "2 fields where the header has 5",
-        3: "feature 'a' is 'word', not a number",
-    }
+    assert batch.rows.words == {0: [None, None, None, "word"]}
+    assert batch.rows.rejected == {1: "2 fields where the header has 5"}
     assert batch.targets == ["up", None, None, "down"]
 
 
@@ -328,7 +326,7 @@ def test_only_public_methods_of_the_estimators_are_used():
     assert sorted(found) == ["job.model._y", "model._made"]
     rooms = Path(streaming.__path__[0]), Path(cli.__path__[0])
     files = [*rooms[0].glob("*.py"), rooms[1] / "stream.py"]
-    assert len(files) == 6
+    assert len(files) == 7
     for file in files:
         assert private(file.read_text()) == [], file
 

@@ -4,6 +4,7 @@ import dataclasses
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +45,10 @@ def stream(
             "--continues", help="After a resumption, standard input goes on where it was."
         ),
     ] = False,
+    id: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Tells which row a label on a later line belongs to."),
+    ] = None,
     coverage: Annotated[
         float | None, typer.Option(help="Write intervals, or sets of classes, of this coverage.")
     ] = None,
@@ -94,10 +99,14 @@ def stream(
             checkpoint=checkpoint,
             every=checkpoint_every,
             continues=continues,
+            id=id,
             coverage=coverage,
             on_batch=screen.show,
         )
-        job.run()
+        with warnings.catch_warnings():
+            # The screen says it, without a line of Python.
+            warnings.filterwarnings("ignore", "100 rows were rejected and none was learned")
+            job.run()
     except (StreamError, ValueError) as error:
         raise UserError(str(error)) from error
     except BrokenPipeError:
@@ -143,15 +152,14 @@ def _score(job: "Job") -> str:
 
 
 def _why(job: "Job") -> str:
-    """What keeps rows from being learned, as far as the last one tells."""
+    """What keeps rows from being learned."""
     from .._support.errors import nearest
 
     rejected = job.model.rejected_
     if not rejected.count:
         names = map(str, job.model.feature_names_)
         return f"none has a value for {job.target!r}.{nearest(job.target, names)}"
-    last = rejected[-1]
-    return f"{rejected.count:,} were rejected, row {last['row']:,} because {last['reason']}."
+    return f"{rejected.count:,} were rejected, {rejected.most_often()}."
 
 
 def _model(

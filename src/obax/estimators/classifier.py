@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 
 from . import faces, intervals
-from .estimator import StreamingEstimator, Targets, as_dict
+from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import ClassifierOptions
 from .outcome import Outcome
 from .table import Features, Rows
@@ -37,7 +37,9 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
       `"auto"` takes Cholesky up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_features`, `max_classes`: rows that would need more are rejected.
+    - `max_features`, `max_classes`: rows that would need more are rejected. `max_categories`: words
+      of a feature with a column of their own; others share 16. `max_pending`: how many rows wait
+      for their labels, see `learn_one`.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     one (`partial_fit`, `fit`, `predict_proba` ...).
@@ -63,16 +65,23 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         mixed[:] = labels
         return mixed
 
-    def predict_proba_one(self, x: Features, **_: object) -> dict[Hashable, float]:
-        """The probability of each class seen so far; empty before the first."""
+    def predict_proba_one(
+        self, x: Features, *, id: Hashable | None = None, **_: object
+    ) -> dict[Hashable, float]:
+        """The probability of each class seen so far; empty before the first. With `id`, the row is
+        kept for `learn_one(id=..., y=...)`."""
+        if id is not None:
+            self._made.keep(id, as_dict(x))
         if not self.__sklearn_is_fitted__():
             return {}
         core = self._core
         return dict(zip(core.classes, core.predict_one(as_dict(x)), strict=True))
 
-    def predict_one(self, x: Features, **_: object) -> Hashable | None:
-        """The most probable class; `None` before the first."""
-        found = self.predict_proba_one(x)
+    def predict_one(
+        self, x: Features, *, id: Hashable | None = None, **_: object
+    ) -> Hashable | None:
+        """The most probable class; `None` before the first. `id` as in `predict_proba_one`."""
+        found = self.predict_proba_one(x, id=id)
         return max(found, key=found.__getitem__) if found else None
 
     def predict_proba_many(self, X: Rows) -> "pd.DataFrame":
@@ -80,7 +89,7 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         import pandas as pd
 
         core = self._core if self.__sklearn_is_fitted__() else self._made
-        return pd.DataFrame(core.predict(X), columns=core.classes, index=getattr(X, "index", None))
+        return pd.DataFrame(core.predict(X), columns=core.classes, index=index_of(X))
 
     def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
         """The most probable class of each row, as a pandas series."""
@@ -120,6 +129,16 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         core = self._fitted
         table, _ = self._validated(X)
         return core.predict(table)[:, self._order()]
+
+    def decision_function(self, X: Rows) -> np.ndarray:
+        """The log-odds of each of `classes_`, a column each; of two classes those of the second
+        alone, in one dimension. What is said is finite: odds end at 1e300."""
+        found = np.clip(self.predict_proba(X), 1e-300, None)
+        if found.shape[1] > 2:
+            return np.log(found) - np.log(np.clip(1 - found, 1e-300, None))
+        # A model that knows one class says it of every row.
+        others = found[:, 1] if found.shape[1] == 2 else np.full(len(found), 1e-300)
+        return np.log(others) - np.log(found[:, 0])
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row."""

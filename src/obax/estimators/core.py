@@ -7,11 +7,14 @@ import math
 import operator
 import struct
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
+from . import forks
+from .columns import Columns
 from .history import Record, Rejected
 from .kernel import (
     ABSURD,
@@ -27,6 +30,7 @@ from .kernel import (
     kernel,
     trail_places,
 )
+from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .table import Features, Rows, Table, tables
@@ -35,11 +39,15 @@ from .targets import coded
 NOT_FINITE = "learning it would have made the model NaN or Inf"
 PLAIN = frozenset({float, int, bool, np.float64, np.float32, np.int64})
 """Types of values that are numbers without a second look."""
+PATIENCE = 100
+"""So many rows are rejected, and none learned, before there is a warning."""
 MISSING = itertools.repeat(float("nan"))
 
 
 class Core:
     """A model that learns from rows and keeps its hyperparameters in tune."""
+
+    lock: threading.RLock
 
     def __init__(self, options: Options):
         self.options = options
@@ -47,25 +55,29 @@ class Core:
         self.classes: list[Hashable] = []
         self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
+        self.pending = Pending(options.max_pending)
+        self.columns = Columns(options.max_categories)
         self.rows = 0
+        self.warned = False
         self.plan = options.plan(0, 0)
         self.vector = self.plan.start(options.starts)
         self.record = Record(self.plan.trail)
+        forks.lock(self)
         self.ready()
 
     def ready(self) -> None:
         """What follows from the rest: the kernel, its room to work in, and how a row is read."""
         self._play = kernel()
-        self.lock = threading.RLock()
         self._work = self.plan.work(self.options.settings)
         self._row = np.zeros((1, self.plan.features + 2))
         self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
         pack = struct.Struct(f"{self.plan.features + 2}d").pack_into
         self._pack = functools.partial(pack, self._row.data, 0)
         self._values = _reader(list(self.names))
+        self._worded = self.columns.busy
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_play", "lock", "_work", "_row", "_out", "_pack", "_values")
+        derived = ("_play", "lock", "_work", "_row", "_out", "_pack", "_values", "_worded")
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -73,6 +85,7 @@ class Core:
         # Arrays that come from another process may be views of a file that cannot be written.
         self.vector, self.record.data = self.vector.copy(), self.record.data.copy()
         self.plan = dataclasses.replace(self.plan)
+        forks.lock(self)
         self.ready()
 
     # ---- one row ---------------------------------------------------------------------------
@@ -88,9 +101,19 @@ class Core:
                     self.rows += 1
                     if outcome == REJECTED:
                         shown = next(tables(row)).row(0)
-                        self.rejected.add(self.rows, NOT_FINITE, shown)
+                        self._reject(self.rows, NOT_FINITE, shown)
                     return
             self.play(row, [target])
+
+    def keep(self, id: Hashable, row: Features) -> None:
+        """Keep a row until its label comes."""
+        with self.lock:
+            self.pending.keep(id, row)
+
+    def learn_late(self, id: Hashable, target: object) -> None:
+        """Learn a row that was kept, now that its label has come."""
+        with self.lock:
+            self.learn_one(self.pending.take(id), target)
 
     def predict_one(self, row: Features) -> list[float]:
         """The prediction of a row, or the probability of each known class."""
@@ -115,9 +138,15 @@ class Core:
             return None
 
     def _played(self, row: Features, target: float, teach: float) -> bool:
-        """Play a row if it is a dict of known names and plain numbers; whether it is."""
+        """Play a row if it is a dict of known names, plain numbers and known words; whether it
+        is."""
         if type(row) is not dict:
             return False
+        if self._worded:
+            plain = self.columns.plain(row)
+            if plain is None:
+                return False
+            row = plain
         try:
             if len(row) == len(self.names):
                 values = self._values(row)
@@ -156,16 +185,19 @@ class Core:
             played: list[Outcome] = []
             begin = 0
             for table in parts:
-                theirs = None if targets is None else targets[begin : begin + len(table)]
-                played.append(self._play_table(table, theirs, unlabelled, trace))
-                begin += len(table)
+                room = self.options.max_features - len(self.names)
+                for piece in self.columns.pieces(table, self.names, room):
+                    theirs = None if targets is None else targets[begin : begin + len(piece)]
+                    played.append(self._play_table(piece, theirs, unlabelled, trace))
+                    begin += len(piece)
             return joined(played, self.plan, self._known)
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
         with self.lock:
-            found = [self._run(self._placed(table)).predictions for table in tables(rows)]
+            parts = (self.columns.known(table, self.names) for table in tables(rows))
+            found = [self._run(self._placed(table)).predictions for table in parts]
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
 
@@ -201,11 +233,22 @@ class Core:
             rejected |= {begin + i: reason for i, reason in part.rejected.items()}
             parts.append(part)
         for i in sorted(rejected):
-            self.rejected.add(self.rows + i + 1, rejected[i], table.row(i))
+            self._reject(self.rows + i + 1, rejected[i], table.row(i))
         self.rows += size
         whole = joined(parts, self.plan, self._known)
         whole.rejected = rejected
         return whole
+
+    def _reject(self, row: int, reason: str, values: Features) -> None:
+        """Count and keep a rejected row; a warning, once, if nothing else has come so far."""
+        self.rejected.add(row, reason, values)
+        if self.rejected.count >= PATIENCE and not self.record.seen and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{PATIENCE} rows were rejected and none was learned, "
+                f"{self.rejected.most_often()}.",
+                stacklevel=5,
+            )
 
     def _run(
         self,

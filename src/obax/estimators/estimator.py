@@ -10,6 +10,7 @@ import numpy as np
 from . import faces, intervals, show, state
 from .core import Core
 from .history import Rejected
+from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome
 from .table import Features, Rows, Table, tables
@@ -69,6 +70,13 @@ class StreamingEstimator(Options):
         return self._fitted.rejected
 
     @property
+    def pending_(self) -> Pending:
+        """Rows that were predicted under an id and wait for their labels: `len(pending_)`, their
+        ids, and `pending_.dropped`, how many were dropped because more than `max_pending`
+        waited."""
+        return self._fitted.pending
+
+    @property
     def mean_loss_(self) -> float:
         """The mean loss of predicting a row before it was learned, over all of them."""
         record = self._fitted.record
@@ -106,9 +114,19 @@ class StreamingEstimator(Options):
 
     # ---- River -----------------------------------------------------------------------------
 
-    def learn_one(self, x: Features, y: object) -> None:
-        """Learn one row, a dict of features."""
-        self._made.learn_one(as_dict(x), y)
+    def learn_one(
+        self, x: Features | None = None, y: object = ..., *, id: Hashable | None = None
+    ) -> None:
+        """Learn one row, a dict of features; or, with `id` instead of `x`, the row that was
+        predicted under that id, now that its label has come."""
+        if y is ...:
+            raise TypeError("learn_one needs a target, y.")
+        if id is None:
+            self._made.learn_one(as_dict(x), y)
+        elif x is None:
+            self._made.learn_late(id, y)
+        else:
+            raise ValueError("learn_one takes a row, x, or the id of one that was kept, not both.")
 
     def learn_many(self, X: Rows, y: Targets) -> None:
         """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
@@ -177,13 +195,18 @@ class StreamingEstimator(Options):
             return next(tables(X)), None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
-        array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
-        names = getattr(self, "feature_names_in_", range(array.shape[1]))
-        table = Table(list(names), np.asarray(array, np.float64))
+        table = next(tables(X)) if hasattr(X, "columns") else None
+        if table is not None and (table.words or table.days):
+            # Words and dates, which an array of numbers cannot hold: names and widths are checked.
+            validate_data(self, X, reset=first, skip_check_array=True)
+        else:
+            array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
+            names = getattr(self, "feature_names_in_", range(array.shape[1]))
+            table = Table(list(names), np.asarray(array, np.float64))
         if y is None:
             return table, None
         targets = self._validated_targets(y)
-        check_consistent_length(array, targets)
+        check_consistent_length(table.values, targets)
         return table, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
@@ -249,7 +272,7 @@ class StreamingEstimator(Options):
         return model
 
 
-def as_dict(row: Features) -> Features:
+def as_dict(row: Features | None) -> Features:
     """The row itself; an error for what is not a dict."""
     if type(row) is dict or isinstance(row, Mapping):
         return row
@@ -257,6 +280,12 @@ def as_dict(row: Features) -> Features:
         f"x must be a dict of features, but is {type(row).__name__}; use learn_many or partial_fit "
         f"for arrays and frames."
     )
+
+
+def index_of(X: Rows) -> Any:
+    """That of a pandas frame. Lists have an `index` too, a method."""
+    index = getattr(X, "index", None)
+    return None if callable(index) else index
 
 
 def _targets(y: Targets) -> list[object] | np.ndarray:

@@ -80,7 +80,7 @@ def some_of(*choices: str) -> Check:
 
     def check(value: object) -> Expected:
         fine = isinstance(value, tuple | list) and set(value) <= set(choices)
-        return None if fine else f"a tuple of some of {choices}"
+        return None if fine else f"a tuple of some of {choices}, () for none"
 
     return check
 
@@ -120,6 +120,8 @@ class Options:
     solver_steps: int = option(20, integer)
     scale_memory: float = option(10_000.0, rows)
     max_features: int = option(1024, integer)
+    max_categories: int = option(32, integer)
+    max_pending: int = option(10_000, integer)
 
     # What only one of the two has, as the other one has it.
     loss: ClassVar[str] = "logistic"

@@ -1,11 +1,12 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
 from . import faces, intervals
-from .estimator import StreamingEstimator, Targets, as_dict
+from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import RegressorOptions
 from .outcome import Outcome
 from .table import Features, Rows
@@ -35,8 +36,11 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
     5.0
     """
 
-    def predict_one(self, x: Features, **_: object) -> float:
-        """The prediction for one row; 0 before the first was learned."""
+    def predict_one(self, x: Features, *, id: Hashable | None = None, **_: object) -> float:
+        """The prediction for one row; 0 before the first was learned. With `id`, the row is kept
+        for `learn_one(id=..., y=...)`."""
+        if id is not None:
+            self._made.keep(id, as_dict(x))
         if not self.__sklearn_is_fitted__():
             return 0.0
         return self._core.predict_one(as_dict(x))[0]
@@ -45,7 +49,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         """The predictions for rows, as a pandas series."""
         import pandas as pd
 
-        return pd.Series(self._made.predict(X), index=getattr(X, "index", None))
+        return pd.Series(self._made.predict(X), index=index_of(X))
 
     def predict_interval_one(self, x: Features, coverage: float = 0.9) -> tuple[float, float]:
         """Low and high, between which the target is to be in a share `coverage` of the rows, drift
@@ -64,7 +68,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         with core.lock:
             reach = intervals.reach_now(core, coverage)
             found = intervals.around(core.predict(X), reach)
-        return pd.DataFrame(found, columns=["low", "high"], index=getattr(X, "index", None))
+        return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))
 
     def progressive_interval(self, X: Rows, y: Targets, coverage: float = 0.9) -> np.ndarray:
         """Learn rows in their order and return low and high, a line for each row, as said *before*

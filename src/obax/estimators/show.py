@@ -18,7 +18,10 @@ def explain(core: Core) -> str:
     """A few sentences: how long, how well, what the hyperparameters came to, what was rejected."""
     rows, loss, _ = core.record.arrays()
     if not len(rows):
-        return "No row has been learned yet."
+        text = "No row has been learned yet."
+        if core.rejected.count:
+            text += f" {core.rejected.count:,} rejected, {core.rejected.most_often()}."
+        return text
     now = core.hyperparameters()
     mean = core.record.total / core.record.seen
     recent = float(loss[-RECENT:].mean())

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from .._support import atomic
 from ..checkpoint import Folder
 from ..estimators import StreamingClassifier, StreamingRegressor
+from .late import matched
 from .results import at, results, rounded
 from .score import Score
 from .source import LARGEST_BATCH, Batch, Source, StreamError as StreamError
@@ -39,6 +40,7 @@ class Job:
       leave out.
     - `out`: a path, or a binary stream such as `sys.stdout.buffer`.
     - `checkpoint`: a folder; `every`: so many rows.
+    - `id`: the column that tells which row a label belongs to, where they come later: see `late`.
     - `coverage`: of the intervals or sets that are written with the predictions, if any.
     - `on_batch`: called with the job after each batch.
     - `continues`: after a resumption, a pipe goes on where it was; otherwise it starts from its
@@ -58,6 +60,7 @@ class Job:
         checkpoint: Path | None = None,
         every: int = 1000,
         continues: bool = False,
+        id: str | None = None,
         coverage: float | None = None,
         on_batch: Callable[["Job"], None] | None = None,
     ):
@@ -67,7 +70,8 @@ class Job:
         self.rows = 0
         self.score = Score(isinstance(model, StreamingRegressor), coverage)
         self._on_batch = on_batch
-        self._setup = {"target": target, "kind": kind, "drop": list(drop), "coverage": coverage}
+        self._setup: dict[str, Any] = {"target": target, "kind": kind, "drop": list(drop)}
+        self._setup |= {"id": id, "coverage": coverage}
         meta = self._resumed()
         with contextlib.ExitStack() as opened:
             seekable = isinstance(source, Path) or continues
@@ -76,9 +80,15 @@ class Job:
             if isinstance(source, Path):
                 opened.callback(os.close, descriptor)
                 os.lseek(descriptor, offset, os.SEEK_SET)
-            numeric = isinstance(model, StreamingRegressor)
             self.source = Source(
-                descriptor, kind, target, drop, offset=offset, header=header, numeric=numeric
+                descriptor,
+                kind,
+                target,
+                drop,
+                offset=offset,
+                header=header,
+                numeric=isinstance(model, StreamingRegressor),
+                id=id,
             )
             passed = self.rows if seekable else self.source.skip(self.rows)
             if passed < self.rows:
@@ -124,8 +134,10 @@ class Job:
 
     def play(self, batch: Batch) -> None:
         """Test and train on some rows, and write a line for each."""
+        if self.source.id is not None:
+            batch = matched(batch, self.model.pending_)
         played = self.model.play(batch.rows, batch.targets, coverage=self.score.coverage)
-        found = results(played, batch.targets, self.score)
+        found = results(played, batch, self.score)
         lines = [json.dumps({"t": t} | result) for t, result in enumerate(found, self.rows + 1)]
         self.out.write(("\n".join(lines) + "\n").encode())
         self.out.flush()

@@ -1,29 +1,32 @@
 """What is written of each row, as plain values for JSON."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ..estimators import Played
 from .score import Score
+from .source import Batch
 
 Result = dict[str, object]
 """What is written of a row, beside its number."""
 
 
-def results(played: Played, targets: Sequence[object], score: Score) -> Iterator[Result]:
+def results(played: Played, batch: Batch, score: Score) -> Iterator[Result]:
     """Of each row in turn; those that were learned go into the score."""
-    for i, (reason, target) in enumerate(zip(played.rejected, targets, strict=True)):
+    lines = zip(played.rejected, batch.targets, batch.ids, strict=True)
+    for i, (reason, target, id) in enumerate(lines):
+        named: Result = {} if id is None else {"id": id}
         if reason is not None:
-            yield {"rejected": reason}
+            yield named | {"rejected": reason}
             continue
         said = _prediction(played, i, score.numbers) | _range(played, i, score.numbers)
         if target is not None:
             said["loss"] = rounded(played.loss[i])
             _note(said["prediction"], target, played, i, score)
-        yield said | {"hyperparameters": rounded(at(played.hyperparameters, i))}
+        yield named | said | {"hyperparameters": rounded(at(played.hyperparameters, i))}
 
 
 def _prediction(played: Played, row: int, numbers: bool) -> Result:

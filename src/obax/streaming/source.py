@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ MOST_SHOWN = 20
 MISSING = {"", "na", "nan", "null", "none", "?"}
 Parsed = list[str] | dict[str, object]
 """A line that is a row: the fields of a CSV, or an object of JSON."""
+Row = dict[Any, object]
 
 
 class StreamError(Exception):
@@ -31,8 +33,10 @@ class Batch:
     A CSV is one table; objects of JSON may each have other names.
     """
 
-    rows: Table | list[dict[str, object] | Table]
+    rows: Table | list[Row | Table]
     targets: list[object]
+    ids: list[object]
+    """Of each line; `None` where it has none."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -54,9 +58,11 @@ class Source:
     offset: int = 0
     header: list[str] | None = None
     numeric: bool = False
+    id: str | None = None
+    """The column that tells which row a label belongs to, see `late`."""
 
     def __post_init__(self) -> None:
-        self._left_out = {*self.drop, self.target}
+        self._left_out = {*self.drop, self.target, self.id}
         self._rest = b""
         self._ended = False
 
@@ -124,7 +130,9 @@ class Source:
         return fields
 
     def _check_header(self, header: list[str]) -> None:
-        for option, names in {"--target": (self.target,), "--drop": self.drop}.items():
+        ids = () if self.id is None else (self.id,)
+        named = {"--target": (self.target,), "--drop": self.drop, "--id": ids}
+        for option, names in named.items():
             for name in names:
                 if name not in header:
                     raise StreamError(
@@ -135,7 +143,11 @@ class Source:
 
     def _batch(self, lines: list[Parsed | str]) -> Batch:
         if self.kind == "jsonl":
-            return Batch([self._json_row(line) for line in lines], [*map(self._json_target, lines)])
+            rows = [self._json_row(line) for line in lines]
+            objects = [line if isinstance(line, dict) else {} for line in lines]
+            targets = [one.get(self.target) for one in objects]
+            ids = [None if self.id is None else one.get(self.id) for one in objects]
+            return Batch(rows, targets, ids)
         header = self.header or []
         faults = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
         missing = ["nan"] * len(header)
@@ -150,21 +162,19 @@ class Source:
             values[:, j] = column
         table = Table(names, values)
         table.rejected.update(faults)
+        # Before there is a header, there are faults at most.
         given = [line[places[self.target]] if header else "" for line in fields]
-        return Batch(table, [self._csv_target(text) for text in given])
+        known = [line[places[self.id]] if self.id in places else "" for line in fields]
+        targets = [self._csv_target(text) for text in given]
+        return Batch(table, targets, [_word(text) for text in known])
 
-    def _json_row(self, line: Parsed | str) -> dict[str, object] | Table:
+    def _json_row(self, line: Parsed | str) -> Row | Table:
         if not isinstance(line, dict):
             return Table.unreadable(str(line))
         return {name: value for name, value in line.items() if name not in self._left_out}
 
-    def _json_target(self, line: Parsed | str) -> object:
-        return line.get(self.target) if isinstance(line, dict) else None
-
     def _csv_target(self, text: str) -> object:
-        if self.numeric:
-            return _number(text)
-        return None if (text := text.strip()).lower() in MISSING else text
+        return _number(text) if self.numeric else _word(text)
 
 
 def _json_object(text: str) -> dict[str, object] | str:
@@ -185,6 +195,10 @@ def _numbers(column: Sequence[str]) -> np.ndarray:
         found = np.array([_number(text) for text in column], object)
     words = any(isinstance(value, str) for value in found)
     return found if words else found.astype(np.float64)
+
+
+def _word(text: str) -> str | None:
+    return None if (text := text.strip()).lower() in MISSING else text
 
 
 def _number(text: str) -> float | str | None:
