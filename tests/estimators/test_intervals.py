@@ -1,6 +1,7 @@
 """Intervals and sets: that they hold what was asked, and that the check of it would notice."""
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -241,3 +242,37 @@ def test_before_the_first_row_and_beyond_the_last_slot():
         model.predict_interval_one({"a": 1.0}, coverage=0.1 + i / 100)
     with pytest.raises(ValueError, match="one of at most 16"):
         model.predict_interval_one({"a": 1.0}, coverage=0.05)
+
+
+def river_streams(rows=5000):
+    """Bundled with River, and drawn with drift: name, rows, targets, whether these are numbers."""
+    from river import datasets
+    from river.datasets import synth
+
+    found = {name: getattr(datasets, name)() for name in ("Bananas", "Phishing", "ImageSegments")}
+    found |= {name: getattr(datasets, name)() for name in ("TrumpApproval", "ChickWeights")}
+    stagger = [synth.STAGGER(classification_function=i % 3, seed=i).take(1000) for i in range(5)]
+    found["STAGGER"] = itertools.chain(*stagger)
+    found["SEA"] = itertools.chain(*(synth.SEA(variant=i, seed=i).take(1200) for i in range(4)))
+    found["LEDDrift"] = synth.LEDDrift(seed=1, n_drift_features=4).take(rows)
+    found["Hyperplane"] = synth.Hyperplane(seed=1, mag_change=0.01).take(rows)
+    found["Friedman"] = synth.FriedmanDrift(seed=1, position=(1000, 2000, 3000)).take(rows)
+    found["Planes2D"] = synth.Planes2D(seed=1).take(rows)
+    for name, stream in found.items():
+        X, y = zip(*itertools.islice(stream, rows), strict=True)
+        yield name, list(X), list(y), not isinstance(y[0], str | bool) and len(set(y)) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coverage", [0.5, 0.9, 0.95])
+def test_coverage_on_the_streams_of_the_benchmark(coverage):
+    off = {}
+    for name, X, y, numbers in river_streams():
+        if numbers:
+            low, high = StreamingRegressor().progressive_interval(X, y, coverage).T
+            covered = (low <= y) & (y <= high)
+        else:
+            found = StreamingClassifier().progressive_set(X, y, coverage)
+            covered = np.array([label in one for one, label in zip(found, y, strict=True)])
+        off[name] = worst(covered, coverage)
+    assert max(off.values()) < POINTS and len(off) == 11, off
