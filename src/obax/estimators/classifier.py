@@ -103,22 +103,23 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         core = self._made
         with core.lock:
             reach = intervals.reach_now(core, coverage)
-            said = np.array([core.predict_one(as_dict(x))])
-            return intervals.sets(said, reach, core.classes)[0]
+            return intervals.likely(core.predict_one(as_dict(x)), reach, core.classes)
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
         """The same for rows."""
         core = self._made
         with core.lock:
             reach = intervals.reach_now(core, coverage)
-            return intervals.sets(core.predict(X), reach, core.classes)
+            said = core.predict(X).tolist()
+            return [intervals.likely(line, reach, core.classes) for line in said]
 
     def progressive_set(self, X: Rows, y: Targets, coverage: float = 0.9) -> list[set[Hashable]]:
         """Learn rows in their order and return the set of each as said *before* it was learned."""
         return cast(list[set[Hashable]], self._progressive_ranges(X, y, coverage))
 
     def _ranges(self, found: Outcome) -> list[set[Hashable]]:
-        return intervals.sets(found.predictions, found.reach, self._fitted.classes)
+        rows = zip(found.predictions.tolist(), found.reach.tolist(), strict=True)
+        return [intervals.likely(said, reach, self._fitted.classes) for said, reach in rows]
 
     def partial_fit(self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None) -> Self:
         """Learn rows of an array or frame in their order. `classes` may name classes in advance."""

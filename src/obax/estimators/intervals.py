@@ -73,10 +73,7 @@ def around(said: np.ndarray, reaches: np.ndarray | float) -> np.ndarray:
     return np.stack([said - reaches, said + reaches], axis=1)
 
 
-def sets(
-    said: np.ndarray, reaches: np.ndarray | float, classes: Sequence[Hashable]
-) -> list[set[Hashable]]:
-    """The classes that are probable enough, for each row."""
-    # 1 - p, as the scores have it, so that what ties there ties here.
-    inside = (1.0 - said <= np.reshape(reaches, (-1, 1))) & (said > 0.0)
-    return [{classes[k] for k in np.flatnonzero(line).tolist()} for line in inside]
+def likely(said: Sequence[float], reach: float, classes: Sequence[Hashable]) -> set[Hashable]:
+    """The classes of a row that are probable enough: 1 - p, as the scores have it."""
+    # What has no chance at all was not known when it was said.
+    return {label for label, p in zip(classes, said, strict=True) if 1.0 - p <= reach and p > 0.0}
