@@ -227,17 +227,26 @@ def test_options_are_those_of_the_estimators(tmp_path):
         "--penalty",
         1,
     )
-    done = stream(tmp_path / "rows.csv", *arguments, *given, "--members", "tuned,start")
+    done = stream(
+        tmp_path / "rows.csv", *arguments, *given, "--members", "tuned,start", "--share", "0.01"
+    )
     assert done.exit_code == 0, done.exception
     model = StreamingClassifier(
         penalty=1.0, memory=50.0, learn=("penalty", "inertia"), imbalance="weights",
-        members=("tuned", "start"),
+        members=("tuned", "start"), share=0.01,
     )  # fmt: skip
     found, _ = Folder(tmp_path / "ck").latest(like=model)
+    assert found.get_params() == model.get_params()
+    arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / "other")
+    given = ("--learn", "none", "--imbalance", "none", "--members", "tuned", "--share", "none")
+    assert stream(tmp_path / "rows.csv", *arguments, *given).exit_code == 0
+    model = StreamingClassifier(learn=(), members="tuned")
+    found, _ = Folder(tmp_path / "other").latest(like=model)
     assert found.get_params() == model.get_params()
     for arguments, message in (
         (("--imbalance", "weights", "--task", "regress"), "not an option of --task regress"),
         (("--memory", "long"), "--memory must be a number, but is 'long'"),
+        (("--share", "some"), "--share must be a number, but is 'some'"),
         (("--learn", "penality"), "learn must be a tuple of some of"),
         (("--coverage", "1"), "coverage must be a number between 0 and 1"),
     ):

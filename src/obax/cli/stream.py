@@ -4,6 +4,8 @@ import dataclasses
 import signal
 import sys
 import time
+import types
+import typing
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -165,28 +167,34 @@ def _why(job: "Job") -> str:
 def _model(
     kind: type, task: str, given: dict[str, str | None]
 ) -> "StreamingClassifier | StreamingRegressor":
-    """With the options that were given, read as what the estimator has by default: see
-    `estimators.options`, which checks them."""
+    """With the options that were given; `estimators.options` has them and checks them."""
     from .._support.errors import UserError
 
-    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    options: dict[str, Any] = {}
+    known = {field.name: field.type for field in dataclasses.fields(kind)}
+    options: dict[str, object] = {}
     for name, text in given.items():
         if text is None:
             continue
-        if name not in defaults:
+        if name not in known:
             raise UserError(f"--{name} is not an option of --task {task}.")
-        default = defaults[name]
-        try:
-            if isinstance(default, int | float) and not isinstance(default, bool):
-                options[name] = type(default)(text)
-            elif isinstance(default, tuple) or "," in text:
-                words = [word.strip() for word in text.split(",")]
-                options[name] = tuple(word for word in words if word not in ("", "none"))
-            else:
-                options[name] = None if text == "none" else text
-        except ValueError as error:
-            expected = "a whole number" if isinstance(default, int) else "a number"
-            raise UserError(f"--{name} must be {expected}, but is {text!r}.") from error
+        options[name] = _value(name, text, known[name])
     model: StreamingClassifier | StreamingRegressor = kind(**options)
     return model
+
+
+def _value(name: str, text: str, type_: Any) -> object:
+    """What was typed, as the option has it: a number, words with commas between them, a word."""
+    from .._support.errors import UserError
+
+    kinds = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
+    words = tuple(word for word in map(str.strip, text.split(",")) if word not in ("", "none"))
+    if type(None) in kinds and not words:
+        return None
+    number = next((kind for kind in (int, float) if kind in kinds), None)
+    if number is not None:
+        try:
+            return number(text)
+        except ValueError as error:
+            expected = "a whole number" if number is int else "a number"
+            raise UserError(f"--{name} must be {expected}, but is {text!r}.") from error
+    return text if str in kinds and "," not in text else words
