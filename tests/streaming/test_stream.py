@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from obax import cli, streaming
 from obax.checkpoint import Folder
+from obax.cli.stream import Screen
 from obax.estimators import StreamingClassifier, Table
 from obax.streaming.score import Score
 from obax.streaming.source import LONGEST_LINE, Source
@@ -177,6 +178,20 @@ def test_the_score_is_that_of_what_was_written(tmp_path):
     assert expected in said[-1] and abs(inside - 0.9) < 0.02
     # While it ran, after 1,000 rows and twice as many.
     assert [line.split(" rows")[0] for line in said[:-1]] == ["obax: 1,024", "obax: 2,048"]
+
+
+def test_on_a_terminal_one_line_renews_itself(tmp_path, capsys):
+    write_rows(tmp_path / "rows.csv", 40)
+    screen = Screen(renew=True)
+    job = streaming.Job(
+        StreamingClassifier(), tmp_path / "rows.csv", "csv", "up", tmp_path / "out",
+        on_batch=screen.show,
+    )  # fmt: skip
+    job.run()
+    screen.say("done")
+    # The rest of the sequence that clears a line is left out away from a terminal.
+    begin, shown, last = capsys.readouterr().err.split("\r")
+    assert begin == "" and "40 rows, 0 rejected; accuracy" in shown and last == "done\n"
 
 
 def test_the_score_and_intervals_of_numbers(tmp_path):
@@ -373,7 +388,7 @@ def test_prepare_checks_and_is_not_a_row():
 def launch(folder, rows, *, pipe=None, every=100):
     command = [sys.executable, "-m", "obax", "stream", "-" if pipe else str(rows)]
     command += ["--target", "up", "--out", str(folder / "out"), "--checkpoint", str(folder / "ck")]
-    command += ["--checkpoint-every", str(every)]
+    command += ["--checkpoint-every", str(every), "--coverage", "0.9"]
     # What one start compiles, the next one finds.
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",

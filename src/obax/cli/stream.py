@@ -89,7 +89,7 @@ def stream(
     })  # fmt: skip
     # Asked to stop, stop like one interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    screen = _Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
+    screen = Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
     try:
         job = Job(
             model,
@@ -122,7 +122,7 @@ def stream(
         raise typer.Exit(1)
 
 
-class _Screen:
+class Screen:
     """The score while a stream runs: a line that renews itself, or further and further apart."""
 
     def __init__(self, renew: bool) -> None:
@@ -131,6 +131,7 @@ class _Screen:
         self._warned = False
 
     def show(self, job: "Job") -> None:
+        """The score so far, where it is time for it."""
         if job.rows >= PATIENCE and not job.score.rows and not self._warned:
             self._warned = True
             self.say(f"obax: warning: none of {job.rows:,} rows was learned: {_why(job)}")

@@ -12,7 +12,7 @@ from numba import float64, int64, void
 from .conformal import ASKED, observe, reach
 from .layout import CLASSES, FEATURES, LOSS as KIND, RING, SHARES, SOFTMAX, X
 from .row import ACCEPTED, play_row
-from .views import members, part, room
+from .views import borrowed, members, part, room
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -59,10 +59,12 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         out: np.ndarray,
     ) -> None:
         _ = sources
+        vector, record, work = borrowed(vector), borrowed(record), borrowed(work)
+        sizes, rows, out = borrowed(sizes), borrowed(rows), borrowed(out)
         f = sizes[FEATURES]
         said_end = SAID + max(1, sizes[CLASSES])
         followers, leader, plain = members(vector, work, sizes)
-        space = room(sizes)
+        space = room(work, sizes)
         trail = vector[sizes[X] : sizes[SHARES + 1]]
         ring, numbers = part(vector, sizes, RING), sizes[KIND] > SOFTMAX
         for i in range(rows.shape[0]):
