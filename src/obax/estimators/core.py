@@ -24,7 +24,6 @@ from .kernel import (
     OUTCOME,
     REACH,
     REJECTED,
-    RING,
     SAID,
     grown,
     kernel,
@@ -323,12 +322,6 @@ class Core:
         if plan.width > old.width:
             self.record = self.record.widened(plan.trail, trail_places(plan, old))
         self.ready()
-
-    @property
-    def ring(self) -> np.ndarray:
-        """The scores of the last rows and the coverages in use: see `kernel.conformal`."""
-        begin, end = self.plan.sizes[RING : RING + 2]
-        return self.vector[begin:end]
 
     # ---- to look at ------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TypedDict, overload
 
 import numpy as np
 
-from .kernel.record import HEAD, POINTS, SEEN, STRIDE, TOTAL, USED
+from .kernel.record import HEAD, POINTS, RING, SEEN, STRIDE, TOTAL, USED
 
 MOST_POINTS = 1024
 KEPT = 100
@@ -89,6 +89,11 @@ class Record:
     def head(self) -> np.ndarray:
         """The small things; `arrays` has the others."""
         return self.data[:HEAD].copy()
+
+    @property
+    def ring(self) -> np.ndarray:
+        """The scores of the last rows and the coverages in use: see `kernel.conformal`."""
+        return self.data[RING:HEAD]
 
     @property
     def stride(self) -> int:

@@ -30,12 +30,12 @@ def asked(core: Core, coverage: float | None) -> Iterator[None]:
         return
     with core.lock:
         slot = slot_of(core, coverage)
-        core.ring[ASKED] = slot + 1
+        core.record.ring[ASKED] = slot + 1
         try:
             yield
         finally:
-            # Not the ring of before: the model may have grown.
-            core.ring[ASKED] = 0.0
+            # Not the ring of before: the record may have grown.
+            core.record.ring[ASKED] = 0.0
 
 
 def slot_of(core: Core, coverage: float) -> int:
@@ -43,7 +43,7 @@ def slot_of(core: Core, coverage: float) -> int:
     number = isinstance(coverage, int | float | np.number) and not isinstance(coverage, bool)
     if not (number and 0 < coverage < 1):
         raise ValueError(f"coverage must be a number between 0 and 1, but got {coverage!r}.")
-    slot = ask(core.ring, float(coverage))
+    slot = ask(core.record.ring, float(coverage))
     if slot == MOST:
         raise ValueError(
             f"coverage must be one of at most {MOST} that a model keeps in use, which are "
@@ -55,13 +55,13 @@ def slot_of(core: Core, coverage: float) -> int:
 def reach_now(core: Core, coverage: float) -> float:
     """How far off the next prediction may be."""
     # What the kernel runs, as Python: it is short, and not worth a compilation of its own.
-    return float(reach.py_func(core.ring, slot_of(core, coverage)))
+    return float(reach.py_func(core.record.ring, slot_of(core, coverage)))
 
 
 def reached(core: Core) -> dict[float, float]:
     """Each coverage in use, and that of the rows learned since it was first asked for; NaN where
     there are none."""
-    table = core.ring[HEAD:SCORES].reshape(MOST, SLOT)[: int(core.ring[SLOTS])]
+    table = core.record.ring[HEAD:SCORES].reshape(MOST, SLOT)[: int(core.record.ring[SLOTS])]
     return {
         float(slot[COVERAGE]): float(slot[COVERED] / slot[LEARNED]) if slot[LEARNED] else math.nan
         for slot in table

@@ -46,6 +46,6 @@ from .entry import (
     kernel as kernel,
 )
 from .growth import grown as grown, places as places, trail_places as trail_places
-from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, RING as RING, Plan as Plan
+from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
 from .mixture import FALLING as FALLING
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

@@ -15,8 +15,8 @@ coverage is within 1.06 / (2000 GAMMA) = 1.8 points. A number may be anything: b
 miss doubles the reach, which costs one more miss for each doubling of errors from one row to the
 next, and one that is predicted exactly is covered, however little was asked.
 
-All of it is one part of the vector: USED ... ASKED, then MOST slots of a coverage each, then the
-scores in the order in which they came and, while a coverage is in use, in their own order.
+All of it is one part of the record, the ring: USED ... ASKED, then MOST slots of a coverage each,
+then the scores in the order in which they came and, while a coverage is in use, in their own.
 """
 
 import math
@@ -102,6 +102,19 @@ def observe(ring: np.ndarray, error: float, numbers: bool) -> None:
         ring[NUMBERS] = 1.0
         ring[COUNT] = min(ring[COUNT] + 1.0, SCALE_ROWS)
         ring[SCALE] += (error - ring[SCALE]) / ring[COUNT]
+
+
+@njit
+def asked_reach(ring: np.ndarray) -> float:
+    """The reach of the coverage that is asked for with every row, if there is one."""
+    return reach(ring, int(ring[ASKED]) - 1) if ring[ASKED] > 0.0 else 0.0
+
+
+@njit
+def hear(ring: np.ndarray, said: np.ndarray, target: float, numbers: bool) -> None:
+    """Note what was said of a row before it was learned, now that the target is known."""
+    error = abs(target - said[0]) if numbers else 1.0 - said[int(target)]
+    observe(ring, error, numbers)
 
 
 def ask(ring: np.ndarray, coverage: float) -> int:

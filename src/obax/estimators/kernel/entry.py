@@ -9,10 +9,11 @@ import numba
 import numpy as np
 from numba import float64, int64, void
 
-from .conformal import ASKED, observe, reach
-from .layout import CLASSES, FEATURES, LOSS as KIND, RING, SHARES, SOFTMAX, X
+from .conformal import asked_reach, hear
+from .layout import CLASSES, FEATURES, LOSS as KIND, SHARES, SOFTMAX, X
+from .record import HEAD, RING
 from .row import ACCEPTED, play_row
-from .views import borrowed, members, part, room
+from .views import borrowed, members, room
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -66,10 +67,10 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         followers, leader, plain = members(vector, work, sizes)
         space = room(work, sizes)
         trail = vector[sizes[X] : sizes[SHARES + 1]]
-        ring, numbers = part(vector, sizes, RING), sizes[KIND] > SOFTMAX
+        ring, numbers = record[RING:HEAD], sizes[KIND] > SOFTMAX
         for i in range(rows.shape[0]):
             row, line = rows[i], out[i]
-            line[REACH] = reach(ring, int(ring[ASKED]) - 1) if ring[ASKED] > 0.0 else 0.0
+            line[REACH] = asked_reach(ring)
             line[OUTCOME], line[LOSS] = play_row(
                 vector,
                 record,
@@ -85,9 +86,7 @@ def _compiled(sources: int, *, cache: bool) -> Play:
                 line[SAID:said_end],
             )
             if row[f + 1] > 0.0 and line[OUTCOME] == ACCEPTED:
-                # Of what was said before the row was learned.
-                said = line[SAID + (0 if numbers else int(row[f]))]
-                observe(ring, abs(row[f] - said) if numbers else 1.0 - said, numbers)
+                hear(ring, line[SAID:said_end], row[f], numbers)
             if line.shape[0] > said_end:
                 line[said_end : said_end + trail.shape[0]] = trail
             if line.shape[0] > said_end + trail.shape[0]:

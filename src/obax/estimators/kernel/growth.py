@@ -46,7 +46,7 @@ def grown(
         new["curvature_slope"][np.ix_(columns, columns)] = before["curvature_slope"]
     for name in ("counts", "averages", "variances", "frequency"):
         new[name][: len(before[name])] = before[name]
-    same = ("rows", "shares", "residuals", "sat_out", "ring")
+    same = ("rows", "shares", "residuals", "sat_out")
     for name in (*same, "target_count", "target_average", "target_variance"):
         new[name][...] = before[name]
     return found

@@ -18,8 +18,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .conformal import SIZE
-
 SIGMOID, SOFTMAX, SQUARED, HUBER = range(4)
 # Positions in `sizes`, first of plain numbers, ...
 (
@@ -56,7 +54,6 @@ VECTOR_PARTS = (
     "target_average",
     "target_variance",
     "frequency",  # of each class
-    "ring",  # of scores, see `conformal`
 )
 (
     ROWS,
@@ -78,9 +75,8 @@ VECTOR_PARTS = (
     TARGET_AVERAGE,
     TARGET_VARIANCE,
     FREQUENCY,
-    RING,
     VECTOR_END,
-) = range(11, 32)
+) = range(11, 31)
 # ... then the parts of `work`, and last the learned entries of x.
 (
     FRESH,  # 1 while what follows RATES belongs to `vector`
@@ -96,7 +92,7 @@ VECTOR_PARTS = (
     ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
-) = range(32, 45)
+) = range(31, 44)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 
@@ -183,7 +179,7 @@ class Plan:
         shapes: tuple[tuple[int, ...], ...] = (
             *((), (self.width,), everyone, residuals, everyone, (n,), (n,)),
             *((m, *lines), (m, d, d), slope, (n, *lines), (len(self.rates), self.outputs, f + 1)),
-            *((f,), (f,), (f,), (), (), (), (self.slots,), (SIZE,)),
+            *((f,), (f,), (f,), (), (), (), (self.slots,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
 
