@@ -1,7 +1,7 @@
 """What the kernel works on: three flat vectors, and `sizes`, which says how they are cut.
 
 - `vector`: all that the next row needs of the rows before; what a checkpoint keeps;
-- `work`: settings, and what can be computed again from `vector`: factors and centres, which a
+- `work`: settings, and what can be computed again from `vector`: inverses and centres, which a
   prediction and the learning of the row share;
 - `record`: see `history`.
 
@@ -86,11 +86,11 @@ VECTOR_PARTS = (
     HIGH,
     HYPER,  # penalty, inertia and forgetting of each member of the second order
     RATES,  # of the members of the first order
-    FIRST,  # a Cholesky factor; L itself for conjugate gradients
-    SECOND,  # the other factor
+    INVERSE,  # of L; for conjugate gradients L itself
     CENTRE,
     DRAWN,
     RIDGE,
+    ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
 ) = range(31, 44)
@@ -122,7 +122,7 @@ class Plan:
     """What the frequency of a row's class divides: nothing, the leader's loss (LEADER) or every
     loss that is learned from (EVERYONE)."""
     steps: int = 0
-    """Of conjugate gradients; 0 for Cholesky factors."""
+    """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
     rates: tuple[float, ...] = ()
@@ -195,9 +195,10 @@ class Plan:
         n, k, d, m = len(self.entries), self.outputs, self.inputs, 1 + len(self.frozen)
         lengths = [math.prod(shape) for shape in self.shapes.values()]
         square, lines = m * d * d, m * k * d
-        second = 0 if self.steps else square
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates)]
-        work += [square, second, lines, lines, m * d]
+        work += [square, lines, lines, m * d]
+        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 3 + k)
+        work += [d + by_member + (7 + n) * k + n + (1 + k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
@@ -230,5 +231,5 @@ class Plan:
         fixed = [(penalty, inertia, m / (1 + m)) for penalty, m, inertia in self.frozen]
         # The first three are the tuned member's, which move.
         work[self.sizes[HYPER] + 3 : self.sizes[RATES]] = np.ravel(fixed)
-        work[self.sizes[RATES] : self.sizes[FIRST]] = self.rates
+        work[self.sizes[RATES] : self.sizes[INVERSE]] = self.rates
         return work
