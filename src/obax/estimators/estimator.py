@@ -142,6 +142,8 @@ class StreamingEstimator(Options):
     def fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
         """Forget everything and learn these rows in their order, once. `sample_weight` multiplies
         the loss of a row; one of weight 2 is not two rows, see `docs/estimators.md`."""
+        if sample_weight is not None and not np.any(np.asarray(sample_weight)):
+            raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
         self.__dict__.pop("_core", None)
         return self._learn_array(X, y, None, sample_weight, first=True)
 
