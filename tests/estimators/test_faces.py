@@ -17,6 +17,12 @@ from obax.estimators import StreamingClassifier, StreamingRegressor
 
 MODELS = {"classifier": StreamingClassifier, "regressor": StreamingRegressor}
 LONG = {"check_bounded_memory_growth"}
+LEFT_OUT = {
+    # Needs an environment variable of SciPy that must be set before it is imported.
+    "check_array_api_input",
+    # A row of weight 2 is one step of twice the loss, not two rows of a stream that forgets.
+    "check_sample_weight_equivalence_on_dense_data",
+}
 
 
 def names(check):
@@ -38,13 +44,13 @@ def test_passes_rivers_checks_all(kind):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_passes_scikit_learns_checks(kind):
-    done = 0
+    done = set()
     for estimator, check in estimator_checks_generator(MODELS[kind]()):
-        # Needs an environment variable of SciPy that must be set before it is imported.
-        if names(check) != "check_array_api_input":
+        if names(check) not in LEFT_OUT:
             check(estimator)
-            done += 1
-    assert done > 45
+            done.add(names(check))
+    assert len(done) > 40
+    assert {"check_sample_weights_list", "check_all_zero_sample_weights_error"} <= done
 
 
 @pytest.fixture(scope="module")

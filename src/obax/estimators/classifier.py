@@ -10,6 +10,7 @@ from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import ClassifierOptions
 from .outcome import Outcome
 from .table import Features, Rows
+from .weights import Weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +33,9 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
       class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
       leader's loss is then the class-balanced one.
+    - `class_weight`: what rows count by their class: a dict of weights (1 for a class that it does
+      not have), or `"balanced"`, as many rows as there are over classes times rows of this class,
+      counted along the stream, at most 100.
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
     - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
@@ -121,9 +125,16 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         rows = zip(found.predictions.tolist(), found.reach.tolist(), strict=True)
         return [intervals.likely(said, reach, self._fitted.classes) for said, reach in rows]
 
-    def partial_fit(self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None) -> Self:
-        """Learn rows of an array or frame in their order. `classes` may name classes in advance."""
-        return self._learn_array(X, y, classes, first="_core" not in self.__dict__)
+    def partial_fit(
+        self,
+        X: Rows,
+        y: Targets,
+        classes: Sequence[Hashable] | None = None,
+        sample_weight: Weights = None,
+    ) -> Self:
+        """Learn rows of an array or frame in their order. `classes` may name classes in advance;
+        `sample_weight` as in `fit`."""
+        return self._learn_array(X, y, classes, sample_weight, first="_core" not in self.__dict__)
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities, one column for each of `classes_`."""

@@ -115,7 +115,7 @@ class Columns:
                     for word, there in zip(table.words.get(j, ()), still.tolist(), strict=False)
                 ]
                 new = [word for word in dict.fromkeys(words) if word and word not in index]
-                found += [(words.index(w), j, w) for w in new[: self.most - len(index) + 1]]
+                found += [(words.index(w), j, w) for w in new[: max(self.most - len(index), 0) + 1]]
             elif kind != WORD and j not in places:
                 found.append((first(present(table, j)[kind] & still), j, ""))
         return sorted(found)
@@ -124,7 +124,7 @@ class Columns:
         """How many columns something new needs."""
         if kind == DATE:
             return 1 + len(CYCLES)
-        full = kind == WORD and len(self.words.get(name, {})) == self.most
+        full = kind == WORD and len(self.words.get(name, {})) >= self.most
         return BUCKETS if full else 1
 
     def _register(self, name: Hashable, kind: str, word: str) -> None:

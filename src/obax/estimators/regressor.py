@@ -10,6 +10,7 @@ from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import RegressorOptions
 from .outcome import Outcome
 from .table import Features, Rows
+from .weights import Weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,9 +79,9 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
     def _ranges(self, found: Outcome) -> np.ndarray:  # type: ignore[override]
         return intervals.around(found.predictions, found.reach)
 
-    def partial_fit(self, X: Rows, y: Targets) -> Self:
-        """Learn rows of an array or frame in their order."""
-        return self._learn_array(X, y, None, first="_core" not in self.__dict__)
+    def partial_fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
+        """Learn rows of an array or frame in their order; `sample_weight` as in `fit`."""
+        return self._learn_array(X, y, None, sample_weight, first="_core" not in self.__dict__)
 
     def predict(self, X: Rows) -> np.ndarray:
         """The predictions for rows of an array or frame."""

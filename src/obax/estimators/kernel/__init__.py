@@ -45,7 +45,18 @@ from .entry import (
     SAID as SAID,
     kernel as kernel,
 )
-from .growth import grown as grown, places as places, trail_places as trail_places
-from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
+from .growth import (
+    grown as grown,
+    places as places,
+    retaught as retaught,
+    trail_places as trail_places,
+)
+from .layout import (
+    BOUNDS as BOUNDS,
+    CENTRE as CENTRE,
+    EVERYONE as EVERYONE,
+    LEADER as LEADER,
+    Plan as Plan,
+)
 from .mixture import FALLING as FALLING
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

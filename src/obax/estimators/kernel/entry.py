@@ -19,11 +19,12 @@ Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
 learned, in their order.
 
-A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
-learned. A line of `out` gets what became of the row, its loss before it was learned, how far off
-the prediction may be (see `conformal`), what was said of it (see `row`) and, where it is long
-enough, x and the members' shares after it and, after those, the likelihood that each member gave
-the target (densities relative to the largest).
+A line of `rows` has the features, NaN where one is missing, the target, and the weight of the row's
+loss, 0 if it is not to be learned. A line of `out` gets what became of the row, its loss before it
+was learned, how far off the prediction may be (see `conformal`), what was said of it (see `row`)
+and, where it is long enough, x and the members' shares after it and, after those, the likelihood
+that each member gave the target (densities relative to the largest; to the power of the row's
+weight where that is below 1).
 """
 OUTCOME, LOSS, REACH, SAID = range(4)
 
@@ -82,7 +83,7 @@ def _compiled(sources: int, *, cache: bool) -> Play:
                 space,
                 row[:f],
                 row[f],
-                row[f + 1] > 0.0,
+                row[f + 1],
                 line[SAID:said_end],
             )
             if row[f + 1] > 0.0 and line[OUTCOME] == ACCEPTED:
