@@ -182,7 +182,7 @@ def test_the_record_is_bounded_and_true():
         ({"max_features": 0}, "max_features must be an integer"),
         ({"solver": "gradient"}, "solver must be one of 'auto', 'cholesky', 'cg', but got"),
         ({"solver_steps": 1.5}, "solver_steps must be an integer >= 1"),
-        ({"learn": None}, "learn must be a tuple of some of"),
+        ({"learn": None}, r"learn must be a tuple of some of .*, \(\) for none, but got None"),
     ],
 )
 def test_arguments_are_checked(changes, message):

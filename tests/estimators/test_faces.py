@@ -17,6 +17,12 @@ from obax.estimators import StreamingClassifier, StreamingRegressor
 
 MODELS = {"classifier": StreamingClassifier, "regressor": StreamingRegressor}
 LONG = {"check_bounded_memory_growth"}
+LEFT_OUT = {
+    # Needs an environment variable of SciPy that must be set before it is imported.
+    "check_array_api_input",
+    # A row of weight 2 is one step of twice the loss, not two rows of a stream that forgets.
+    "check_sample_weight_equivalence_on_dense_data",
+}
 
 
 def names(check):
@@ -38,13 +44,13 @@ def test_passes_rivers_checks_all(kind):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_passes_scikit_learns_checks(kind):
-    done = 0
+    done = set()
     for estimator, check in estimator_checks_generator(MODELS[kind]()):
-        # Needs an environment variable of SciPy that must be set before it is imported.
-        if names(check) != "check_array_api_input":
+        if names(check) not in LEFT_OUT:
             check(estimator)
-            done += 1
-    assert done > 45
+            done.add(names(check))
+    assert len(done) > 40
+    assert {"check_sample_weights_list", "check_all_zero_sample_weights_error"} <= done
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +144,40 @@ def test_unlearned_models_say_so(table):
         StreamingClassifier().learn_one([1.0], True)
     with pytest.raises(ValueError, match="targets must be as many as rows"):
         StreamingClassifier().learn_many(frame[:3], [True])
+
+
+def test_lists_of_dicts_are_predicted(table):
+    """A list has an `index` of its own, a method."""
+    frame, score = table
+    rows = frame.to_dict("records")
+    classifier, regressor = StreamingClassifier(), StreamingRegressor()
+    classifier.learn_many(rows, (score > 0).tolist())
+    regressor.learn_many(rows, score.tolist())
+    late = frame.set_index(np.arange(200) + 7)
+    for some in (rows, tuple(rows)):
+        said = classifier.predict_proba_many(some)
+        np.testing.assert_array_equal(said, classifier.predict_proba_many(late))
+        assert classifier.predict_many(some).tolist() == classifier.predict_many(late).tolist()
+        assert regressor.predict_many(some).tolist() == regressor.predict_many(late).tolist()
+    assert regressor.predict_many(late).index.tolist() == late.index.tolist()
+    assert classifier.predict_many([{"a": 1.0}]).tolist() == [classifier.predict_one({"a": 1.0})]
+
+
+def test_the_decision_function_is_the_log_odds_of_what_is_predicted(table):
+    frame, score = table
+    rows = frame.to_numpy()
+    two = StreamingClassifier().fit(rows, np.where(score > 0, "yes", "no"))
+    odds, said = two.decision_function(rows), two.predict_proba(rows)
+    assert odds.shape == (200,)
+    np.testing.assert_allclose(odds, np.log(said[:, 1] / said[:, 0]), rtol=1e-9)
+    assert (two.predict(rows) == two.classes_[(odds > 0).astype(int)]).all()
+    many = StreamingClassifier().fit(rows, np.digitize(score, [-1, 1]))
+    odds, said = many.decision_function(rows), many.predict_proba(rows)
+    np.testing.assert_allclose(odds, np.log(said / (1 - said)), rtol=1e-9, atol=1e-9)
+    assert (many.predict(rows) == many.classes_[odds.argmax(axis=1)]).all()
+    one = StreamingClassifier()
+    one.learn_many(rows, ["yes"] * 200)
+    one.n_features_in_ = 3
+    assert (
+        np.isfinite(one.decision_function(rows)).all() and (one.decision_function(rows) < 0).all()
+    )

@@ -1,6 +1,7 @@
 """Faulty data: the model stays finite, rows are rejected by the stated rule, counted, kept."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -60,9 +61,29 @@ def test_a_regression_target_must_be_a_number():
 
 def test_rejected_is_bounded():
     model = StreamingClassifier()
-    model.learn_many([{"a": math.inf}] * 500, [True] * 500)
+    with pytest.warns(UserWarning, match="none was learned"):
+        model.learn_many([{"a": math.inf}] * 500, [True] * 500)
     assert model.rejected_.count == 500 and len(model.rejected_) == 100
     assert model.rejected_[0]["row"] == 401
+
+
+def test_when_every_row_is_rejected_there_is_one_warning_and_a_reason():
+    model = StreamingClassifier()
+    for i in range(99):
+        model.learn_one({"a": math.inf if i % 10 else [i]}, True)
+    reason = r"most often \(90 of the last 100\) because feature 'a' is inf"
+    with pytest.warns(UserWarning, match=f"100 rows were rejected and none was learned, {reason}"):
+        model.learn_one({"a": math.inf}, True)
+    for _ in range(150):
+        model.learn_one({"a": math.inf}, True)
+    assert "No row has been learned yet. 250 rejected, most often (100 of" in model.explain()
+
+
+def test_rejections_among_rows_that_are_learned_are_no_alarm():
+    model = StreamingClassifier()
+    model.learn_one({"a": 1.0}, True)
+    model.learn_many([{"a": math.inf}] * 200, [True] * 200)
+    assert model.rejected_.count == 200
 
 
 def test_after_a_poisoned_burst_the_loss_returns():
@@ -119,8 +140,10 @@ BATCH = st.lists(st.tuples(ROW, LABEL, NUMBER), min_size=20, max_size=60)
 def fuzz(batch):
     classifier, regressor = StreamingClassifier(max_classes=4), StreamingRegressor()
     features = [row for row, _, _ in batch]
-    classifier.learn_many(features, [label for _, label, _ in batch])
-    regressor.learn_many(features, [target for _, _, target in batch])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "feature .* holds texts such as")
+        classifier.learn_many(features, [label for _, label, _ in batch])
+        regressor.learn_many(features, [target for _, _, target in batch])
     for model in (classifier, regressor):
         assert np.isfinite(model._core.vector).all()
     for row in features[-5:]:

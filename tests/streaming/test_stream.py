@@ -15,7 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from obax import cli, streaming
+from obax.checkpoint import Folder
+from obax.cli.stream import Screen
 from obax.estimators import StreamingClassifier, Table
+from obax.streaming.score import Score
 from obax.streaming.source import LONGEST_LINE, Source
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -58,7 +61,8 @@ def test_csv_and_json_lines_give_the_same_answers(tmp_path):
     assert [one["t"] for one in found] == list(range(1, 151))
     said = [one["prediction"] == row["up"] for one, row in zip(found, rows, strict=True)]
     assert np.mean(said[50:]) > 0.85
-    assert set(found[-1]["hyperparameters"]) == {"penalty", "forgetting", "memory", "inertia"}
+    names = {"penalty", "forgetting", "memory", "inertia", "members"}
+    assert set(found[-1]["hyperparameters"]) == names
 
 
 def test_faulty_lines_are_rejected_and_the_rest_goes_on(tmp_path):
@@ -105,6 +109,166 @@ def test_regression(tmp_path):
     assert np.corrcoef(said[40:], (rows @ [3.0, -1.0])[40:])[0, 1] > 0.95
 
 
+def test_a_row_has_one_number_everywhere(tmp_path):
+    """`t` of the output and `row` of `rejected_` count the same lines, readable or not."""
+    lines = write_rows(tmp_path / "rows.csv", 12)
+    lines[3:3] = ["1,2", "x,1,1,1"]
+    lines[8:8] = ["", "1,2,3", "1e30,1,1,1"]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    rows = [line for line in lines[1:] if line]
+    objects = [dict(zip("abcy", line.split(","), strict=False)) for line in rows]
+    as_json = [
+        json.dumps({n: v if n == "y" or v == "x" else float(v) for n, v in one.items()})
+        if len(one) == 4
+        else "no json"
+        for one in objects
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(as_json))
+    for kind, target in (("csv", "up"), ("jsonl", "y")):
+        out = tmp_path / f"{kind}.out"
+        job = streaming.Job(StreamingClassifier(), tmp_path / f"rows.{kind}", kind, target, out)
+        assert job.run() == 16
+        told = [(one["t"], one["rejected"]) for one in read(out) if "rejected" in one]
+        kept = [(one["row"], one["reason"]) for one in job.model.rejected_]
+        assert told == kept and [t for t, _ in told] == [3, 4, 8, 9]
+        assert job.score.rows == 12
+
+
+def test_a_column_that_is_not_there_ends_it_at_the_header(tmp_path):
+    write_rows(tmp_path / "rows.csv", 5)
+    for arguments in (("--target", "upp"), ("--target", "up", "--drop", "upp")):
+        done = stream(tmp_path / "rows.csv", *arguments, "--out", tmp_path / "out")
+        assert "Did you mean 'up'?" in str(done.exception) and arguments[-2] in str(done.exception)
+        assert (tmp_path / "out").read_text() == ""
+
+
+def test_nothing_learned_is_told_and_ends_with_1(tmp_path):
+    write_rows(tmp_path / "rows.csv", 120)
+    refused = (tmp_path / "rows.csv").read_text().replace("\n", "x\n").replace("upx", "up")
+    (tmp_path / "rows.csv").write_text(refused)
+    arguments = ("--target", "up", "--task", "regress", "--out", tmp_path / "out")
+    done = stream(tmp_path / "rows.csv", *arguments)
+    assert done.exit_code == 1
+    assert "warning: none of 120 rows was learned: 120 were rejected" in done.stderr
+    assert "is not a number" in done.stderr.splitlines()[-1]
+    # Fewer than a hundred end with 1 too, but are not worth a warning on the way.
+    (tmp_path / "few.csv").write_text("".join(refused.splitlines(keepends=True)[:50]))
+    done = stream(tmp_path / "few.csv", *arguments)
+    assert done.exit_code == 1 and "warning" not in done.stderr
+    # Objects of JSON have no header: it is told when none had the target.
+    (tmp_path / "rows.jsonl").write_text('{"a": 1.5, "label": 1}\n' * 100)
+    done = stream(tmp_path / "rows.jsonl", "--target", "labels", "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "none has a value for 'labels'. Did you mean 'label'?\n" in done.stderr
+    # One row that is learned is enough.
+    (tmp_path / "rows.csv").write_text(refused + "1,1,1,2\n")
+    assert stream(tmp_path / "rows.csv", *arguments).exit_code == 0
+
+
+def test_the_score_is_that_of_what_was_written(tmp_path):
+    lines = write_rows(tmp_path / "rows.csv", 2500)
+    out = tmp_path / "out"
+    done = stream(tmp_path / "rows.csv", "--target", "up", "--out", out, "--coverage", 0.9)
+    found, labels = read(out), [line.split(",")[-1] for line in lines[1:]]
+    right = np.mean([one["prediction"] == y for one, y in zip(found, labels, strict=True)])
+    inside = np.mean([y in one["set"] for one, y in zip(found, labels, strict=True)])
+    loss = np.mean([one["loss"] for one in found])
+    said = done.stderr.splitlines()
+    expected = f"accuracy {right:.4g}, coverage {inside:.4g} (asked: 0.9), mean loss {loss:.4g}"
+    assert expected in said[-1] and abs(inside - 0.9) < 0.02
+    # While it ran, after 1,000 rows and twice as many.
+    assert [line.split(" rows")[0] for line in said[:-1]] == ["obax: 1,024", "obax: 2,048"]
+
+
+def test_on_a_terminal_one_line_renews_itself(tmp_path, capsys):
+    write_rows(tmp_path / "rows.csv", 40)
+    screen = Screen(renew=True)
+    job = streaming.Job(
+        StreamingClassifier(), tmp_path / "rows.csv", "csv", "up", tmp_path / "out",
+        on_batch=screen.show,
+    )  # fmt: skip
+    job.run()
+    screen.say("done")
+    # The rest of the sequence that clears a line is left out away from a terminal.
+    begin, shown, last = capsys.readouterr().err.split("\r")
+    assert begin == "" and "40 rows, 0 rejected; accuracy" in shown and last == "done\n"
+
+
+def test_the_score_and_intervals_of_numbers(tmp_path):
+    rng = np.random.default_rng(0)
+    a, noise = rng.standard_normal((2, 600))
+    y = 3 * a + noise
+    text = "a,y\n" + "".join(f"{i},{j}\n" for i, j in zip(a, y, strict=True))
+    (tmp_path / "rows.csv").write_text(text)
+    arguments = ("--target", "y", "--task", "regress", "--out", tmp_path / "out")
+    done = stream(tmp_path / "rows.csv", *arguments, "--coverage", 0.8)
+    found = read(tmp_path / "out")
+    errors = np.array([one["prediction"] for one in found]) - y
+    expected = f"RMSE {np.sqrt(np.mean(errors**2)):.4g}, MAE {np.mean(np.abs(errors)):.4g}"
+    assert expected in done.stderr
+    assert found[0]["low"] is None and found[0]["high"] is None
+    inside = [one["low"] <= j <= one["high"] for one, j in zip(found[1:], y[1:], strict=True)]
+    assert abs(np.mean(inside) - 0.8) < 0.02
+
+
+def test_a_score_keeps_few_points_and_comes_back_from_a_checkpoint():
+    score, other = Score(False), Score(False)
+    rng = np.random.default_rng(0)
+    wrong = rng.random(3000) < np.linspace(0.5, 0.1, 3000)
+    for i, error in enumerate(wrong):
+        score.add(float(error), covered=False)
+        if i == 700:
+            other = Score(**json.loads(json.dumps(score.plain())))
+        elif i > 700:
+            other.add(float(error), covered=False)
+    assert other == score and len(score.points) < 256
+    assert score.means == {"accuracy": pytest.approx(1 - wrong.mean())}
+    rows, curve = score.curves["row"], score.curves["accuracy"]
+    stride = int(rows[1] - rows[0])
+    expected = 1 - wrong[: stride * len(rows)].reshape(-1, stride).mean(axis=1)
+    np.testing.assert_allclose(curve, expected)
+
+
+def test_options_are_those_of_the_estimators(tmp_path):
+    write_rows(tmp_path / "rows.csv", 30)
+    arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / "ck")
+    given = (
+        "--learn",
+        "penalty,inertia",
+        "--imbalance",
+        "weights",
+        "--memory",
+        "50",
+        "--penalty",
+        1,
+    )
+    done = stream(
+        tmp_path / "rows.csv", *arguments, *given, "--members", "tuned,start", "--share", "0.01"
+    )
+    assert done.exit_code == 0, done.exception
+    model = StreamingClassifier(
+        penalty=1.0, memory=50.0, learn=("penalty", "inertia"), imbalance="weights",
+        members=("tuned", "start"), share=0.01,
+    )  # fmt: skip
+    found, _ = Folder(tmp_path / "ck").latest(like=model)
+    assert found.get_params() == model.get_params()
+    arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / "other")
+    given = ("--learn", "none", "--imbalance", "none", "--members", "tuned", "--share", "none")
+    assert stream(tmp_path / "rows.csv", *arguments, *given).exit_code == 0
+    model = StreamingClassifier(learn=(), members="tuned")
+    found, _ = Folder(tmp_path / "other").latest(like=model)
+    assert found.get_params() == model.get_params()
+    for arguments, message in (
+        (("--imbalance", "weights", "--task", "regress"), "not an option of --task regress"),
+        (("--memory", "long"), "--memory must be a number, but is 'long'"),
+        (("--share", "some"), "--share must be a number, but is 'some'"),
+        (("--learn", "penality"), "learn must be a tuple of some of"),
+        (("--coverage", "1"), "coverage must be a number between 0 and 1"),
+    ):
+        done = stream(tmp_path / "rows.csv", "--target", "up", *arguments)
+        assert message in str(done.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -148,11 +312,10 @@ def test_lines_are_split_anywhere_and_long_ones_rejected(tmp_path):
     path.write_bytes(b"x" * (LONGEST_LINE + 10**5) + b"\n" + b'{"a": 1}\n')
     with path.open("rb") as file:
         source = Source(file.fileno(), "jsonl", "y")
-        faults = []
+        rows = []
         while batch := source.take(10):
-            faults += batch.faults
-            rows = batch.rows
-    assert "longer than" in faults[0] and faults[-1] is None and rows == [{"a": 1}]
+            rows += batch.rows
+    assert "longer than" in rows[0].rejected[0] and rows[-1] == {"a": 1}
 
 
 def test_a_csv_batch_is_a_table_until_the_model(tmp_path):
@@ -162,10 +325,12 @@ def test_a_csv_batch_is_a_table_until_the_model(tmp_path):
     with path.open("rb") as file:
         batch = Source(file.fileno(), "csv", "y", ("id",)).take(10)
     assert isinstance(batch.rows, Table) and batch.rows.names == ["a", "b"]
-    np.testing.assert_array_equal(batch.rows.values, [[2, 3], [np.nan, 10], [np.nan, 1000]])
-    assert batch.rows.rejected == {2: "feature 'a' is 'word', not a number"}
-    assert batch.targets == ["up", None, "down"]
-    assert batch.faults == [None, "2 fields where the header has 5", None, None]
+    np.testing.assert_array_equal(
+        batch.rows.values, [[2, 3], [np.nan, np.nan], [np.nan, 10], [np.nan, 1000]]
+    )
+    assert batch.rows.words == {0: [None, None, None, "word"]}
+    assert batch.rows.rejected == {1: "2 fields where the header has 5"}
+    assert batch.targets == ["up", None, None, "down"]
 
 
 def private(text):
@@ -185,7 +350,7 @@ def test_only_public_methods_of_the_estimators_are_used():
     assert sorted(found) == ["job.model._y", "model._made"]
     rooms = Path(streaming.__path__[0]), Path(cli.__path__[0])
     files = [*rooms[0].glob("*.py"), rooms[1] / "stream.py"]
-    assert len(files) == 4
+    assert len(files) == 7
     for file in files:
         assert private(file.read_text()) == [], file
 
@@ -223,7 +388,7 @@ def test_prepare_checks_and_is_not_a_row():
 def launch(folder, rows, *, pipe=None, every=100):
     command = [sys.executable, "-m", "obax", "stream", "-" if pipe else str(rows)]
     command += ["--target", "up", "--out", str(folder / "out"), "--checkpoint", str(folder / "ck")]
-    command += ["--checkpoint-every", str(every)]
+    command += ["--checkpoint-every", str(every), "--coverage", "0.9"]
     # What one start compiles, the next one finds.
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",

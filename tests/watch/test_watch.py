@@ -37,12 +37,13 @@ def stream_folder(tmp_path_factory):
     text = "a,b,y\n" + "".join(f"{a},{b},{int(a > b)}\n" for a, b in rows) + "x,1,1\n"
     (folder / "rows.csv").write_text(text)
     job = Job(
-        StreamingClassifier(),
+        StreamingClassifier(members=("tuned", "start")),
         folder / "rows.csv",
         "csv",
         "y",
         folder / "out.jsonl",
         checkpoint=folder / "ck",
+        coverage=0.8,
     )
     assert job.run() == 301
     return folder / "ck"
@@ -74,14 +75,25 @@ def test_the_data_of_a_stream(address):
     assert dict(data["facts"])["rows"] == "301" and dict(data["facts"])["rejected"] == "1"
     assert [chart["title"] for chart in data["charts"]] == [
         "Loss before learning",
-        "penalty",
-        "forgetting",
-        "memory",
-        "inertia",
+        "Accuracy",
+        "Coverage",
+        "Penalty",
+        "Memory",
+        "Inertia",
+        "Members' shares of the prediction",
     ]
+    facts = dict(data["facts"])
+    assert float(facts["accuracy"]) > 0.9 and abs(float(facts["coverage, asked 0.8"]) - 0.8) < 0.05
+    by_title = {chart["title"]: chart for chart in data["charts"]}
+    asked = by_title["Coverage"]["curves"][-1]
+    assert asked["name"] == "asked" and set(asked["y"]) == {0.8}
+    members = by_title["Members' shares of the prediction"]
+    assert not members["log"] and "tuned" in [curve["name"] for curve in members["curves"]]
+    assert sum(curve["y"][-1] for curve in members["curves"]) == pytest.approx(1, abs=1e-3)
     curve = data["charts"][0]["curves"][0]
     assert curve["x"][-1] == 300 and len(curve["x"]) == len(curve["y"])
-    assert data["rejected"] == [{"row": 301, "reason": "feature 'a' is 'x', not a number"}]
+    (rejected,) = data["rejected"]
+    assert rejected["row"] == 301 and "feature 'a' is 'x', not a number" in rejected["reason"]
 
 
 def test_only_the_page_and_only_for_this_machine(address):

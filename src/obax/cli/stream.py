@@ -1,11 +1,27 @@
 """The command `obax stream`."""
 
+import dataclasses
 import signal
 import sys
+import time
+import types
+import typing
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from ..estimators import StreamingClassifier, StreamingRegressor
+    from ..streaming import Job
+
+PATIENCE = 100
+"""Rows of which none is learned before there is a warning."""
+FIRST_SCORE = 1000
+"""Away from a terminal, the score is printed after so many rows, then twice as many, and so on."""
+
+RENEW_SECONDS = 0.2
 
 
 def stream(
@@ -31,9 +47,26 @@ def stream(
             "--continues", help="After a resumption, standard input goes on where it was."
         ),
     ] = False,
-    penalty: Annotated[float, typer.Option(help="The L2 penalty to start with.")] = 1e-3,
-    memory: Annotated[float, typer.Option(help="The memory to start with, in rows.")] = 100.0,
-    inertia: Annotated[float, typer.Option(help="The inertia to start with.")] = 1.0,
+    id: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Tells which row a label on a later line belongs to."),
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Write intervals, or sets of classes, of this coverage.")
+    ] = None,
+    penalty: Annotated[str | None, typer.Option(help="The L2 penalty to start with.")] = None,
+    memory: Annotated[str | None, typer.Option(help="The memory to start with, in rows.")] = None,
+    inertia: Annotated[str | None, typer.Option(help="The inertia to start with.")] = None,
+    learn: Annotated[
+        str | None, typer.Option(help="What is tuned: penalty,forgetting,inertia, or none.")
+    ] = None,
+    imbalance: Annotated[
+        str | None, typer.Option(help="For rare classes: learn weights or logits.")
+    ] = None,
+    features: Annotated[str | None, typer.Option(help="linear, fourier or interactions.")] = None,
+    lags: Annotated[str | None, typer.Option(help="So many last targets as features.")] = None,
+    members: Annotated[str | None, typer.Option(help="Of the mixture, with commas.")] = None,
+    share: Annotated[str | None, typer.Option(help="Of the mixture's weights, per row.")] = None,
 ) -> None:
     """Learn from rows as they come; write predictions and hyperparameters as JSON lines."""
     from .._support.errors import UserError
@@ -49,9 +82,14 @@ def stream(
         raise UserError(f"--format must be csv, jsonl or auto, but is {kind!r}.")
     if source != "-" and not Path(source).is_file():
         raise UserError(f"{source} is not a file.")
-    model = models[task](penalty=penalty, memory=memory, inertia=inertia)
+    model = _model(models[task], task, {
+        "penalty": penalty, "memory": memory, "inertia": inertia, "learn": learn,
+        "imbalance": imbalance, "features": features, "lags": lags, "members": members,
+        "share": share,
+    })  # fmt: skip
     # Asked to stop, stop like one interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    screen = Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
     try:
         job = Job(
             model,
@@ -63,8 +101,14 @@ def stream(
             checkpoint=checkpoint,
             every=checkpoint_every,
             continues=continues,
+            id=id,
+            coverage=coverage,
+            on_batch=screen.show,
         )
-        rows = job.run()
+        with warnings.catch_warnings():
+            # The screen says it, without a line of Python.
+            warnings.filterwarnings("ignore", "100 rows were rejected and none was learned")
+            job.run()
     except (StreamError, ValueError) as error:
         raise UserError(str(error)) from error
     except BrokenPipeError:
@@ -72,5 +116,86 @@ def stream(
         sys.stderr.close()
         raise typer.Exit(0) from None
     sys.stdout.flush()
+    screen.say(f"obax: {_score(job)}.")
+    if job.rows and not job.score.rows:
+        screen.say(f"obax: nothing was learned: {_why(job)}")
+        raise typer.Exit(1)
+
+
+class Screen:
+    """The score while a stream runs: a line that renews itself, or further and further apart."""
+
+    def __init__(self, renew: bool) -> None:
+        self._renew = renew
+        self._next, self._shown = FIRST_SCORE, 0.0
+        self._warned = False
+
+    def show(self, job: "Job") -> None:
+        """The score so far, where it is time for it."""
+        if job.rows >= PATIENCE and not job.score.rows and not self._warned:
+            self._warned = True
+            self.say(f"obax: warning: none of {job.rows:,} rows was learned: {_why(job)}")
+        now = time.monotonic()
+        if self._renew and now - self._shown > RENEW_SECONDS:
+            self._shown = now
+            typer.echo(f"\r\x1b[Kobax: {_score(job)}", err=True, nl=False)
+        elif not self._renew and job.rows >= self._next:
+            self._next = max(2 * self._next, job.rows)
+            self.say(f"obax: {_score(job)} ...")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        typer.echo(f"\r\x1b[K{text}" if self._renew else text, err=True)
+
+
+def _score(job: "Job") -> str:
+    loss = f", mean loss {job.model.mean_loss_:.4g}" if job.score.rows else ""
     rejected = job.model.rejected_.count
-    typer.echo(f"obax: {rows:,} rows, {rejected:,} rejected.", err=True)
+    return f"{job.rows:,} rows, {rejected:,} rejected; {job.score.words()}{loss}"
+
+
+def _why(job: "Job") -> str:
+    """What keeps rows from being learned."""
+    from .._support.errors import nearest
+
+    rejected = job.model.rejected_
+    if not rejected.count:
+        names = map(str, job.model.feature_names_)
+        return f"none has a value for {job.target!r}.{nearest(job.target, names)}"
+    return f"{rejected.count:,} were rejected, {rejected.most_often()}."
+
+
+def _model(
+    kind: type, task: str, given: dict[str, str | None]
+) -> "StreamingClassifier | StreamingRegressor":
+    """With the options that were given; `estimators.options` has them and checks them."""
+    from .._support.errors import UserError
+
+    known = {field.name: field.type for field in dataclasses.fields(kind)}
+    options: dict[str, object] = {}
+    for name, text in given.items():
+        if text is None:
+            continue
+        if name not in known:
+            raise UserError(f"--{name} is not an option of --task {task}.")
+        options[name] = _value(name, text, known[name])
+    model: StreamingClassifier | StreamingRegressor = kind(**options)
+    return model
+
+
+def _value(name: str, text: str, type_: Any) -> object:
+    """What was typed, as the option has it: a number, words with commas between them, a word."""
+    from .._support.errors import UserError
+
+    kinds = typing.get_args(type_) if isinstance(type_, types.UnionType) else (type_,)
+    words = tuple(word for word in map(str.strip, text.split(",")) if word not in ("", "none"))
+    if type(None) in kinds and not words:
+        return None
+    number = next((kind for kind in (int, float) if kind in kinds), None)
+    if number is not None:
+        try:
+            return number(text)
+        except ValueError as error:
+            expected = "a whole number" if number is int else "a number"
+            raise UserError(f"--{name} must be {expected}, but is {text!r}.") from error
+    return text if str in kinds and "," not in text else words

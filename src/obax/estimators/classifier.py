@@ -1,14 +1,16 @@
 """Logistic regression that keeps its own penalty, memory and inertia in tune."""
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from . import faces
-from .estimator import StreamingEstimator, Targets, as_dict
+from . import faces, intervals
+from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import ClassifierOptions
+from .outcome import Outcome
 from .table import Features, Rows
+from .weights import Weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,12 +33,17 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
       class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
       leader's loss is then the class-balanced one.
+    - `class_weight`: what rows count by their class: a dict of weights (1 for a class that it does
+      not have), or `"balanced"`, as many rows as there are over classes times rows of this class,
+      counted along the stream, at most 100.
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
     - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
       `"auto"` takes Cholesky up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_features`, `max_classes`: rows that would need more are rejected.
+    - `max_features`, `max_classes`: rows that would need more are rejected. `max_categories`: words
+      of a feature with a column of their own; others share 16. `max_pending`: how many rows wait
+      for their labels, see `learn_one`.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     one (`partial_fit`, `fit`, `predict_proba` ...).
@@ -62,16 +69,23 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         mixed[:] = labels
         return mixed
 
-    def predict_proba_one(self, x: Features, **_: object) -> dict[Hashable, float]:
-        """The probability of each class seen so far; empty before the first."""
+    def predict_proba_one(
+        self, x: Features, *, id: Hashable | None = None, **_: object
+    ) -> dict[Hashable, float]:
+        """The probability of each class seen so far; empty before the first. With `id`, the row is
+        kept for `learn_one(id=..., y=...)`."""
+        if id is not None:
+            self._made.keep(id, as_dict(x))
         if not self.__sklearn_is_fitted__():
             return {}
         core = self._core
         return dict(zip(core.classes, core.predict_one(as_dict(x)), strict=True))
 
-    def predict_one(self, x: Features, **_: object) -> Hashable | None:
-        """The most probable class; `None` before the first."""
-        found = self.predict_proba_one(x)
+    def predict_one(
+        self, x: Features, *, id: Hashable | None = None, **_: object
+    ) -> Hashable | None:
+        """The most probable class; `None` before the first. `id` as in `predict_proba_one`."""
+        found = self.predict_proba_one(x, id=id)
         return max(found, key=found.__getitem__) if found else None
 
     def predict_proba_many(self, X: Rows) -> "pd.DataFrame":
@@ -79,22 +93,64 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         import pandas as pd
 
         core = self._core if self.__sklearn_is_fitted__() else self._made
-        return pd.DataFrame(core.predict(X), columns=core.classes, index=getattr(X, "index", None))
+        return pd.DataFrame(core.predict(X), columns=core.classes, index=index_of(X))
 
     def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
         """The most probable class of each row, as a pandas series."""
         found = self.predict_proba_many(X)
         return found if found.empty else found.idxmax(axis="columns")
 
-    def partial_fit(self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None) -> Self:
-        """Learn rows of an array or frame in their order. `classes` may name classes in advance."""
-        return self._learn_array(X, y, classes, first="_core" not in self.__dict__)
+    def predict_set_one(self, x: Features, coverage: float = 0.9) -> set[Hashable]:
+        """The classes that are probable enough for the right one to be among them in a share
+        `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
+        than that, the set of a row that it is less sure of is empty."""
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            return intervals.likely(core.predict_one(as_dict(x)), reach, core.classes)
+
+    def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
+        """The same for rows."""
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            said = core.predict(X).tolist()
+            return [intervals.likely(line, reach, core.classes) for line in said]
+
+    def progressive_set(self, X: Rows, y: Targets, coverage: float = 0.9) -> list[set[Hashable]]:
+        """Learn rows in their order and return the set of each as said *before* it was learned."""
+        return cast(list[set[Hashable]], self._progressive_ranges(X, y, coverage))
+
+    def _ranges(self, found: Outcome) -> list[set[Hashable]]:
+        rows = zip(found.predictions.tolist(), found.reach.tolist(), strict=True)
+        return [intervals.likely(said, reach, self._fitted.classes) for said, reach in rows]
+
+    def partial_fit(
+        self,
+        X: Rows,
+        y: Targets,
+        classes: Sequence[Hashable] | None = None,
+        sample_weight: Weights = None,
+    ) -> Self:
+        """Learn rows of an array or frame in their order. `classes` may name classes in advance;
+        `sample_weight` as in `fit`."""
+        return self._learn_array(X, y, classes, sample_weight, first="_core" not in self.__dict__)
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities, one column for each of `classes_`."""
         core = self._fitted
         table, _ = self._validated(X)
         return core.predict(table)[:, self._order()]
+
+    def decision_function(self, X: Rows) -> np.ndarray:
+        """The log-odds of each of `classes_`, a column each; of two classes those of the second
+        alone, in one dimension. What is said is finite: odds end at 1e300."""
+        found = np.clip(self.predict_proba(X), 1e-300, None)
+        if found.shape[1] > 2:
+            return np.log(found) - np.log(np.clip(1 - found, 1e-300, None))
+        # A model that knows one class says it of every row.
+        others = found[:, 1] if found.shape[1] == 2 else np.full(len(found), 1e-300)
+        return np.log(others) - np.log(found[:, 0])
 
     def predict(self, X: Rows) -> np.ndarray:
         """The most probable class of each row."""

@@ -7,11 +7,14 @@ import math
 import operator
 import struct
 import threading
-from collections.abc import Callable, Hashable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from . import forks
+from .columns import Columns
 from .history import Record, Rejected
 from .kernel import (
     ABSURD,
@@ -19,25 +22,33 @@ from .kernel import (
     CENTRE,
     LOSS,
     OUTCOME,
+    REACH,
     REJECTED,
     SAID,
     grown,
     kernel,
+    retaught,
     trail_places,
 )
+from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .table import Features, Rows, Table, tables
 from .targets import coded
+from .weights import of_classes
 
 NOT_FINITE = "learning it would have made the model NaN or Inf"
 PLAIN = frozenset({float, int, bool, np.float64, np.float32, np.int64})
 """Types of values that are numbers without a second look."""
+PATIENCE = 100
+"""So many rows are rejected, and none learned, before there is a warning."""
 MISSING = itertools.repeat(float("nan"))
 
 
 class Core:
     """A model that learns from rows and keeps its hyperparameters in tune."""
+
+    lock: threading.RLock
 
     def __init__(self, options: Options):
         self.options = options
@@ -45,25 +56,32 @@ class Core:
         self.classes: list[Hashable] = []
         self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
+        self.pending = Pending(options.max_pending)
+        self.columns = Columns(options.max_categories)
         self.rows = 0
+        self.warned = False
         self.plan = options.plan(0, 0)
         self.vector = self.plan.start(options.starts)
         self.record = Record(self.plan.trail)
+        forks.lock(self)
         self.ready()
 
     def ready(self) -> None:
         """What follows from the rest: the kernel, its room to work in, and how a row is read."""
         self._play = kernel()
-        self._lock = threading.RLock()
         self._work = self.plan.work(self.options.settings)
         self._row = np.zeros((1, self.plan.features + 2))
         self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
         pack = struct.Struct(f"{self.plan.features + 2}d").pack_into
         self._pack = functools.partial(pack, self._row.data, 0)
         self._values = _reader(list(self.names))
+        self._worded = self.columns.busy
+        by_class = self.options.class_weight
+        self._class_weights = by_class if isinstance(by_class, Mapping) else None
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = ("_play", "_lock", "_work", "_row", "_out", "_pack", "_values")
+        derived = {"_play", "lock", "_work", "_row", "_out", "_pack", "_values"}
+        derived |= {"_worded", "_class_weights"}
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -71,28 +89,42 @@ class Core:
         # Arrays that come from another process may be views of a file that cannot be written.
         self.vector, self.record.data = self.vector.copy(), self.record.data.copy()
         self.plan = dataclasses.replace(self.plan)
+        forks.lock(self)
         self.ready()
 
     # ---- one row ---------------------------------------------------------------------------
 
-    def learn_one(self, row: Features, target: object) -> None:
+    def learn_one(self, row: Features, target: object, weight: float = 1.0) -> None:
         """Test on a row and train on it: `play` for one row, without a table where that is not
         needed, as for the rows of any stream that has settled."""
-        with self._lock:
+        with self.lock:
             value = self._known_target(target)
-            if value is not None and self._played(row, value, 1.0):
+            by = weight
+            if self._class_weights is not None and value is not None:
+                by *= self._class_weights.get(target, 1.0)
+            if value is not None and by > 0.0 and self._played(row, value, by):
                 outcome = self._out[0, OUTCOME]
                 if outcome != ABSURD:
                     self.rows += 1
                     if outcome == REJECTED:
                         shown = next(tables(row)).row(0)
-                        self.rejected.add(self.rows, NOT_FINITE, shown)
+                        self._reject(self.rows, NOT_FINITE, shown)
                     return
-            self.play(row, [target])
+            self.play(row, [target], weights=np.array([weight]))
+
+    def keep(self, id: Hashable, row: Features) -> None:
+        """Keep a row until its label comes."""
+        with self.lock:
+            self.pending.keep(id, row)
+
+    def learn_late(self, id: Hashable, target: object, weight: float = 1.0) -> None:
+        """Learn a row that was kept, now that its label has come."""
+        with self.lock:
+            self.learn_one(self.pending.take(id), target, weight)
 
     def predict_one(self, row: Features) -> list[float]:
         """The prediction of a row, or the probability of each known class."""
-        with self._lock:
+        with self.lock:
             if not self._played(row, 0.0, 0.0):
                 return np.atleast_1d(self.predict(row)[0]).tolist()
             found: list[float] = self._out[0].tolist()[SAID:]
@@ -112,10 +144,16 @@ class Core:
         except TypeError:
             return None
 
-    def _played(self, row: Features, target: float, teach: float) -> bool:
-        """Play a row if it is a dict of known names and plain numbers; whether it is."""
+    def _played(self, row: Features, target: float, weight: float) -> bool:
+        """Play a row if it is a dict of known names, plain numbers and known words; whether it
+        is."""
         if type(row) is not dict:
             return False
+        if self._worded:
+            plain = self.columns.plain(row)
+            if plain is None:
+                return False
+            row = plain
         try:
             if len(row) == len(self.names):
                 values = self._values(row)
@@ -125,7 +163,7 @@ class Core:
                 return False
             if not PLAIN.issuperset(map(type, values)):
                 return False
-            self._pack(*values, target, teach)
+            self._pack(*values, target, weight)
         except (KeyError, struct.error):  # A name that is not there; an integer beyond all floats.
             return False
         self._play(self.vector, self.record.data, self._work, self.plan.sizes, self._row, self._out)
@@ -138,32 +176,37 @@ class Core:
         rows: Rows,
         targets: Sequence[object] | np.ndarray | None,
         *,
+        weights: np.ndarray | None = None,
         unlabelled: str = "reject",
         trace: bool = False,
     ) -> Outcome:
         """Test on every row, then train on it. Without `targets`, or where one is missing and
-        `unlabelled` is `"predict"`, only test. With `trace`, note x and the
-        members' shares after each row."""
+        `unlabelled` is `"predict"`, or where the weight is 0, only test. With `trace`, note x and
+        the members' shares after each row."""
         parts = list(tables(rows))
         total = sum(len(table) for table in parts)
         if targets is not None and len(targets) != total:
             raise ValueError(
                 f"targets must be as many as rows, {total}, but there are {len(targets)}."
             )
-        with self._lock:
+        with self.lock:
             played: list[Outcome] = []
             begin = 0
             for table in parts:
-                theirs = None if targets is None else targets[begin : begin + len(table)]
-                played.append(self._play_table(table, theirs, unlabelled, trace))
-                begin += len(table)
+                room = self.options.max_features - len(self.names)
+                for piece in self.columns.pieces(table, self.names, room):
+                    theirs = None if targets is None else targets[begin : begin + len(piece)]
+                    heavy = None if weights is None else weights[begin : begin + len(piece)]
+                    played.append(self._play_table(piece, theirs, heavy, unlabelled, trace))
+                    begin += len(piece)
             return joined(played, self.plan, self._known)
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
-        with self._lock:
-            found = [self._run(self._placed(table)).predictions for table in tables(rows)]
+        with self.lock:
+            parts = (self.columns.known(table, self.names) for table in tables(rows))
+            found = [self._run(self._placed(table)).predictions for table in parts]
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
 
@@ -171,6 +214,7 @@ class Core:
         self,
         table: Table,
         targets: Sequence[object] | np.ndarray | None,
+        weights: np.ndarray | None,
         unlabelled: str,
         trace: bool,
     ) -> Outcome:
@@ -180,7 +224,12 @@ class Core:
         if not self._make_room(table):
             most = self.options.max_features
             rejected = dict.fromkeys(range(size), f"more than max_features = {most} features")
-        goals = coded(self.options, targets, size, rejected, self.index, unlabelled)
+        unread = [] if weights is None else np.flatnonzero(weights == 0).tolist()
+        goals = coded(self.options, targets, size, rejected, self.index, unlabelled, unread)
+        taught = goals.teach if weights is None else goals.teach * weights
+        if self._class_weights is not None:
+            classes = [*self.classes, *(label for _, label in goals.new)]
+            taught = taught * of_classes(self._class_weights, classes, goals.values)
         parts = []
         rows = self._placed(table)
         rows[list(rejected)] = np.nan
@@ -190,41 +239,52 @@ class Core:
                 # That the class exists is news of the very row that is to be predicted.
                 said = self._run(rows[begin : begin + 1]).predictions[0]
                 self.add_classes([label[0]])
-            part = self._run(
-                rows[begin:end], goals.values[begin:end], goals.teach[begin:end], trace
-            )
+            part = self._run(rows[begin:end], goals.values[begin:end], taught[begin:end], trace)
             if said is not None:
                 part.predictions[0] = 0
                 part.predictions[0, : len(said)] = said
             rejected |= {begin + i: reason for i, reason in part.rejected.items()}
             parts.append(part)
         for i in sorted(rejected):
-            self.rejected.add(self.rows + i + 1, rejected[i], table.row(i))
+            self._reject(self.rows + i + 1, rejected[i], table.row(i))
         self.rows += size
         whole = joined(parts, self.plan, self._known)
         whole.rejected = rejected
         return whole
 
+    def _reject(self, row: int, reason: str, values: Features) -> None:
+        """Count and keep a rejected row; a warning, once, if nothing else has come so far."""
+        self.rejected.add(row, reason, values)
+        if self.rejected.count >= PATIENCE and not self.record.seen and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"{PATIENCE} rows were rejected and none was learned, "
+                f"{self.rejected.most_often()}.",
+                stacklevel=5,
+            )
+
     def _run(
         self,
         rows: np.ndarray,
         targets: np.ndarray | float = 0.0,
-        teach: np.ndarray | bool = False,
+        weights: np.ndarray | float = 0.0,
         trace: bool = False,
     ) -> Outcome:
-        """The kernel on rows in which no class is new. `rows` has room for target and `teach`."""
-        rows[:, -2], rows[:, -1] = targets, teach
+        """The kernel on rows in which no class is new. `rows` has room for target and
+        weight."""
+        rows[:, -2], rows[:, -1] = targets, weights
         said_end = self._out.shape[1]
         out = np.empty((len(rows), said_end + trace * self.plan.trail))
         self._play(self.vector, self.record.data, self._work, self.plan.sizes, rows, out)
-        lost = np.flatnonzero(teach & (out[:, OUTCOME] != ACCEPTED)).tolist()
+        lost = np.flatnonzero((rows[:, -1] > 0) & (out[:, OUTCOME] != ACCEPTED)).tolist()
         said = out[:, SAID:said_end]
         if not self.options.classify:
             said = said[:, 0]
         elif len(self.classes) < 2:
             said = np.ones((len(rows), len(self.classes)))
         x = out[:, said_end:] if trace else np.zeros((0, self.plan.trail))
-        return Outcome(said, out[:, LOSS], x, dict.fromkeys(lost, NOT_FINITE), self.plan)
+        rejected = dict.fromkeys(lost, NOT_FINITE)
+        return Outcome(said, out[:, LOSS], out[:, REACH], x, rejected, self.plan)
 
     @property
     def _known(self) -> int | None:
@@ -232,7 +292,7 @@ class Core:
 
     def _placed(self, table: Table) -> np.ndarray:
         """The values where the model has them, NaN for what it does not know or does not get; with
-        room for target and `teach`."""
+        room for target and weight."""
         if table.names == list(self.names):
             wide = np.empty((len(table), self.plan.features + 2))
             wide[:, :-2] = table.values
@@ -278,13 +338,26 @@ class Core:
             self.record = self.record.widened(plan.trail, trail_places(plan, old))
         self.ready()
 
+    def take(self, options: Options) -> dict[str, object]:
+        """Go on with other options; those that a model which has begun cannot take over, with the
+        values that they keep."""
+        with self.lock:
+            self.options, waiting = self.options.followed_by(options)
+            old, self.plan = self.plan, self.options.plan(len(self.names), len(self.classes))
+            if self.plan.learned != old.learned:
+                self.vector = retaught(self.plan, old, self.vector)
+            self.columns.most = self.options.max_categories
+            self.pending.bound(self.options.max_pending)
+            self.ready()
+        return waiting
+
     # ---- to look at ------------------------------------------------------------------------
 
     @property
     def centre(self) -> np.ndarray:
         """The weights that the tuned member's next prediction is made with, a line for each output,
         the intercept last."""
-        with self._lock:
+        with self.lock:
             # An average row, for what it leaves behind.
             self._run(np.full((1, self.plan.features + 2), np.nan))
             begin, shape = self.plan.sizes[CENTRE], (self.plan.outputs, self.plan.inputs)

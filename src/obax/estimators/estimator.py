@@ -2,17 +2,21 @@
 
 import dataclasses
 import sys
-from collections.abc import Hashable, Iterable, Mapping
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import faces, show, state
+from . import faces, intervals, show, state
 from .core import Core
 from .history import Rejected
+from .late import Pending
 from .options import Options
-from .outcome import Hyperparameters
+from .outcome import Hyperparameters, Outcome
 from .table import Features, Rows, Table, tables
+from .tags import tagged, untagged
+from .weights import Weights, many_weights, one_weight
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,6 +39,8 @@ class Played:
     """After the row: as `hyperparameters_`, with an entry per row."""
     rejected: list[str | None]
     """Why a row was rejected; `None` where it was not."""
+    intervals: Sequence[Any] | None = None
+    """Low and high, or the set of classes, of each row, if a coverage was asked for."""
 
 
 class StreamingEstimator(Options):
@@ -67,10 +73,23 @@ class StreamingEstimator(Options):
         return self._fitted.rejected
 
     @property
+    def pending_(self) -> Pending:
+        """Rows that were predicted under an id and wait for their labels: `len(pending_)`, their
+        ids, and `pending_.dropped`, how many were dropped because more than `max_pending`
+        waited."""
+        return self._fitted.pending
+
+    @property
     def mean_loss_(self) -> float:
         """The mean loss of predicting a row before it was learned, over all of them."""
         record = self._fitted.record
         return record.total / max(record.seen, 1)
+
+    @property
+    def coverage_(self) -> dict[float, float]:
+        """What intervals or sets reached: for each coverage in use, the share of the rows learned
+        since it was first asked for that fell into theirs."""
+        return intervals.reached(self._fitted)
 
     @property
     def feature_names_(self) -> list[Hashable]:
@@ -98,21 +117,43 @@ class StreamingEstimator(Options):
 
     # ---- River -----------------------------------------------------------------------------
 
-    def learn_one(self, x: Features, y: object) -> None:
-        """Learn one row, a dict of features."""
-        self._made.learn_one(as_dict(x), y)
+    def learn_one(
+        self,
+        x: Features | None = None,
+        y: object = ...,
+        w: float = 1.0,
+        *,
+        id: Hashable | None = None,
+    ) -> None:
+        """Learn one row, a dict of features; or, with `id` instead of `x`, the row that was
+        predicted under that id, now that its label has come. `w` is the weight of its loss; a row
+        of weight 0 is not learned."""
+        if y is ...:
+            raise TypeError("learn_one needs a target, y.")
+        weight = w if w == 1.0 else one_weight(w)
+        if id is None:
+            self._made.learn_one(as_dict(x), y, weight)
+        elif x is None:
+            self._made.learn_late(id, y, weight)
+        else:
+            raise ValueError("learn_one takes a row, x, or the id of one that was kept, not both.")
 
-    def learn_many(self, X: Rows, y: Targets) -> None:
+    def learn_many(self, X: Rows, y: Targets, w: Weights = None) -> None:
         """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
-        pandas or polars, a `Table`, a list of dicts or an array."""
-        self._made.play(X, _targets(y))
+        pandas or polars, a `Table`, a list of dicts or an array; `w`, a weight for all of them or
+        one for each."""
+        targets = _targets(y)
+        self._made.play(X, targets, weights=many_weights(w, len(targets)))
 
     # ---- scikit-learn ----------------------------------------------------------------------
 
-    def fit(self, X: Rows, y: Targets) -> Self:
-        """Forget everything and learn these rows in their order, once."""
+    def fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
+        """Forget everything and learn these rows in their order, once. `sample_weight` multiplies
+        the loss of a row; one of weight 2 is not two rows, see `docs/estimators.md`."""
+        if sample_weight is not None and not np.any(np.asarray(sample_weight)):
+            raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
         self.__dict__.pop("_core", None)
-        return self._learn_array(X, y, None, first=True)
+        return self._learn_array(X, y, None, sample_weight, first=True)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_core" in self.__dict__
@@ -131,18 +172,43 @@ class StreamingEstimator(Options):
             self._core = Core(self.checked())
         return self
 
-    def play(self, X: Rows, y: Targets) -> Played:
+    def set_params(self, **params: Any) -> Self:
+        """Change options. In mid-stream, those that can take effect do so at once; of the others,
+        which fix how the model began or what it is made of, a warning says that they wait for
+        `fit`."""
+        before = self.get_params(deep=False)  # type: ignore[attr-defined]
+        super().set_params(**params)  # type: ignore[misc]
+        if "_core" not in self.__dict__ or not params:
+            return self
+        try:
+            options = self.checked()
+        except ValueError:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
+        waiting = self._core.take(options)
+        if waiting:
+            words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
+            warnings.warn(
+                f"no effect on a model that has begun, only on the next fit: {words}.",
+                stacklevel=2,
+            )
+        return self
+
+    def play(self, X: Rows, y: Targets, *, coverage: float | None = None) -> Played:
         """Test on every row in its order, then learn it if it has a target: `progressive` for a
-        stream in which targets may be missing, with all that is known of each row. This is what
-        `obax stream` writes."""
+        stream in which targets may be missing, with all that is known of each row, and intervals
+        if a `coverage` is given. This is what `obax stream` writes."""
         core = self._made
-        found = core.play(X, _targets(y), unlabelled="predict", trace=True)
+        with intervals.asked(core, coverage):
+            found = core.play(X, _targets(y), unlabelled="predict", trace=True)
         return Played(
             found.predictions,
             tuple(core.classes),
             found.loss,
             core.hyperparameters(found.x),
             [found.rejected.get(i) for i in range(len(found.loss))],
+            None if coverage is None else self._ranges(found),
         )
 
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
@@ -150,12 +216,21 @@ class StreamingEstimator(Options):
         what `learn_one` after `predict_one` (or `predict_proba_one`) would have said."""
         return self._ordered(self._made.play(X, _targets(y)).predictions)
 
-    def _learn_array(self, X: Rows, y: Targets, classes: Targets | None, *, first: bool) -> Self:
+    def _learn_array(
+        self,
+        X: Rows,
+        y: Targets,
+        classes: Targets | None,
+        weights: Weights,
+        *,
+        first: bool,
+    ) -> Self:
         table, targets = self._validated(X, y, first)
+        heavy = many_weights(weights, len(table), "sample_weight")
         core = self._made
         if classes is not None:
             core.add_classes([_plain(label) for label in np.unique(np.asarray(classes))])
-        core.play(table, targets)
+        core.play(table, targets, weights=heavy)
         return self
 
     def _validated(
@@ -167,16 +242,30 @@ class StreamingEstimator(Options):
             return next(tables(X)), None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
-        array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
-        names = getattr(self, "feature_names_in_", range(array.shape[1]))
-        table = Table(list(names), np.asarray(array, np.float64))
+        table = next(tables(X)) if hasattr(X, "columns") else None
+        if table is not None and (table.words or table.days):
+            # Words and dates, which an array of numbers cannot hold: names and widths are checked.
+            validate_data(self, X, reset=first, skip_check_array=True)
+        else:
+            array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
+            names = getattr(self, "feature_names_in_", range(array.shape[1]))
+            table = Table(list(names), np.asarray(array, np.float64))
         if y is None:
             return table, None
         targets = self._validated_targets(y)
-        check_consistent_length(array, targets)
+        check_consistent_length(table.values, targets)
         return table, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
+        raise NotImplementedError
+
+    def _progressive_ranges(self, X: Rows, y: Targets, coverage: float) -> Sequence[Any]:
+        core = self._made
+        with intervals.asked(core, coverage):
+            return self._ranges(core.play(X, _targets(y)))
+
+    def _ranges(self, found: Outcome) -> Sequence[Any]:
+        """The interval or set of each row."""
         raise NotImplementedError
 
     def _ordered(self, predictions: np.ndarray) -> np.ndarray:
@@ -204,6 +293,9 @@ class StreamingEstimator(Options):
         params = self.get_params(deep=False)  # type: ignore[attr-defined]
         extra: dict[str, Any] = {"version": state.VERSION}
         extra["params"] = {name: _plain(v) for name, v in params.items()}
+        # What `set_params` was given and the model in mid-stream has not taken over.
+        made = self._core.options if "_core" in self.__dict__ else self
+        extra["options"] = {name: _plain(getattr(made, name)) for name in params}
         # What scikit-learn notes of the arrays it has seen.
         extra["width"] = self.__dict__.get("n_features_in_")
         extra["columns"] = np.asarray(self.__dict__.get("feature_names_in_", [])).tolist()
@@ -215,13 +307,12 @@ class StreamingEstimator(Options):
     def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
         """A new estimator from what `__obax_save__` gave."""
         state.check_version(extra)
-        params = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in extra["params"].items()
-        }
-        model = type(self)(**params)
+        model, made = (
+            type(self)(**{name: _unplain(value) for name, value in extra[which].items()})
+            for which in ("params", "options")
+        )
         if extra["core"] is not None:
-            model._core = state.from_plain(model.checked(), arrays, extra["core"])
+            model._core = state.from_plain(made.checked(), arrays, extra["core"])
         if extra["width"] is not None:
             model.n_features_in_ = extra["width"]  # type: ignore[attr-defined]
         if extra["columns"]:
@@ -230,7 +321,7 @@ class StreamingEstimator(Options):
         return model
 
 
-def as_dict(row: Features) -> Features:
+def as_dict(row: Features | None) -> Features:
     """The row itself; an error for what is not a dict."""
     if type(row) is dict or isinstance(row, Mapping):
         return row
@@ -238,6 +329,12 @@ def as_dict(row: Features) -> Features:
         f"x must be a dict of features, but is {type(row).__name__}; use learn_many or partial_fit "
         f"for arrays and frames."
     )
+
+
+def index_of(X: Rows) -> Any:
+    """That of a pandas frame. Lists have an `index` too, a method."""
+    index = getattr(X, "index", None)
+    return None if callable(index) else index
 
 
 def _targets(y: Targets) -> list[object] | np.ndarray:
@@ -252,4 +349,13 @@ def _targets(y: Targets) -> list[object] | np.ndarray:
 
 
 def _plain(value: Any) -> Any:
+    """An option as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return {"pairs": [[tagged(key), _plain(item)] for key, item in value.items()]}
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _unplain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {untagged(key): item for key, item in value["pairs"]}
+    return tuple(value) if isinstance(value, list) else value

@@ -2,15 +2,18 @@
 rejected."""
 
 import collections
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TypedDict, overload
 
 import numpy as np
 
-from .kernel.record import HEAD, POINTS, SEEN, STRIDE, TOTAL, USED
+from .kernel.record import HEAD, POINTS, RING, SEEN, STRIDE, TOTAL, USED
 
 MOST_POINTS = 1024
 KEPT = 100
+_VALUE = re.compile(r" is .*?, ")
+"""The part of a reason that says what a feature was."""
 
 
 class RejectedRow(TypedDict):
@@ -18,7 +21,7 @@ class RejectedRow(TypedDict):
 
     row: int
     reason: str
-    values: Mapping[Hashable, float]
+    values: Mapping[Hashable, object]
 
 
 class Rejected:
@@ -28,10 +31,20 @@ class Rejected:
         self.count = 0
         self._kept: collections.deque[RejectedRow] = collections.deque(maxlen=KEPT)
 
-    def add(self, row: int, reason: str, values: Mapping[Hashable, float]) -> None:
+    def add(self, row: int, reason: str, values: Mapping[Hashable, object]) -> None:
         """Keep one; `row` counts the rows given to the model from 1."""
         self.count += 1
         self._kept.append({"row": row, "reason": reason, "values": values})
+
+    def most_often(self) -> str:
+        """Why, most of the time, in words that follow on a sentence. Reasons count as the same if
+        they differ in the value alone."""
+        kinds = collections.Counter(_VALUE.sub(" ", one["reason"]) for one in self._kept)
+        kind, times = kinds.most_common(1)[0]
+        reason = next(
+            one["reason"] for one in reversed(self._kept) if _VALUE.sub(" ", one["reason"]) == kind
+        )
+        return f"most often ({times} of the last {len(self._kept)}) because {reason}"
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -76,6 +89,11 @@ class Record:
     def head(self) -> np.ndarray:
         """The small things; `arrays` has the others."""
         return self.data[:HEAD].copy()
+
+    @property
+    def ring(self) -> np.ndarray:
+        """The scores of the last rows and the coverages in use: see `kernel.conformal`."""
+        return self.data[RING:HEAD]
 
     @property
     def stride(self) -> int:

@@ -6,12 +6,12 @@ They are the arguments of the constructors, which only note them, as scikit-lear
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
-from .kernel import BOUNDS, FALLING, Plan
+from .kernel import BOUNDS, EVERYONE, FALLING, LEADER, Plan
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
 LARGE = 64
@@ -31,9 +31,9 @@ Check = Callable[[object], Expected]
 """What was expected, where a value is not that."""
 
 
-def option(default: T, check: Check | None = None) -> T:
-    """A field of an options class."""
-    return dataclasses.field(default=default, metadata={"check": check})
+def option(default: T, check: Check | None = None, *, live: bool = False) -> T:
+    """A field of an options class; a `live` one can change in mid-stream."""
+    return dataclasses.field(default=default, metadata={"check": check, "live": live})
 
 
 def _is_number(value: object) -> bool:
@@ -80,7 +80,7 @@ def some_of(*choices: str) -> Check:
 
     def check(value: object) -> Expected:
         fine = isinstance(value, tuple | list) and set(value) <= set(choices)
-        return None if fine else f"a tuple of some of {choices}"
+        return None if fine else f"a tuple of some of {choices}, () for none"
 
     return check
 
@@ -89,6 +89,14 @@ def fraction(value: object) -> Expected:
     """A number from 0 up to but not 1, or `None`."""
     fine = value is None or (_is_number(value) and 0 <= value < 1)  # type: ignore[operator]
     return None if fine else "None or a number from 0 up to, but not, 1"
+
+
+def class_weights(value: object) -> Expected:
+    """`None`, "balanced" or a weight for each of some classes."""
+    fine = value is None or value == "balanced"
+    if isinstance(value, Mapping):
+        fine = all(_is_number(weight) and 0 <= weight < math.inf for weight in value.values())
+    return None if fine else "None, 'balanced' or a dict of classes with numbers >= 0"
 
 
 def members(value: object) -> Expected:
@@ -110,21 +118,24 @@ class Options:
     memory: float = option(100.0, within("memory"))
     inertia: float = option(1.0, within("inertia"))
     _: dataclasses.KW_ONLY
-    learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE))
+    learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE), live=True)
     members: str | tuple[str, ...] = option("auto", members)
-    share: float | None = option(None, fraction)
+    share: float | None = option(None, fraction, live=True)
     per_feature: bool = option(False)
-    step_size: float = option(0.01, positive)
-    horizon: float = option(500.0, rows)
-    solver: str = option("auto", one_of("auto", "cholesky", "cg"))
-    solver_steps: int = option(20, integer)
-    scale_memory: float = option(10_000.0, rows)
-    max_features: int = option(1024, integer)
+    step_size: float = option(0.01, positive, live=True)
+    horizon: float = option(500.0, rows, live=True)
+    solver: str = option("auto", one_of("auto", "cholesky", "cg"), live=True)
+    solver_steps: int = option(20, integer, live=True)
+    scale_memory: float = option(10_000.0, rows, live=True)
+    max_features: int = option(1024, integer, live=True)
+    max_categories: int = option(32, integer, live=True)
+    max_pending: int = option(10_000, integer, live=True)
 
     # What only one of the two has, as the other one has it.
     loss: ClassVar[str] = "logistic"
     delta: ClassVar[float] = 1.345
     imbalance: ClassVar[str | None] = None
+    class_weight: ClassVar[str | Mapping[Hashable, float] | None] = None
     max_classes: ClassVar[int] = 2
 
     def checked(self) -> Self:
@@ -138,8 +149,20 @@ class Options:
             expected = None if check is None else check(value)
             if expected is not None:
                 raise ValueError(f"{field.name} must be {expected}, but got {value!r}.")
-            values[field.name] = tuple(value) if isinstance(value, list) else value
+            if isinstance(value, list | Mapping):
+                value = tuple(value) if isinstance(value, list) else dict(value)
+            values[field.name] = value
         return kind(**values)
+
+    def followed_by(self, new: Self) -> tuple[Self, dict[str, object]]:
+        """The options of a model that has begun, after `new` ones were asked for: those that can
+        change in mid-stream as they are there, the others as here; and which others differ."""
+        waiting = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if not field.metadata["live"] and getattr(self, field.name) != getattr(new, field.name)
+        }
+        return dataclasses.replace(new, **waiting), waiting
 
     @property
     def classify(self) -> bool:
@@ -180,6 +203,7 @@ class Options:
         by_cg = self.solver == "cg" or (self.solver == "auto" and features > LARGE)
         start = {"start": (float(self.penalty), float(self.memory), float(self.inertia))}
         words = self.member_words
+        balanced = isinstance(self.class_weight, str)
         return Plan(
             frozen=tuple(f for word, f in (start | FROZEN).items() if word in words),
             rates=RATES if "sgd" in words else (),
@@ -188,7 +212,7 @@ class Options:
             classes=classes,
             learned=learned,
             per_feature=bool(self.per_feature),
-            balance=self.imbalance is not None,
+            balance=EVERYONE if balanced else LEADER if self.imbalance is not None else 0,
             steps=int(self.solver_steps) if by_cg else 0,
         )
 
@@ -198,7 +222,10 @@ class ClassifierOptions(Options):
     """Those of `StreamingClassifier`."""
 
     imbalance: str | None = option(None, one_of(None, "weights", "logits"))  # type: ignore[misc]
-    max_classes: int = option(100, integer)  # type: ignore[misc]
+    class_weight: str | Mapping[Hashable, float] | None = option(  # type: ignore[misc]
+        None, class_weights, live=True
+    )
+    max_classes: int = option(100, integer, live=True)  # type: ignore[misc]
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -206,4 +233,4 @@ class RegressorOptions(Options):
     """Those of `StreamingRegressor`."""
 
     loss: str = option("squared", one_of("squared", "huber"))  # type: ignore[misc]
-    delta: float = option(1.345, positive)  # type: ignore[misc]
+    delta: float = option(1.345, positive, live=True)  # type: ignore[misc]

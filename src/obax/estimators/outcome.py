@@ -20,6 +20,8 @@ class Outcome:
     predictions: np.ndarray
     """Regression: one number per row. Classes: probabilities, a column for each known class."""
     loss: np.ndarray
+    reach: np.ndarray
+    """How far off the prediction of each row may be, if that was asked for: see `intervals`."""
     x: np.ndarray
     """And the members' shares behind it, after each row; without rows where nobody asked."""
     rejected: dict[int, str]
@@ -33,6 +35,7 @@ def joined(parts: list[Outcome], plan: Plan, known: int | None) -> Outcome:
     regression) and have a shorter x than `plan`."""
     shape = (0,) if known is None else (0, known)
     predictions, loss, xs = [np.zeros(shape)], [np.zeros(0)], [np.zeros((0, plan.trail))]
+    reach = [np.zeros(0)]
     rejected: dict[int, str] = {}
     begin = 0
     for part in parts:
@@ -45,10 +48,11 @@ def joined(parts: list[Outcome], plan: Plan, known: int | None) -> Outcome:
         predictions.append(said)
         xs.append(x)
         loss.append(part.loss)
+        reach.append(part.reach)
         rejected |= {begin + i: reason for i, reason in part.rejected.items()}
         begin += len(part.loss)
-    arrays = [np.concatenate(some) for some in (predictions, loss, xs)]
-    return Outcome(arrays[0], arrays[1], arrays[2], rejected, plan)
+    arrays = [np.concatenate(some) for some in (predictions, loss, reach, xs)]
+    return Outcome(arrays[0], arrays[1], arrays[2], arrays[3], rejected, plan)
 
 
 def named(

@@ -1,13 +1,16 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from . import faces
-from .estimator import StreamingEstimator, Targets, as_dict
+from . import faces, intervals
+from .estimator import StreamingEstimator, Targets, as_dict, index_of
 from .options import RegressorOptions
+from .outcome import Outcome
 from .table import Features, Rows
+from .weights import Weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,8 +37,11 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
     5.0
     """
 
-    def predict_one(self, x: Features, **_: object) -> float:
-        """The prediction for one row; 0 before the first was learned."""
+    def predict_one(self, x: Features, *, id: Hashable | None = None, **_: object) -> float:
+        """The prediction for one row; 0 before the first was learned. With `id`, the row is kept
+        for `learn_one(id=..., y=...)`."""
+        if id is not None:
+            self._made.keep(id, as_dict(x))
         if not self.__sklearn_is_fitted__():
             return 0.0
         return self._core.predict_one(as_dict(x))[0]
@@ -44,11 +50,38 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         """The predictions for rows, as a pandas series."""
         import pandas as pd
 
-        return pd.Series(self._made.predict(X), index=getattr(X, "index", None))
+        return pd.Series(self._made.predict(X), index=index_of(X))
 
-    def partial_fit(self, X: Rows, y: Targets) -> Self:
-        """Learn rows of an array or frame in their order."""
-        return self._learn_array(X, y, None, first="_core" not in self.__dict__)
+    def predict_interval_one(self, x: Features, coverage: float = 0.9) -> tuple[float, float]:
+        """Low and high, between which the target is to be in a share `coverage` of the rows, drift
+        or not: see `coverage_`. Infinite before the first row was learned."""
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            said = core.predict_one(as_dict(x))[0]
+        return said - reach, said + reach
+
+    def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> "pd.DataFrame":
+        """The same for rows, as a pandas frame with columns `low` and `high`."""
+        import pandas as pd
+
+        core = self._made
+        with core.lock:
+            reach = intervals.reach_now(core, coverage)
+            found = intervals.around(core.predict(X), reach)
+        return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))
+
+    def progressive_interval(self, X: Rows, y: Targets, coverage: float = 0.9) -> np.ndarray:
+        """Learn rows in their order and return low and high, a line for each row, as said *before*
+        it was learned."""
+        return cast(np.ndarray, self._progressive_ranges(X, y, coverage))
+
+    def _ranges(self, found: Outcome) -> np.ndarray:  # type: ignore[override]
+        return intervals.around(found.predictions, found.reach)
+
+    def partial_fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
+        """Learn rows of an array or frame in their order; `sample_weight` as in `fit`."""
+        return self._learn_array(X, y, None, sample_weight, first="_core" not in self.__dict__)
 
     def predict(self, X: Rows) -> np.ndarray:
         """The predictions for rows of an array or frame."""

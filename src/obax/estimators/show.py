@@ -1,10 +1,12 @@
 """What was learned, in words and as a figure."""
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .core import Core
+from .intervals import reached
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +18,10 @@ def explain(core: Core) -> str:
     """A few sentences: how long, how well, what the hyperparameters came to, what was rejected."""
     rows, loss, _ = core.record.arrays()
     if not len(rows):
-        return "No row has been learned yet."
+        text = "No row has been learned yet."
+        if core.rejected.count:
+            text += f" {core.rejected.count:,} rejected, {core.rejected.most_often()}."
+        return text
     now = core.hyperparameters()
     mean = core.record.total / core.record.seen
     recent = float(loss[-RECENT:].mean())
@@ -47,6 +52,12 @@ def explain(core: Core) -> str:
     ]
     if fixed:
         text += f" Held fixed: {', '.join(fixed)}."
+    for asked, found in reached(core).items():
+        if not math.isnan(found):
+            kind = "sets" if core.options.classify else "intervals"
+            text += (
+                f" Its {asked:.4g} {kind} held {found:.1%} of the rows since they were asked for."
+            )
     if core.rejected.count:
         last = core.rejected[-1]
         rows_were = "rows were" if core.rejected.count > 1 else "row was"

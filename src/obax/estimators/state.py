@@ -1,13 +1,15 @@
 """A `Core` as named arrays and plain values, for checkpoints, and back."""
 
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
+from .columns import Columns
 from .core import Core
 from .history import Record
+from .late import Pending
 from .options import Options
+from .tags import tagged, untagged
 
 VERSION = 3
 """Of what an estimator writes into a checkpoint."""
@@ -33,8 +35,8 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays |= {f"record.{name}": array for name, array in record}
     arrays["record.head"] = core.record.head
     return arrays, {
-        "names": [_tagged(name) for name in core.names],
-        "classes": [_tagged(label) for label in core.classes],
+        "names": [tagged(name) for name in core.names],
+        "classes": [tagged(label) for label in core.classes],
         "rows": core.rows,
         "rejected": {
             "count": core.rejected.count,
@@ -42,12 +44,14 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
                 {
                     "row": one["row"],
                     "reason": one["reason"],
-                    "names": [_tagged(name) for name in one["values"]],
+                    "names": [tagged(name) for name in one["values"]],
                     "values": list(one["values"].values()),
                 }
                 for one in core.rejected
             ],
         },
+        "columns": core.columns.to_plain(),
+        "pending": core.pending.to_plain(),
     }
 
 
@@ -55,8 +59,8 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
     """The core again. Arrays that do not fit its names and classes are an error."""
     found = {path.removeprefix("['").removesuffix("']"): array for path, array in arrays.items()}
     core = Core(options)
-    core.names = {_untagged(name): i for i, name in enumerate(plain["names"])}
-    core.classes = [_untagged(label) for label in plain["classes"]]
+    core.names = {untagged(name): i for i, name in enumerate(plain["names"])}
+    core.classes = [untagged(label) for label in plain["classes"]]
     core.index = {label: i for i, label in enumerate(core.classes)}
     core.rows = plain["rows"]
     core.plan = options.plan(len(core.names), len(core.classes))
@@ -71,32 +75,12 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
             )
         part[...] = array
     core.record = Record.of(*(found[f"record.{name}"] for name in ("head", "rows", "loss", "x")))
+    core.columns = Columns.from_plain(options.max_categories, plain["columns"])
+    core.pending = Pending.from_plain(options.max_pending, plain["pending"])
     core.ready()
     for one in plain["rejected"]["kept"]:
-        names = [_untagged(name) for name in one["names"]]
+        names = [untagged(name) for name in one["names"]]
         values = dict(zip(names, one["values"], strict=True))
         core.rejected.add(one["row"], one["reason"], values)
     core.rejected.count = plain["rejected"]["count"]
     return core
-
-
-def _tagged(value: object) -> list[Any]:
-    """Names and labels keep their type: True, 1, 1.0 and "1" are four things in JSON too."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    for kind in (bool, int, float, str):
-        if type(value) is kind:
-            return [kind.__name__, value]
-    if isinstance(value, tuple):
-        return ["tuple", [_tagged(item) for item in value]]
-    raise ValueError(
-        f"a checkpoint can hold names and classes that are words, numbers, booleans or tuples of "
-        f"them, but one is {value!r} of type {type(value).__name__}."
-    )
-
-
-def _untagged(pair: list[Any]) -> Hashable:
-    kind, value = pair
-    if kind == "tuple":
-        return tuple(_untagged(item) for item in value)
-    return {"bool": bool, "int": int, "float": float, "str": str}[kind](value)

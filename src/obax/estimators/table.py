@@ -3,19 +3,25 @@
 The rule, the same for every face:
 
 - a feature that is not there, `None` or NaN is *missing*: it counts as its running mean;
-- a row with a feature that is not a number, infinite or beyond 1e15 is *rejected*: the model does
+- words and dates become columns of numbers, see `columns`;
+- a row with a feature that is none of these, infinite or beyond 1e15 is *rejected*: the model does
   not see it, it is counted and kept in `rejected_`;
 - everything else is learned, cut off at 10 deviations from the running mean.
 """
 
+import copy
+import datetime
 import numbers
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 LARGEST = 1e15
+EPOCH = datetime.datetime(1970, 1, 1)
+LONGEST = 100
+"""Characters of a word."""
 Features = Mapping[Any, object]
 """One row as River has it: values by the name of the feature."""
 
@@ -24,11 +30,13 @@ class Table:
     """Some rows with the same names, as every method for many rows takes them.
 
     `values` has a row for each row and a column for each name: of floats with NaN where a feature
-    is missing, or of objects, where `None` is missing too and what is not a number has its row
-    rejected. `rejected` has the reasons, by the position of the row.
+    is missing, or of objects, where `None` is missing too, words and dates are kept apart, by
+    column, and what is neither has its row rejected. `rejected` has the reasons, by the position
+    of the row.
 
-    >>> Table(["a", "b"], np.array([[1.0, None], ["x", 2.0]], object)).rejected
-    {1: "feature 'a' is 'x', not a number"}
+    >>> table = Table(["a", "b"], np.array([[1.0, None], ["x", [2.0]]], object))
+    >>> table.words, table.rejected
+    ({0: [None, 'x']}, {1: "feature 'b' is [2.0], not a number, word or date but a list"})
     """
 
     def __init__(self, names: Sequence[Hashable], values: np.ndarray):
@@ -39,6 +47,10 @@ class Table:
             )
         self.names = list(names)
         self.rejected: dict[int, str] = {}
+        self.words: dict[int, list[str | None]] = {}
+        self.days: dict[int, np.ndarray] = {}
+        """Dates, as days since 1970."""
+        self._source: tuple[Table, int] | None = None
         objects = values.dtype.kind == "O"
         self.values = self._checked(values) if objects else np.asarray(values, np.float64)
         with np.errstate(invalid="ignore"):
@@ -48,12 +60,49 @@ class Table:
             found = f"feature {self.names[j]!r} is {self.values[i, j]:g}"
             self.rejected.setdefault(i, f"{found}, infinite or beyond {LARGEST:g}")
 
+    @classmethod
+    def unreadable(cls, reason: str) -> Self:
+        """A row of which nothing is known but why it is rejected."""
+        table = cls([], np.zeros((1, 0)))
+        table.rejected[0] = reason
+        return table
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[Hashable],
+        values: np.ndarray,
+        rejected: dict[int, str],
+        source: "Table",
+        begin: int,
+    ) -> "Table":
+        """Rows of `source` from `begin` on, in other columns."""
+        table = cls(names, values)
+        table.rejected |= rejected
+        table._source = (source, begin)
+        return table
+
+    def copy(self) -> "Table":
+        """One that can have other rejections."""
+        table = copy.copy(self)
+        table.rejected = dict(self.rejected)
+        return table
+
     def __len__(self) -> int:
         return len(self.values)
 
-    def row(self, index: int) -> dict[Hashable, float]:
+    def row(self, index: int) -> dict[Hashable, object]:
         """One row, to show."""
-        return dict(zip(self.names, self.values[index].tolist(), strict=True))
+        if self._source is not None:
+            table, begin = self._source
+            return table.row(begin + index)
+        shown: list[object] = self.values[index].tolist()
+        for j, words in self.words.items():
+            shown[j] = shown[j] if words[index] is None else words[index]
+        for j, days in self.days.items():
+            if not np.isnan(days[index]):
+                shown[j] = str(EPOCH + datetime.timedelta(days=float(days[index])))
+        return dict(zip(self.names, shown, strict=True))
 
     def _checked(self, objects: np.ndarray) -> np.ndarray:
         """Each value looked at on its own."""
@@ -61,14 +110,21 @@ class Table:
         for i, line in enumerate(objects.tolist()):
             for j, item in enumerate(line):
                 value = number(item)
-                if value is None:
-                    self.rejected[i] = f"feature {self.names[j]!r} is {short(item)}, not a number"
-                else:
+                if value is not None:
                     values[i, j] = value
+                elif isinstance(item, str) and len(item) <= LONGEST:
+                    words = self.words.setdefault(j, [None] * len(objects))
+                    words[i] = str(item) or None
+                elif (date := since_epoch(item)) is not None:
+                    self.days.setdefault(j, np.full(len(objects), np.nan))[i] = date
+                else:
+                    kind = "a longer text" if isinstance(item, str) else f"a {type(item).__name__}"
+                    found = f"feature {self.names[j]!r} is {short(item)}"
+                    self.rejected[i] = f"{found}, not a number, word or date but {kind}"
         return values
 
 
-Rows = Table | Features | Sequence[Features] | npt.ArrayLike
+Rows = Table | Features | Sequence[Features | Table] | npt.ArrayLike
 """Rows of any kind; frames of pandas and polars are like arrays, with names."""
 
 
@@ -77,7 +133,7 @@ def number(value: object) -> float | None:
     if value is None:
         return float("nan")
     if isinstance(value, float | int | np.number | numbers.Number):
-        if isinstance(value, complex | np.complexfloating):
+        if isinstance(value, complex | np.complexfloating | np.timedelta64):
             return None
         try:
             return float(value)  # type: ignore[arg-type]
@@ -92,6 +148,21 @@ def number(value: object) -> float | None:
     return None
 
 
+def since_epoch(value: object) -> float | None:
+    """A date as days since 1970-01-01; NaN for a missing one, `None` for what is not a date."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("M8[us]").item()
+        if value is None:
+            return float("nan")
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+        return (value - EPOCH) / datetime.timedelta(days=1)
+    if isinstance(value, datetime.date):
+        return float((value - EPOCH.date()).days)
+    return None
+
+
 def tables(rows: Rows) -> Iterator[Table]:
     """Rows of any kind as tables, each of rows with the same names."""
     if isinstance(rows, Table):
@@ -100,7 +171,7 @@ def tables(rows: Rows) -> Iterator[Table]:
         yield from _from_dicts([rows])
     elif hasattr(rows, "columns"):
         yield _from_columns(rows)
-    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping):
+    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping | Table):
         yield from _from_dicts(rows)
     else:
         yield _from_array(rows)  # type: ignore[arg-type]
@@ -120,7 +191,7 @@ def _from_array(rows: npt.ArrayLike) -> Table:
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: rows must hold real numbers.")
     real = array.dtype.kind in "fiub"
-    return Table(range(array.shape[1]), array if real else array.astype(object))
+    return Table(range(array.shape[1]), array if real else _objects(array))
 
 
 def _from_columns(frame: Any) -> Table:
@@ -129,15 +200,29 @@ def _from_columns(frame: Any) -> Table:
     real = all(column.dtype.kind in "fiub" for column in columns)
     values = np.empty((len(frame), len(names)), np.float64 if real else object)
     for j, column in enumerate(columns):
-        values[:, j] = column
+        values[:, j] = column if real else _objects(column)
     return Table(names, values)
 
 
-def _from_dicts(rows: Sequence[Features]) -> Iterator[Table]:
-    """A table for each run of rows with the same names."""
+def _objects(array: np.ndarray) -> np.ndarray:
+    """As Python's own types. NumPy would make plain integers of times in nanoseconds."""
+    if array.dtype.kind in "mM":
+        array = array.astype(f"{array.dtype.kind}8[us]")
+    return array.astype(object)
+
+
+def _from_dicts(rows: Sequence[Features | Table]) -> Iterator[Table]:
+    """A table for each run of rows with the same names; those among them that are tables already,
+    as they are."""
     names: list[Hashable] = []
     run: list[Features] = []
     for row in rows:
+        if isinstance(row, Table):
+            if run:
+                yield _from_run(names, run)
+            run = []
+            yield row
+            continue
         if not isinstance(row, Mapping):
             raise ValueError(f"rows must all be dicts, but one is {short(row)}.")
         # In a fixed order, so that the order of the keys changes nothing.
@@ -147,7 +232,8 @@ def _from_dicts(rows: Sequence[Features]) -> Iterator[Table]:
             run = []
         names = mine
         run.append(row)
-    yield _from_run(names, run)
+    if run:
+        yield _from_run(names, run)
 
 
 def _from_run(names: list[Hashable], run: list[Features]) -> Table:

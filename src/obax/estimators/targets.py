@@ -35,12 +35,18 @@ def coded(
     rejected: dict[int, str],
     index: Mapping[Hashable, int],
     unlabelled: str,
+    unread: Sequence[int] = (),
 ) -> Coded:
     """Targets of rows; `rejected` has rows that are not looked at and gets those whose target
-    cannot be learned. A missing one is a reason too, unless `unlabelled` is `"predict"`."""
+    cannot be learned. A missing one is a reason too, unless `unlabelled` is `"predict"`. Rows of
+    `unread` are not to be learned, whatever their target."""
     found = Coded(np.zeros(size), np.zeros(size, bool))
     if targets is None:
         return found
+    if unread:
+        targets = list(targets)
+        for i in unread:
+            targets[i] = None
     if options.classify:
         doubtful = _labels(targets, index, found, 0 if rejected else options.max_classes)
     else:
@@ -48,7 +54,7 @@ def coded(
     found.teach[list(rejected)] = False
     known = dict(index)
     for i in doubtful:
-        if i in rejected:
+        if i in rejected or i in unread:
             continue
         target = targets[i]
         if _is_missing(target):
@@ -108,7 +114,7 @@ def _add_label(
     except TypeError:
         return f"target {short(label)} cannot be a class: it is not hashable"
     if code is None:
-        if len(known) == most:
+        if len(known) >= most:
             return f"target {short(label)} would be class {len(known) + 1}, one too many"
         code = known[label] = len(known)
         found.new.append((row, label))

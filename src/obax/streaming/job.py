@@ -9,30 +9,24 @@ the file ends up the same, byte for byte, as that of a run that was never interr
 import contextlib
 import io
 import json
-import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from .._support import atomic
 from ..checkpoint import Folder
-from ..estimators import Played, StreamingClassifier, StreamingRegressor
-from .source import LARGEST_BATCH, Batch, Source
+from ..estimators import StreamingClassifier, StreamingRegressor
+from .late import matched
+from .results import at, results, rounded
+from .score import Score
+from .source import LARGEST_BATCH, Batch, Source, StreamError as StreamError
 
-Result = dict[str, object]
-"""What is written of a row, beside its number."""
 LIVE = "live.json"
 LIVE_SECONDS = 1.0
 LIVE_POINTS = 256
-
-
-class StreamError(Exception):
-    """Something in the call is to be mended."""
 
 
 class Job:
@@ -46,6 +40,9 @@ class Job:
       leave out.
     - `out`: a path, or a binary stream such as `sys.stdout.buffer`.
     - `checkpoint`: a folder; `every`: so many rows.
+    - `id`: the column that tells which row a label belongs to, where they come later: see `late`.
+    - `coverage`: of the intervals or sets that are written with the predictions, if any.
+    - `on_batch`: called with the job after each batch.
     - `continues`: after a resumption, a pipe goes on where it was; otherwise it starts from its
       beginning again and the rows that were played are passed over. Files are always taken up at
       the right byte.
@@ -63,12 +60,18 @@ class Job:
         checkpoint: Path | None = None,
         every: int = 1000,
         continues: bool = False,
+        id: str | None = None,
+        coverage: float | None = None,
+        on_batch: Callable[["Job"], None] | None = None,
     ):
-        self.model = model.prepare()
+        self.model, self.target = model.prepare(), target
         self.every = every
         self.folder = None if checkpoint is None else Folder(checkpoint)
         self.rows = 0
-        self._setup = {"target": target, "kind": kind, "drop": list(drop)}
+        self.score = Score(isinstance(model, StreamingRegressor), coverage)
+        self._on_batch = on_batch
+        self._setup: dict[str, Any] = {"target": target, "kind": kind, "drop": list(drop)}
+        self._setup |= {"id": id, "coverage": coverage}
         meta = self._resumed()
         with contextlib.ExitStack() as opened:
             seekable = isinstance(source, Path) or continues
@@ -77,9 +80,15 @@ class Job:
             if isinstance(source, Path):
                 opened.callback(os.close, descriptor)
                 os.lseek(descriptor, offset, os.SEEK_SET)
-            numeric = isinstance(model, StreamingRegressor)
             self.source = Source(
-                descriptor, kind, target, drop, offset=offset, header=header, numeric=numeric
+                descriptor,
+                kind,
+                target,
+                drop,
+                offset=offset,
+                header=header,
+                numeric=isinstance(model, StreamingRegressor),
+                id=id,
             )
             passed = self.rows if seekable else self.source.skip(self.rows)
             if passed < self.rows:
@@ -125,41 +134,18 @@ class Job:
 
     def play(self, batch: Batch) -> None:
         """Test and train on some rows, and write a line for each."""
-        results = iter([*self._results(batch)])
-        lines = []
-        for number, fault in enumerate(batch.faults, self.rows + 1):
-            if fault is None:
-                found = next(results)
-            else:
-                self.model.rejected_.add(number, fault, {})
-                found = {"rejected": fault}
-            lines.append(json.dumps({"t": number} | found))
+        if self.source.id is not None:
+            batch = matched(batch, self.model.pending_)
+        played = self.model.play(batch.rows, batch.targets, coverage=self.score.coverage)
+        found = results(played, batch, self.score)
+        lines = [json.dumps({"t": t} | result) for t, result in enumerate(found, self.rows + 1)]
         self.out.write(("\n".join(lines) + "\n").encode())
         self.out.flush()
         self.rows += len(batch)
         if self.folder is not None and time.monotonic() - self._drawn > LIVE_SECONDS:
             self.show()
-
-    def _results(self, batch: Batch) -> Iterator[Result]:
-        if not batch.targets:
-            return
-        played = self.model.play(batch.rows, batch.targets)
-        for i, (reason, target) in enumerate(zip(played.rejected, batch.targets, strict=True)):
-            if reason is not None:
-                yield {"rejected": reason}
-                continue
-            loss = {} if target is None else {"loss": _rounded(played.loss[i])}
-            moved = {"hyperparameters": _rounded(_at(played.hyperparameters, i))}
-            yield self._prediction(played, i) | loss | moved
-
-    def _prediction(self, played: Played, row: int) -> Result:
-        found = played.predictions[row]
-        if isinstance(self.model, StreamingRegressor):
-            return {"prediction": _rounded(found)}
-        if not len(found) or not found.sum():
-            return {"prediction": None, "probability": None}
-        best = int(np.argmax(found))
-        return {"prediction": played.classes[best], "probability": _rounded(found[best])}
+        if self._on_batch is not None:
+            self._on_batch(self)
 
     def save(self) -> None:
         """A checkpoint of all that is needed to go on from here."""
@@ -171,8 +157,14 @@ class Job:
         except (OSError, io.UnsupportedOperation):
             # A pipe: what was written cannot be taken back.
             written = 0
-        meta = {"offset": self.source.offset, "header": self.source.header, "written": written}
-        self.folder.save(self.rows, self.model, meta | {"setup": self._setup})
+        meta: dict[str, Any] = {
+            "offset": self.source.offset,
+            "header": self.source.header,
+            "written": written,
+            "setup": self._setup,
+            "score": self.score.plain(),
+        }
+        self.folder.save(self.rows, self.model, meta)
 
     def show(self, *, done: bool = False) -> None:
         """What `obax watch` reads."""
@@ -189,12 +181,15 @@ class Job:
             "rows_per_second": round((self.rows - self._first) / seconds, 1),
             "updated": time.time(),
             "done": done,
-            "mean_loss": _rounded(self.model.mean_loss_),
+            "mean_loss": rounded(self.model.mean_loss_),
+            "score": rounded(self.score.means),
+            "asked": self.score.coverage,
+            "curves": rounded(self.score.curves),
             "explain": self.model.explain(),
             "history": {
                 "row": rows.tolist(),
-                "loss": _rounded(loss),
-                "hyperparameters": _rounded(_at(history, keep)),
+                "loss": rounded(loss),
+                "hyperparameters": rounded(at(history, keep)),
             },
             "rejected": {
                 "count": rejected.count,
@@ -215,6 +210,7 @@ class Job:
                 f"({meta['setup']}, {model.get_params()}). Use the same ones, or another folder."
             )
         self.model, self.rows = model, meta["round"]
+        self.score = Score(**meta["score"])
         return meta
 
     def _cut_back(self, out: Path, written: int) -> BinaryIO:
@@ -230,19 +226,3 @@ class Job:
         file.truncate(written)
         file.seek(written)
         return file
-
-
-def _at(values: Any, index: int | slice) -> Any:
-    """These entries of an array, or of each array of a dict of them."""
-    if isinstance(values, dict):
-        return {name: _at(item, index) for name, item in values.items()}
-    return values[index]
-
-
-def _rounded(value: Any) -> Any:
-    """Six figures: enough to read, and the same text everywhere."""
-    if isinstance(value, dict):
-        return {str(name): _rounded(item) for name, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return [_rounded(item) for item in value.tolist()]
-    return float(f"{float(value):.6g}") if math.isfinite(value) else None

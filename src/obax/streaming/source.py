@@ -5,33 +5,41 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from .._support.errors import nearest
 from ..estimators import Table
 
 LARGEST_BATCH = 512
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
+MOST_SHOWN = 20
 MISSING = {"", "na", "nan", "null", "none", "?"}
 Parsed = list[str] | dict[str, object]
 """A line that is a row: the fields of a CSV, or an object of JSON."""
+Row = dict[Any, object]
+
+
+class StreamError(Exception):
+    """Something in the call is to be mended."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Some lines: the rows among them, as the estimators take them, and what the others lack.
+    """Some lines, each a row: as the estimators take them, those that cannot be read as rejected.
 
     A CSV is one table; objects of JSON may each have other names.
     """
 
-    rows: Table | list[dict[str, object]]
+    rows: Table | list[Row | Table]
     targets: list[object]
-    faults: list[str | None]
-    """For each line why it is not a row, or `None` if it is the next one of `rows`."""
+    ids: list[object]
+    """Of each line; `None` where it has none."""
 
     def __len__(self) -> int:
-        return len(self.faults)
+        return len(self.targets)
 
 
 @dataclasses.dataclass(eq=False)
@@ -39,8 +47,8 @@ class Source:
     """Rows from a file descriptor.
 
     `offset` is the number of bytes of the rows handed out so far: where a file is to be taken up
-    again. `header` is the first line of a CSV. With `numeric`, the target is a number and not the
-    name of a class.
+    again. `header` is the first line of a CSV; it must have the columns that are named here. With
+    `numeric`, the target is a number and not the name of a class.
     """
 
     descriptor: int
@@ -50,9 +58,11 @@ class Source:
     offset: int = 0
     header: list[str] | None = None
     numeric: bool = False
+    id: str | None = None
+    """The column that tells which row a label belongs to, see `late`."""
 
     def __post_init__(self) -> None:
-        self._left_out = {*self.drop, self.target}
+        self._left_out = {*self.drop, self.target, self.id}
         self._rest = b""
         self._ended = False
 
@@ -113,35 +123,58 @@ class Source:
             return f"a line that is not CSV ({error})"
         if self.header is None:
             self.header = [name.strip() for name in fields]
+            self._check_header(self.header)
             return None
         if len(fields) != len(self.header):
             return f"{len(fields)} fields where the header has {len(self.header)}"
         return fields
 
+    def _check_header(self, header: list[str]) -> None:
+        ids = () if self.id is None else (self.id,)
+        named = {"--target": (self.target,), "--drop": self.drop, "--id": ids}
+        for option, names in named.items():
+            for name in names:
+                if name not in header:
+                    raise StreamError(
+                        f"{option} must be a column of the input, but its header has no {name!r}."
+                        f"{nearest(name, header)} It has: {', '.join(header[:MOST_SHOWN])}"
+                        f"{' ...' if len(header) > MOST_SHOWN else ''}."
+                    )
+
     def _batch(self, lines: list[Parsed | str]) -> Batch:
-        faults = [line if isinstance(line, str) else None for line in lines]
         if self.kind == "jsonl":
-            objects = [line for line in lines if isinstance(line, dict)]
-            targets = [row.get(self.target) for row in objects]
-            rows = [{n: v for n, v in row.items() if n not in self._left_out} for row in objects]
-            return Batch(rows, targets, faults)
-        fields = [line for line in lines if isinstance(line, list)]
+            rows = [self._json_row(line) for line in lines]
+            objects = [line if isinstance(line, dict) else {} for line in lines]
+            targets = [one.get(self.target) for one in objects]
+            ids = [None if self.id is None else one.get(self.id) for one in objects]
+            return Batch(rows, targets, ids)
+        header = self.header or []
+        faults = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
+        missing = ["nan"] * len(header)
+        fields = [line if isinstance(line, list) else missing for line in lines]
         # Of a name that stands twice in the header, the last column counts.
-        places = {name: j for j, name in enumerate(self.header or [])}
+        places = {name: j for j, name in enumerate(header)}
         names = sorted(places.keys() - self._left_out)
         columns = [_numbers([line[places[name]] for line in fields]) for name in names]
         words = any(column.dtype.kind == "O" for column in columns)
-        table = np.empty((len(fields), len(names)), object if words else np.float64)
+        values = np.empty((len(fields), len(names)), object if words else np.float64)
         for j, column in enumerate(columns):
-            table[:, j] = column
-        place = places.get(self.target)
-        given = [""] * len(fields) if place is None else [line[place] for line in fields]
-        return Batch(Table(names, table), [self._csv_target(text) for text in given], faults)
+            values[:, j] = column
+        table = Table(names, values)
+        table.rejected.update(faults)
+        # Before there is a header, there are faults at most.
+        given = [line[places[self.target]] if header else "" for line in fields]
+        known = [line[places[self.id]] if self.id in places else "" for line in fields]
+        targets = [self._csv_target(text) for text in given]
+        return Batch(table, targets, [_word(text) for text in known])
+
+    def _json_row(self, line: Parsed | str) -> Row | Table:
+        if not isinstance(line, dict):
+            return Table.unreadable(str(line))
+        return {name: value for name, value in line.items() if name not in self._left_out}
 
     def _csv_target(self, text: str) -> object:
-        if self.numeric:
-            return _number(text)
-        return None if (text := text.strip()).lower() in MISSING else text
+        return _number(text) if self.numeric else _word(text)
 
 
 def _json_object(text: str) -> dict[str, object] | str:
@@ -162,6 +195,10 @@ def _numbers(column: Sequence[str]) -> np.ndarray:
         found = np.array([_number(text) for text in column], object)
     words = any(isinstance(value, str) for value in found)
     return found if words else found.astype(np.float64)
+
+
+def _word(text: str) -> str | None:
+    return None if (text := text.strip()).lower() in MISSING else text
 
 
 def _number(text: str) -> float | str | None:

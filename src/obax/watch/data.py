@@ -50,16 +50,26 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 def _stream(folder: Path) -> dict[str, Any]:
     live = json.loads((folder / "live.json").read_text())
-    history = live["history"]
-    rows, loss = history["row"], history["loss"]
-    smooth = [sum(loss[max(0, i - 19) : i + 1]) / min(i + 1, 20) for i in range(len(loss))]
-    losses = {"loss": (rows, loss), "mean of 20 points": (rows, smooth)}
-    charts = [_chart("Loss before learning", "row", losses)]
+    history, curves = live["history"], live["curves"]
+    rows, points = history["row"], curves.pop("row")
+    charts = [_chart("Loss before learning", "row", _smoothed("loss", rows, history["loss"]))]
+    charts += [
+        _chart(_title(name), "row", _smoothed(name, points, curve))
+        for name, curve in curves.items()
+    ]
+    if live["asked"] is not None:
+        asked = {"name": "asked", "x": points, "y": [live["asked"]] * len(points)}
+        charts[-1]["curves"].append(asked)
     for name, curve in history["hyperparameters"].items():
-        curves = curve if isinstance(curve, dict) else {name: curve}
-        drawn = {label: (rows, values) for label, values in curves.items()}
-        charts.append(_chart(name.replace("_", " "), "row", drawn, log=name != "forgetting"))
-    rejected = live["rejected"]
+        many = curve if isinstance(curve, dict) else {name: curve}
+        # Forgetting is the same as memory, and a single member has no share to tell.
+        if name == "forgetting" or (name == "members" and len(many) == 1):
+            continue
+        drawn = {label: (rows, values) for label, values in many.items()}
+        charts.append(_chart(_title(name), "row", drawn, log=name != "members"))
+    rejected, score = live["rejected"], live["score"]
+    if live["asked"] is not None:
+        score[f"coverage, asked {live['asked']:g}"] = score.pop("coverage")
     return {
         "title": "stream",
         "updated": live["updated"],
@@ -68,12 +78,25 @@ def _stream(folder: Path) -> dict[str, Any]:
         "facts": [
             ["rows", f"{live['rows']:,}"],
             ["rows per second", f"{live['rows_per_second']:,}"],
-            ["mean loss", f"{live['mean_loss']}"],
+            *([name, f"{value:.4g}"] for name, value in score.items()),
+            ["mean loss", f"{live['mean_loss']:.4g}"],
             ["rejected", f"{rejected['count']:,}"],
         ],
         "charts": charts,
         "rejected": rejected["last"],
     }
+
+
+def _smoothed(name: str, x: list[float], y: list[float]) -> Curves:
+    """A curve, and what it is over some points."""
+    smooth = [sum(y[max(0, i - 19) : i + 1]) / min(i + 1, 20) for i in range(len(y))]
+    return {name: (x, y), "mean of 20 points": (x, smooth)}
+
+
+def _title(name: str) -> str:
+    if name == "members":
+        return "Members' shares of the prediction"
+    return f"{name[0].upper()}{name[1:]}".replace("_", " ")
 
 
 def _run(folder: Path) -> dict[str, Any]:

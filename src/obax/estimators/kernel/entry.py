@@ -9,20 +9,24 @@ import numba
 import numpy as np
 from numba import float64, int64, void
 
-from .layout import CLASSES, FEATURES, SHARES, X
-from .row import play_row
+from .conformal import asked_reach, hear
+from .layout import CLASSES, FEATURES, LOSS as KIND, SHARES, SOFTMAX, X
+from .record import HEAD, RING
+from .row import ACCEPTED, play_row
 from .views import borrowed, members, room
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
 learned, in their order.
 
-A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
-learned. A line of `out` gets what became of the row, its loss before it was learned, what was said
-of it (see `row`) and, where it is long enough, x and the members' shares after it and, after
-those, the likelihood that each member gave the target (densities relative to the largest).
+A line of `rows` has the features, NaN where one is missing, the target, and the weight of the row's
+loss, 0 if it is not to be learned. A line of `out` gets what became of the row, its loss before it
+was learned, how far off the prediction may be (see `conformal`), what was said of it (see `row`)
+and, where it is long enough, x and the members' shares after it and, after those, the likelihood
+that each member gave the target (densities relative to the largest; to the power of the row's
+weight where that is below 1).
 """
-OUTCOME, LOSS, SAID = range(3)
+OUTCOME, LOSS, REACH, SAID = range(4)
 
 
 @functools.cache
@@ -64,8 +68,10 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         followers, leader, plain = members(vector, work, sizes)
         space = room(work, sizes)
         trail = vector[sizes[X] : sizes[SHARES + 1]]
+        ring, numbers = record[RING:HEAD], sizes[KIND] > SOFTMAX
         for i in range(rows.shape[0]):
             row, line = rows[i], out[i]
+            line[REACH] = asked_reach(ring)
             line[OUTCOME], line[LOSS] = play_row(
                 vector,
                 record,
@@ -77,9 +83,11 @@ def _compiled(sources: int, *, cache: bool) -> Play:
                 space,
                 row[:f],
                 row[f],
-                row[f + 1] > 0.0,
+                row[f + 1],
                 line[SAID:said_end],
             )
+            if row[f + 1] > 0.0 and line[OUTCOME] == ACCEPTED:
+                hear(ring, line[SAID:said_end], row[f], numbers)
             if line.shape[0] > said_end:
                 line[said_end : said_end + trail.shape[0]] = trail
             if line.shape[0] > said_end + trail.shape[0]:

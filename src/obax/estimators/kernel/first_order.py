@@ -29,10 +29,16 @@ def outputs_of(i: int, sizes: np.ndarray, plain: Plain, a: np.ndarray, outputs: 
 
 @njit
 def descend(
-    i: int, sizes: np.ndarray, plain: Plain, a: np.ndarray, slope: np.ndarray, length: float
+    i: int,
+    sizes: np.ndarray,
+    plain: Plain,
+    a: np.ndarray,
+    slope: np.ndarray,
+    length: float,
+    weight: float,
 ) -> None:
-    """One step of member i; `slope` = -d loss / dz, `length` = |a|^2."""
-    rate = plain.rates[i]
+    """One step of member i; `slope` = -d loss / dz, `length` = |a|^2, `weight` that of the row."""
+    rate = weight * plain.rates[i]
     if sizes[LOSS] > SOFTMAX:
         rate /= 1.0 + rate * length
     for k in range(sizes[OUTPUTS]):

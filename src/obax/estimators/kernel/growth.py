@@ -50,3 +50,18 @@ def grown(
     for name in (*same, "target_count", "target_average", "target_variance"):
         new[name][...] = before[name]
     return found
+
+
+def retaught(plan: Plan, old: Plan, vector: np.ndarray) -> np.ndarray:
+    """The vector of a plan that differs in what is learned alone: a hyperparameter that is learned
+    from now on begins where it stands, with no sensitivity yet."""
+    found = plan.start({})
+    new, before = plan.parts(found), old.parts(vector)
+    both = np.intersect1d(plan.entries, old.entries)
+    here, there = np.searchsorted(plan.entries, both), np.searchsorted(old.entries, both)
+    for name, part in new.items():
+        if name in ("mean", "square", "sensitivity"):
+            part[here] = before[name][there]
+        elif part.shape == before[name].shape:  # all but the slope of the curvature, at times
+            part[...] = before[name]
+    return found

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 SIGMOID, SOFTMAX, SQUARED, HUBER = range(4)
+LEADER, EVERYONE = 1, 2
 # Positions in `sizes`, first of plain numbers, ...
 (
     FEATURES,
@@ -117,7 +118,9 @@ class Plan:
     classes: int = 0
     learned: tuple[str, ...] = ("penalty", "inertia", "memory")
     per_feature: bool = False
-    balance: bool = False
+    balance: int = 0
+    """What the frequency of a row's class divides: nothing, the leader's loss (LEADER) or every
+    loss that is learned from (EVERYONE)."""
     steps: int = 0
     """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()

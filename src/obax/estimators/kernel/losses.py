@@ -6,7 +6,8 @@ A model has K outputs z = (y_k . a)_k: one for two classes and for regression, C
 
     z* = argmin_z  |z - z0|^2 / (2 v) + weight * loss(z + shift, target).
 
-`shift` is the logit adjustment and `weight` the class weight; both are neutral unless asked for.
+`shift` is the logit adjustment and `weight` that of the row times that of its class; both are
+neutral unless asked for.
 """
 
 import math
@@ -100,11 +101,11 @@ def proximal(
         for k in range(z0.shape[0]):
             pull[k] = (1.0 if k == int(target) else 0.0) - p[k]
         return weight * shared_curvature(p)
-    pull[0] = (target - z0[0]) / (1.0 + v)
+    pull[0] = (target - z0[0]) / (1.0 + weight * v)
     if kind == HUBER and abs(pull[0]) >= delta:
         pull[0] = math.copysign(delta, pull[0])
         return 0.0
-    return 1.0
+    return weight
 
 
 @njit
@@ -199,4 +200,4 @@ def pull_slope(
             dz = out[k] + wv * p[k] / (1.0 + wv * p[k]) * mean
             out[k] = -p[k] * (dz + dshift[k] - mean)
     else:
-        out[0] = -(dz0[0] + dv * pull[0]) / (1.0 + v) if bend > 0.0 else 0.0
+        out[0] = -(dz0[0] + dwv * pull[0]) / (1.0 + wv) if bend > 0.0 else 0.0

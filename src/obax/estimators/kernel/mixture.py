@@ -55,6 +55,23 @@ def mix(shares: np.ndarray, awake: np.ndarray, said: np.ndarray, out: np.ndarray
 
 
 @njit
+def temper(awake: np.ndarray, likelihood: np.ndarray, weight: float) -> None:
+    """Likelihoods of a row of some weight: to its power, relative to the largest of them. A weight
+    above 1 counts as 1 here, so that -weight ln said <= -ln sum_i w_i p_i^weight, on which the
+    bound rests: it is then one for losses times min(weight, 1)."""
+    if weight >= 1.0:
+        return
+    top = 0.0
+    for i in range(awake.shape[0]):
+        if awake[i] > 0.0:
+            top = max(top, likelihood[i])
+    if not top > 0.0:
+        return
+    for i in range(awake.shape[0]):
+        likelihood[i] = (likelihood[i] / top) ** weight if awake[i] > 0.0 else 0.0
+
+
+@njit
 def renew(shares: np.ndarray, awake: np.ndarray, likelihood: np.ndarray, share: float) -> None:
     """The shares after the target is known. Only ratios of likelihoods count."""
     count = shares.shape[0]

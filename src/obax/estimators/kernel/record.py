@@ -1,12 +1,16 @@
 """How losses and hyperparameters went, in bounded memory: see `history.Record`.
 
-One vector: POINTS ... PENDING, then row numbers, mean losses and x of each point.
+One vector: POINTS ... PENDING, the scores that intervals are made of (see `conformal`), then row
+numbers, mean losses and x of each point.
 """
 
 import numpy as np
 from numba import njit
 
-POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, HEAD = range(8)
+from .conformal import SIZE
+
+POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, RING = range(8)
+HEAD = RING + SIZE
 
 
 @njit

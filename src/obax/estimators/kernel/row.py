@@ -11,13 +11,16 @@ from .first_order import descend, outputs_of
 from .follower import look, prepare, train, trained
 from .layout import (
     AVERAGES,
+    BALANCE,
     CLASSES,
     DELTA,
     ENTRIES,
+    EVERYONE,
     FEATURES,
     FIRST_ORDER,
     FRESH,
     HIGH,
+    LEADER,
     LEARNED,
     LOSS,
     LOW,
@@ -116,14 +119,15 @@ def play_row(
     room: Room,
     row: np.ndarray,
     target: float,
-    teach: bool,
+    weight: float,
     said: np.ndarray,
 ) -> tuple[int, float]:
-    """Test on a row and, where `teach`, train on it and tune; what became of it, and its loss."""
+    """Test on a row and, if it has a weight, train on it and tune; what became of it, and its
+    loss."""
     kind, seconds = sizes[LOSS], sizes[SECOND_ORDER]
     classify, everyone = kind <= SOFTMAX, seconds + sizes[FIRST_ORDER]
     delta = work[sizes[SETTINGS] + DELTA]
-    if teach:
+    if weight > 0.0:
         absurd = not abs(target) <= LARGEST
         for i in range(sizes[FEATURES]):
             absurd = absurd or abs(row[i]) > LARGEST
@@ -145,16 +149,20 @@ def play_row(
         loss = -math.log(max(said[label], LEAST))
     else:
         loss = suffered(kind, room.short[0], target_z, delta, slope)
-    loss *= balance
+    if sizes[BALANCE] == LEADER:
+        loss *= balance
     if not math.isfinite(loss):
         return REJECTED, 0.0
-    if not teach:
+    if not weight > 0.0:
         return ACCEPTED, loss
+    balance *= weight
+    if sizes[BALANCE] == EVERYONE:
+        weight = balance
 
     learned = 0.0
     for m in range(seconds):
         room.learned[m] = learn(
-            m, vector, work, sizes, followers, leader, room, target_z, label, delta, balance
+            m, vector, work, sizes, followers, leader, room, target_z, label, delta, weight, balance
         )
         learned += room.learned[m]
     length = dot(a, a)
@@ -162,7 +170,7 @@ def play_row(
         room.learned[i] = room.awake[i]
         if room.awake[i] > 0.0:
             suffered(kind, room.outputs[i], target_z, delta, slope)
-            descend(i - seconds, sizes, plain, a, slope, length)
+            descend(i - seconds, sizes, plain, a, slope, length, weight)
             learned += 1.0
     # The guard: nothing of a member is written before all of it is known to be finite.
     if not learned > 0.0:
@@ -170,7 +178,7 @@ def play_row(
     work[sizes[FRESH]] = 0.0
     for i in range(everyone):
         vector[sizes[SAT_OUT] + i] += 1.0 - room.learned[i]
-    weigh(vector, work, sizes, room, target_z, label)
+    weigh(vector, work, sizes, room, target_z, label, weight)
     if room.learned[0] > 0.0:
         tune(vector, work, sizes, room.slopes)
     else:
@@ -192,18 +200,20 @@ def learn(
     target: float,
     label: int,
     delta: float,
+    weight: float,
     balance: float,
 ) -> bool:
-    """The row into member m of the second order; whether it could take it."""
+    """The row into member m of the second order; whether it could take it. `weight` is that of its
+    loss, `balance` that of the leader's."""
     if not room.awake[m] > 0.0:
         return False
-    kind, weight, shift = sizes[LOSS], 1.0, room.none
+    kind, shift = sizes[LOSS], room.none
     p, pull = room.short[P], room.short[PULL]
     tuned = m == 0 and sizes[LEARNED] > 0
     if m == 0 and kind <= SOFTMAX:
         x = part(vector, sizes, X)
         at = sizes[PENALTIES] + 2
-        weight = math.exp(x[at + label])
+        weight *= math.exp(x[at + label])
         at += sizes[CLASSES]
         shift = room.short[SHIFT]
         for k in range(sizes[OUTPUTS]):
@@ -229,6 +239,7 @@ def weigh(
     room: Room,
     target: float,
     label: int,
+    weight: float,
 ) -> None:
     """The members' shares, now that the target is known."""
     rows, likelihood = vector[sizes[ROWS]], room.likelihood
@@ -239,6 +250,7 @@ def weigh(
         residuals = part(vector, sizes, RESIDUALS)
         mixture.densities(room.awake, room.said, target, residuals, likelihood)
         mixture.learn_residuals(room.awake, room.said, target, residuals, rows)
+    mixture.temper(room.awake, likelihood, weight)
     share = mixture.share_of(work[sizes[SETTINGS] + SHARE], rows)
     mixture.renew(part(vector, sizes, SHARES), room.awake, likelihood, share)
 

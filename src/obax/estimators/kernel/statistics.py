@@ -42,7 +42,7 @@ def deviations(value: float, average: float, variance: float) -> float:
 
 @njit
 def importance(vector: np.ndarray, sizes: np.ndarray, label: int) -> float:
-    """The weight of a row in the leader's loss: 1, unless classes are balanced."""
+    """What a row counts for the rarity of its class: 1, unless classes are balanced."""
     if sizes[BALANCE] == 0:
         return 1.0
     frequency = part(vector, sizes, FREQUENCY)

@@ -1,0 +1,216 @@
+"""Weights of rows and classes: what they do to a row's loss, and what cannot be one."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+import test_kernel as rows_of
+
+import obax
+from obax.estimators import StreamingClassifier, StreamingRegressor
+from obax.estimators.history import Record
+from obax.estimators.kernel import SAID, kernel, mixture
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+
+def played(plan, vector, row, target, weight):
+    """The vector after one row of some weight."""
+    vector, out = vector.copy(), np.zeros((1, SAID + max(1, plan.slots)))
+    lines, record = np.array([[*row, target, weight]]), Record(plan.trail).data
+    kernel()(vector, record, plan.work(rows_of.HOLD), plan.sizes, lines, out)
+    return vector
+
+
+@pytest.mark.parametrize("weight", [2.0, 0.3])
+@pytest.mark.parametrize("name", rows_of.CASES)
+def test_a_weight_multiplies_the_loss_in_the_problem_of_the_row(name, weight):
+    """The follower is at the minimum of its loss with that of the row multiplied, the sensitivity
+    is the implicit derivative there, and the leader's slope is multiplied too."""
+    plan, vector, row, target = rows_of.draw(name)
+    after = plan.parts(played(plan, vector, row, target, weight))
+    problem, round = rows_of.stated(plan, vector, row, target)
+    # Without features the row's loss does not depend on y: the rest of g, up to a function of x.
+    rest = round._replace(features=0 * round.features, target=0 * round.target)
+
+    def inner(x, y):
+        return weight * problem.inner(x, y, round) - (weight - 1) * problem.inner(x, y, rest)
+
+    y = jnp.array(after["weights"][0])
+    np.testing.assert_allclose(jax.grad(inner, 1)(round.x, y), 0, atol=1e-12)
+    gradients = jax.grad(problem.outer, argnums=(0, 1))(round.x, y, round)
+    estimate = obax.hypergradient.Dense()(inner, round.x, y, gradients, None)
+    ours = np.einsum("nkd,kd->n", after["sensitivity"], gradients[1])
+    np.testing.assert_allclose(ours, estimate.value, rtol=1e-9, atol=1e-11)
+    plain = plan.parts(played(plan, vector, row, target, 1.0))
+    assert np.abs(y - plain["weights"][0]).max() > 1e-3  # a mutant without the weight is seen
+    was = plan.parts(vector)["mean"]
+    slope = after["mean"] - 0.9 * was
+    np.testing.assert_allclose(slope, weight * (plain["mean"] - 0.9 * was), rtol=1e-9)
+
+
+def data(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((n, 3))
+    score = values @ [1.0, -1.0, 0.5] + 0.5 * rng.standard_normal(n)
+    return values, score, np.round(rng.uniform(0, 3, n), 1) * (rng.random(n) > 0.2)
+
+
+ALL = {"members": ("tuned", "start", "short", "long", "sgd")}
+
+
+@pytest.mark.parametrize("options", [{}, ALL], ids=["default", "members"])
+@pytest.mark.parametrize("make", [StreamingClassifier, StreamingRegressor])
+def test_the_same_weights_however_rows_come(make, options):
+    values, score, weights = data()
+    targets = (score > 0).tolist() if make is StreamingClassifier else score.tolist()
+    one, many, parts, plain = (make(**options) for _ in range(4))
+    frame = pd.DataFrame(values)
+    many.learn_many(frame, targets, pd.Series(weights))
+    parts.partial_fit(values[:50], targets[:50], sample_weight=weights[:50].tolist())
+    parts.partial_fit(values[50:], targets[50:], sample_weight=weights[50:])
+    for row, target, weight in zip(values.tolist(), targets, weights, strict=True):
+        one.learn_one(dict(enumerate(row)), target, w=weight)
+    plain.learn_many(frame, targets)
+    for other in (many, parts):
+        np.testing.assert_array_equal(other._core.vector, one._core.vector)
+    assert not np.array_equal(plain._core.vector, one._core.vector)
+    full = make(**options)
+    full.learn_many(frame, targets, 1.0)
+    np.testing.assert_array_equal(full._core.vector, plain._core.vector)
+
+
+@pytest.mark.parametrize("make", [StreamingClassifier, StreamingRegressor])
+def test_a_row_of_weight_0_is_only_predicted(make):
+    values, score, _ = data()
+    targets = (score > 0).tolist() if make is StreamingClassifier else score.tolist()
+    with_them, without = make(**ALL), make(**ALL)
+    weights = np.arange(150) % 3 > 0
+    with_them.learn_many(values, targets, weights)
+    kept = np.flatnonzero(weights)
+    without.learn_many(values[kept], [targets[i] for i in kept])
+    np.testing.assert_array_equal(with_them._core.vector, without._core.vector)
+    before = with_them._core.vector.copy()
+    with_them.learn_one(dict(enumerate(values[0].tolist())), targets[0], w=0)
+    with_them.learn_one(dict(enumerate(values[0].tolist())), None, w=0)
+    np.testing.assert_array_equal(with_them._core.vector, before)
+    assert with_them.rejected_.count == 0 and with_them._core.rows == 152
+
+
+def test_a_class_of_a_row_of_weight_0_is_not_news():
+    model = StreamingClassifier()
+    model.learn_many(np.ones((3, 1)), ["a", "b", "c"], [1, 0, 1])
+    model.learn_one({0: 1.0}, "d", w=0.0)
+    assert model.classes_.tolist() == ["a", "c"]
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, "x", None, [1.0, 2.0]])
+def test_what_cannot_be_a_weight_is_an_error(wrong):
+    model = StreamingRegressor()
+    with pytest.raises(ValueError, match="w must be a finite number >= 0, but is"):
+        model.learn_one({"a": 1.0}, 1.0, w=wrong)
+    if wrong is not None:
+        with pytest.raises(ValueError, match="w must be"):
+            model.learn_many(np.ones((3, 1)), [1.0] * 3, wrong)
+    for bad in (-1.0, math.nan):
+        with pytest.raises(ValueError, match=r"sample_weight must be finite numbers >= 0"):
+            model.fit(np.ones((3, 1)), [1.0] * 3, sample_weight=[1.0, bad, 1.0])
+    assert "_core" not in model.__dict__ or model._core.rows == 0
+
+
+def test_late_labels_have_weights():
+    late, now = StreamingRegressor(), StreamingRegressor()
+    for i in range(20):
+        late.predict_one({"a": float(i % 5)}, id=i)
+        late.learn_one(id=i, y=float(i % 3), w=0.5 * (i % 4))
+        now.learn_one({"a": float(i % 5)}, float(i % 3), w=0.5 * (i % 4))
+    np.testing.assert_array_equal(late._core.vector, now._core.vector)
+    late.predict_one({"a": 1.0}, id="x")
+    with pytest.raises(ValueError, match="w must be"):
+        late.learn_one(id="x", y=1.0, w=-1)
+    assert "x" in late.pending_
+
+
+def test_class_weights_are_weights_of_rows():
+    values, score, weights = data()
+    labels = np.digitize(score, [-1.5, 1.0])
+    by_class = {0: 4.0, 2: 0.5}
+    heavy = StreamingClassifier(class_weight=by_class)
+    one, many = StreamingClassifier(), StreamingClassifier(class_weight=by_class)
+    for row, label, weight in zip(values.tolist(), labels.tolist(), weights, strict=True):
+        one.learn_one(dict(enumerate(row)), label, weight * by_class.get(label, 1.0))
+        heavy.learn_one(dict(enumerate(row)), label, weight)
+    many.learn_many(values, labels, weights)
+    np.testing.assert_array_equal(heavy._core.vector, one._core.vector)
+    np.testing.assert_array_equal(many._core.vector, one._core.vector)
+
+
+def test_balanced_classes_count_as_much_as_each_other():
+    """As weights that are worked out along the stream; and rare classes are found."""
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((1500, 2))
+    labels = (rows[:, 0] + 0.5 * rng.standard_normal(1500) > 1.7).astype(int)
+    balanced = StreamingClassifier(class_weight="balanced", learn=())
+    by_hand = StreamingClassifier(learn=())
+    counts = np.zeros(2)
+    for row, label in zip(rows[:300].tolist(), labels[:300].tolist(), strict=True):
+        share = counts[label] / max(counts.sum(), 1) * (counts > 0).sum()
+        weight = 1 / max(share, 0.01) if counts[label] else 1.0
+        balanced.learn_one(dict(enumerate(row)), label)
+        by_hand.learn_one(dict(enumerate(row)), label, weight)
+        counts[label] += 1
+    np.testing.assert_allclose(balanced.coef_, by_hand.coef_, rtol=1e-9)
+
+    def recalls(model):
+        said = model.progressive(rows, labels, classes=[0, 1])[500:].argmax(axis=1)
+        return [np.mean(said[labels[500:] == k] == k) for k in (0, 1)]
+
+    plain = recalls(StreamingClassifier())
+    found = recalls(StreamingClassifier(class_weight="balanced"))
+    assert np.mean(found) > np.mean(plain) + 0.05
+
+
+@pytest.mark.parametrize("wrong", ["even", {"a": -1.0}, {"a": "x"}, {"a": math.inf}, 3.0])
+def test_class_weights_are_checked(wrong):
+    with pytest.raises(ValueError, match="class_weight must be None, 'balanced' or a dict"):
+        StreamingClassifier(class_weight=wrong).learn_one({"a": 1.0}, True)
+
+
+def test_class_weights_are_in_checkpoints_and_clones(tmp_path):
+    by_class = {True: 3.0, "x": 0.5, 7: 1.5}
+    model = StreamingClassifier(class_weight=by_class)
+    model.learn_one({"a": 1.0}, True)
+    obax.save(tmp_path / "model", model)
+    found = obax.load(tmp_path / "model", like=StreamingClassifier())
+    assert found.class_weight == by_class == model.clone().class_weight
+    assert [type(key) for key in found.class_weight] == [bool, str, int]
+    assert found._core.options.class_weight == by_class
+
+
+def test_the_bound_of_the_mixture_holds_for_weighted_losses():
+    """Sums of min(weight, 1) times the loss: within ln N of the best member's, on any stream. A
+    mutant that takes whole weights as powers breaks it."""
+
+    def excess(temper, seed):
+        rng = np.random.default_rng(seed)
+        shares, ours, theirs = np.full(4, 0.25), 0.0, np.zeros(4)
+        for _ in range(300):
+            weight = rng.choice([0.05, 0.5, 8.0])
+            said = rng.dirichlet([0.2, 0.2], 4)
+            likelihood = np.maximum(said[:, rng.integers(2)], 1e-9)
+            by = min(weight, 1.0)
+            ours -= by * math.log(shares @ likelihood)
+            theirs -= by * np.log(likelihood)
+            temper(np.ones(4), likelihood, weight)
+            mixture.renew(shares, np.ones(4), likelihood, 0.0)
+        return ours - theirs.min()
+
+    def whole(awake, likelihood, weight):
+        likelihood[:] = (likelihood / likelihood.max()) ** weight
+
+    bound = math.log(4) + 1e-9
+    assert max(excess(mixture.temper, seed) for seed in range(10)) <= bound
+    assert max(excess(whole, seed) for seed in range(10)) > bound
