@@ -10,6 +10,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from .layout import CLASSES, FEATURES, X
+from .lean import spare_scipy
 from .row import play_row
 from .views import part
 
@@ -31,6 +32,7 @@ def kernel() -> Play:
     Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
     NUMBA_CACHE_DIR; where nothing can be written, each process compiles for itself.
     """
+    spare_scipy()
     sources = 0
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
