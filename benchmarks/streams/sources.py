@@ -129,7 +129,8 @@ def _bundled(name: str) -> Callable[[], Pairs]:
     def pairs():
         from river import datasets as theirs
 
-        return getattr(theirs, name)()
+        # All of it: River leaves the file open where it is not read to its end.
+        return list(getattr(theirs, name)())
 
     return pairs
 
