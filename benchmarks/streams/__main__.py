@@ -3,7 +3,8 @@
     python -m benchmarks.streams                        # all; exit code 1 if a limit is missed
     python -m benchmarks.streams --quick                # the first 1,000 rows, a smoke run
     python -m benchmarks.streams --only starts --stream stagger --json out.json
-    python -m benchmarks.streams --read out.json --page docs/streams.md --figure docs/streams.png
+    python -m benchmarks.streams --read out.json --figure docs/streams.png \\
+        --page docs/streams.md --page benchmarks/README.md
 
 Every model is tested on a row and then trained on it, in the order of the stream. Needs OBAX_DATA
 for two of the streams and `pip install -e '.[river,sklearn]'`. Results of rivals are read from
@@ -61,7 +62,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--rivals", type=Path, default=kept.FILE)
     parser.add_argument("--json", type=Path, help="write the tables")
     parser.add_argument("--read", type=Path, help="tables of an earlier run, in place of a run")
-    parser.add_argument("--page", type=Path, help="put the tables into this page")
+    parser.add_argument(
+        "--page", type=Path, action="append", default=[], help="put the tables into this page"
+    )
     parser.add_argument("--figure", type=Path, help="draw the table of losses")
     said = parser.parse_args(words)
     if said.read:
@@ -75,8 +78,8 @@ def main(words: list[str] | None = None) -> int:
     if said.json:
         plain = {part: dataclasses.asdict(table) for part, table in tables.items()}
         said.json.write_text(json.dumps(plain, indent=1))
-    if said.page:
-        page.fill(said.page, tables)
+    for path in said.page:
+        page.fill(path, tables)
     if said.figure:
         page.figure(said.figure, tables["table"])
     for name in missed(tables):

@@ -18,9 +18,7 @@ UNTUNED: dict = {"learn": ()}
 """One model, whose hyperparameters stay where they start."""
 COLUMNS = {
     "Vowpal Wabbit": "Vowpal Wabbit",
-    "Bayesian": "River Bayesian",
-    "PA": "River PA",
-    "scikit-learn SGD": "scikit-learn",
+    "PA, Bayesian, scikit-learn": ("River PA", "River Bayesian", "scikit-learn"),
     "HAT": "River HAT",
     "ARF(10)": "River ARF",
 }

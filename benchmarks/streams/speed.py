@@ -135,28 +135,27 @@ import json, sys, time
 def resident():
     line = next(l for l in open("/proc/self/status") if l.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
-begin = time.perf_counter()
+begin = time.process_time()
 import numpy, numba
-libraries, bare = time.perf_counter() - begin, resident()
-{before}
+libraries, bare = time.process_time() - begin, resident()
 import obax.estimators
-imported = time.perf_counter() - begin
+imported = time.process_time() - begin
 model = obax.estimators.StreamingClassifier()
-model.learn_one({{"a": 1.0, "b": 2.0}}, True)
-first = time.perf_counter() - begin
+model.learn_one({"a": 1.0, "b": 2.0}, True)
+first = time.process_time() - begin
 for i in range(50):
-    model.predict_proba_one({{"a": i % 7.0, "b": 1.0}})
-    model.learn_one({{"a": i % 7.0, "b": 1.0}}, i % 7 > 3)
+    model.predict_proba_one({"a": i % 7.0, "b": 1.0})
+    model.learn_one({"a": i % 7.0, "b": 1.0}, i % 7 > 3)
 print(json.dumps([libraries, imported, first, resident() - bare]))
 """
 LIMITS = {"import, s": 0.6, "first row, s": 2.0, "memory, MiB": 60.0}
 
 
-def probed(before: str = "") -> list[float]:
-    """Seconds until NumPy and numba are there, until our import is done and until the first row is
+def probed() -> list[float]:
+    """Processor seconds until NumPy and numba are there, until our import is done and until the first row is
     learned; and the memory after some rows, beside that of NumPy and numba imported."""
-    code = PROBE.format(before=before)
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    command = [sys.executable, "-c", PROBE]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(run.stdout)
 
 
@@ -170,7 +169,7 @@ def part_process(quick: bool) -> Table:
     ]
     load = os.getloadavg()[0]
     return Table(
-        "A fresh process with a warm cache, the least of some runs",
+        "A fresh process with a warm cache, processor seconds, the least of some runs",
         ("what", "ours", "limit", "verdict"),
         rows,
         f"NumPy and numba alone take {libraries:.2f} s of it; load {load:.1f}.",
