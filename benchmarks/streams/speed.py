@@ -152,8 +152,8 @@ LIMITS = {"import, s": 0.6, "first row, s": 2.0, "memory, MiB": 60.0}
 
 
 def probed() -> list[float]:
-    """Processor seconds until NumPy and numba are there, until our import is done and until the first row is
-    learned; and the memory after some rows, beside that of NumPy and numba imported."""
+    """Processor seconds until NumPy and numba are there, until our import is done and until the
+    first row is learned; MiB after some rows, beside those after the import of NumPy and numba."""
     command = [sys.executable, "-c", PROBE]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(run.stdout)
