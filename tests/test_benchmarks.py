@@ -36,6 +36,14 @@ def test_streams_are_numbers_and_the_same_every_time(name):
     assert data.digest == stream(name, 40).digest != stream(name, 39).digest
 
 
+def test_text_is_read_where_it_is_there(tmp_path, monkeypatch):
+    (tmp_path / "SMSSpamCollection").write_text("ham\tOk lar, ok\nspam\tWIN a prize\n")
+    monkeypatch.setenv("OBAX_DATA", str(tmp_path))
+    data = stream("sms spam")
+    assert data.rows == [{"ok": 2.0, "lar": 1.0}, {"win": 1.0, "prize": 1.0}]
+    assert data.y.tolist() == [0, 1]
+
+
 def test_scores_by_hand():
     data = Stream("hand", "classes", [{"a": 1.0}] * 4, np.array([0, 1, 1, 0]))
     said = np.array([[0, 0], [0, 0], [0.5, 0.5], [np.nan, np.nan]])
@@ -139,6 +147,7 @@ def test_exit_code_and_page(tmp_path, capsys):
 
 def test_a_small_run_end_to_end(phishing, known, tmp_path):
     found = losses.part_table(["phishing", "sms spam"], 300, {})
+    assert {len(row) for row in found.rows} == {len(found.columns)}
     row = dict(zip(found.columns, found.rows[0], strict=True))
     assert row["River's best"] == kept.river_best(known)
     assert row["ours"] == phishing.score(losses.ours(phishing))["loss"]

@@ -72,14 +72,14 @@ def table_row(data: Stream, tuned: float, untuned: float, rivals: dict[str, dict
 
 
 def part_table(names: list[str], limit: int, results: dict) -> Table:
-    rows = {name: [name, *[None] * (7 + len(COLUMNS)), "not here"] for name in names}
+    columns = ["stream", "rows", "ours", "untuned", "River's best", "River default", *COLUMNS]
+    columns += ["best of all", "ours / River's best", "ours / better of it and untuned", "verdict"]
+    rows = {name: [name, *[None] * (len(columns) - 2), "not here"] for name in names}
     tasks = [(name, limit, {}) for name in names if here(name, limit) is not None]
     for (name, _, _), (tuned, untuned) in in_parallel(losses, tasks):
         data = here(name, limit)
         rows[name] = table_row(data, tuned, untuned, reference(data, results))
         print(f"{name}: {tuned:.4g}", flush=True)
-    columns = ["stream", "rows", "ours", "untuned", "River's best", "River default", *COLUMNS]
-    columns += ["best of all", "ours / River's best", "ours / better of it and untuned", "verdict"]
     return Table("Every stream, default settings", columns, list(rows.values()), answer(rows))
 
 

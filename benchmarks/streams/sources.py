@@ -4,6 +4,7 @@ Every model gets the same numbers: categories as columns of 0 and 1, dates as ho
 Seeds are fixed; a stream is at most 10,000 rows long, in its own order.
 """
 
+import collections
 import csv
 import dataclasses
 import functools
@@ -12,7 +13,9 @@ import hashlib
 import io
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 
@@ -175,15 +178,16 @@ def _table(name: str) -> Callable[[], Pairs]:
 
 
 def sms_spam() -> Pairs:
-    """River's SMSSpam, if it has been downloaded."""
+    """River's SMSSpam, where it has been downloaded or stands in OBAX_DATA; the words are those of
+    River's `BagOfWords`."""
     from river import datasets as theirs
 
-    data = theirs.SMSSpam()
-    if not data.is_downloaded:
-        return
-    for row, y in data:
-        words = "".join(c.lower() if c.isalnum() else " " for c in row["body"]).split()
-        yield {word: float(words.count(word)) for word in words}, y
+    path = datasets.find("SMSSpamCollection") or Path(theirs.SMSSpam().path)
+    if path.exists():
+        for line in path.read_text("utf-8").splitlines():
+            label, body = line.split("\t")
+            counts = collections.Counter(re.findall(r"\b\w[\w\-]+\b", body.lower()))
+            yield {word: float(count) for word, count in counts.items()}, label == "spam"
 
 
 def zipf_words(known: int = 20_000, length: float = 15.0) -> Pairs:
