@@ -10,8 +10,9 @@ pytest.importorskip("river")
 
 from benchmarks.streams import beyond, kept, losses, page, rivals, speed
 from benchmarks.streams.__main__ import main, missed
+from benchmarks.streams.data import Stream
 from benchmarks.streams.report import Table, shown, verdict
-from benchmarks.streams.sources import SOURCES, NotHere, Stream, stream
+from benchmarks.streams.sources import SOURCES, NotHere, stream
 
 
 @pytest.fixture(scope="module")

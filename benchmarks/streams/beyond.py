@@ -7,10 +7,10 @@ import numpy as np
 
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
+from .data import Stream
 from .losses import ours, reference
 from .report import Table, verdict
 from .rivals import OTHERS, play
-from .sources import Stream
 from .work import here, in_parallel
 
 COVERAGE, WINDOW, OFF = 0.9, 2000, 0.02

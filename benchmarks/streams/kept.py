@@ -8,8 +8,9 @@ import argparse
 import json
 from pathlib import Path
 
+from .data import Stream
 from .rivals import OTHERS, linear, play
-from .sources import SOURCES, Stream
+from .sources import SOURCES
 from .work import here, in_parallel
 
 FILE = Path(__file__).with_name("rivals.json")

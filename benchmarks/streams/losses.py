@@ -7,8 +7,9 @@ import numpy as np
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
 from . import kept
+from .data import Stream
 from .report import NOT_JUDGED, Table, verdict
-from .sources import TEXTS, Stream
+from .sources import TEXTS
 from .work import here, in_parallel
 
 PENALTIES, MEMORIES = (1e-4, 1e-3, 1.0, 100.0), (30.0, 100.0, 1000.0, 10_000.0)

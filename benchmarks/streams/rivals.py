@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .sources import Stream
+from .data import Stream
 
 SETTINGS = {
     "classes": (

@@ -5,7 +5,8 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from .sources import ROWS, NotHere, Stream, stream
+from .data import Stream
+from .sources import ROWS, NotHere, stream
 
 PROCESSES = min(2, os.cpu_count() or 1)
 
