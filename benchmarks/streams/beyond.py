@@ -1,6 +1,5 @@
 """Intervals, whose coverage is counted, and features beyond linear, against a forest."""
 
-import math
 import time
 
 import numpy as np
@@ -30,7 +29,7 @@ def covered(data: Stream, coverage: float = COVERAGE) -> np.ndarray:
         found = StreamingRegressor().progressive_interval(data.data, data.y, coverage)
         low, high = np.asarray(found).T
         return (low <= data.y) & (data.y <= high)
-    found = StreamingClassifier().progressive_interval(data.data, data.y, coverage)
+    found = StreamingClassifier().progressive_set(data.data, data.y, coverage)
     return np.array([label in some for label, some in zip(data.y.tolist(), found, strict=True)])
 
 
@@ -42,14 +41,11 @@ def windows(hits: np.ndarray) -> np.ndarray:
 
 
 def interval_row(name: str, hits: np.ndarray) -> list:
-    """The coverage of all rows and of the worst windows. Fewer rows than a window may be off by
-    what as many honest draws are: two standard deviations more."""
+    """The coverage of all rows and of the worst windows."""
     found = windows(hits)
     off = float(np.abs(found - COVERAGE).max())
-    few = len(hits) < WINDOW
-    limit = OFF + few * 2 * math.sqrt(COVERAGE * (1 - COVERAGE) / len(hits))
-    cells = float(hits.mean()), float(found.min()), float(found.max()), off, limit
-    return [name, len(hits), *cells, verdict(off, limit)]
+    cells = float(hits.mean()), float(found.min()), float(found.max()), off
+    return [name, len(hits), *cells, verdict(off, OFF)]
 
 
 def _interval_row(name: str, limit: int) -> list:
@@ -59,11 +55,12 @@ def _interval_row(name: str, limit: int) -> list:
 def part_intervals(names: list[str], limit: int, _: dict) -> Table:
     tasks = [(name, limit) for name in names if here(name, limit) is not None]
     rows = {name: row for (name, _), row in in_parallel(_interval_row, tasks)}
-    columns = ["stream", "rows", "coverage", "least", "most", "furthest off", "limit", "verdict"]
+    columns = ["stream", "rows", "coverage", "least", "most", "furthest off", "verdict"]
     return Table(
         f"Coverage of intervals and sets, nominal {COVERAGE:g}, over every {WINDOW:,} rows",
         columns,
         [rows[name] for name, _ in tasks],
+        f"Limit: {OFF:g} from nominal in every window.",
     )
 
 
