@@ -89,6 +89,10 @@ def test_a_model_that_always_says_a_half_is_missed(phishing, known):
     assert losses.table_row(phishing, best, best, known)[-1] == "met"
     # Better than River is not enough where the same model untuned is better still.
     assert losses.table_row(phishing, best, 0.98 * best, known)[-1] == "missed"
+    # Text may not be worse than River at all.
+    text = dataclasses.replace(phishing, name="words")
+    assert losses.table_row(phishing, 1.005 * best, best, known)[-1] == "met"
+    assert losses.table_row(text, 1.005 * best, best, known)[-1] == "missed"
 
 
 def test_one_bad_start_is_missed():

@@ -8,7 +8,7 @@ from obax.estimators import StreamingClassifier, StreamingRegressor
 
 from .data import Stream
 from .losses import ours, reference
-from .report import Table, verdict
+from .report import Table, judged, verdict
 from .rivals import OTHERS, play
 from .work import here, in_parallel
 
@@ -72,9 +72,8 @@ def curved_row(data: Stream, losses: dict, forest: float, times: dict) -> list:
     which are in the units of the target."""
     better = min(FEATURES, key=losses.__getitem__)
     against, pace = losses[better] / forest, times[better] / times[FOREST]
-    goals = [verdict(against, LOSS_LIMIT), verdict(pace, TIME_LIMIT)]
     cells = [losses["linear"], *(losses[name] for name in FEATURES), forest, against, pace]
-    return [data.name, *cells, "missed" if "missed" in goals else "met"]
+    return [data.name, *cells, judged((against, LOSS_LIMIT), (pace, TIME_LIMIT))]
 
 
 def _curved_row(name: str, limit: int, results: dict) -> list:

@@ -15,6 +15,12 @@ def verdict(value: float | None, limit: float | None) -> str:
     return MET if value <= limit else MISSED
 
 
+def judged(*pairs: tuple[float | None, float | None]) -> str:
+    """The verdict on several values with their limits: one miss is a miss."""
+    found = {verdict(value, limit) for value, limit in pairs}
+    return next((word for word in (MISSED, MET) if word in found), NOT_JUDGED)
+
+
 def shown(value: Cell) -> str:
     """A cell as people read it."""
     if value is None:

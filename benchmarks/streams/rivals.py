@@ -46,7 +46,8 @@ def _linear(rate: float | None, ridge: float = 0.0):
 
 
 def _scaled(data: Stream, model):
-    """Behind River's scaler; bags of words as they are, which the scaler would take seconds for."""
+    """Behind River's scaler; bags of words as they are, because the scaler, which sees a word only
+    where it is there, would make zeros of them."""
     from river import preprocessing
 
     return model if data.sparse else preprocessing.StandardScaler() | model

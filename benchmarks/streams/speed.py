@@ -16,7 +16,7 @@ import numpy as np
 
 from obax.estimators import StreamingClassifier
 
-from .report import Table, verdict
+from .report import Table, judged, verdict
 from .sources import zipf_words
 
 SHAPES = (
@@ -72,9 +72,8 @@ def row_of(name: str, found: dict[str, float], one: float | None, bulk: float | 
     for key in ("one", "many", "progressive"):
         cells.append(f"{found[key]:.1f} ({ratios[key]:.2f}x)" if key in found else None)
     slowest = max((ratios[key] for key in ("many", "progressive") if key in ratios), default=None)
-    goals = [verdict(ratios["one"], one), verdict(slowest, bulk)]
     shown = " / ".join("-" if goal is None else f"{goal:g}" for goal in (one, bulk))
-    return [*cells, shown, "missed" if "missed" in goals else "met"]
+    return [*cells, shown, judged((ratios["one"], one), (slowest, bulk))]
 
 
 def shape_row(features, classes, count, one, bulk, repetitions) -> list:
