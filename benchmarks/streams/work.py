@@ -11,7 +11,7 @@ from .sources import ROWS, NotHere, stream
 PROCESSES = min(2, os.cpu_count() or 1)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def here(name: str, limit: int = ROWS) -> Stream | None:
     """A stream, read once; `None` where its data is not on this machine."""
     try:
