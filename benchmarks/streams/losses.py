@@ -15,7 +15,7 @@ from .work import here, in_parallel
 PENALTIES, MEMORIES = (1e-4, 1e-3, 1.0, 100.0), (30.0, 100.0, 1000.0, 10_000.0)
 STARTS = list(itertools.product(PENALTIES, MEMORIES))
 LIMIT = 1.01
-UNTUNED: dict = {"learn": ()}
+UNTUNED = {"learn": (), "members": "tuned"}
 """One model, whose hyperparameters stay where they start."""
 COLUMNS = {
     "Vowpal Wabbit": "Vowpal Wabbit",

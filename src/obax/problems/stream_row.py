@@ -38,8 +38,9 @@ class StreamRow(NamedTuple):
     x: Float[Array, " n"]
     """Where the leader stands."""
     weights: Float[Array, "K d"]
-    curvature: Float[Array, "K d d"]
-    curvature_slope: Float[Array, "K d d"]
+    curvature: Float[Array, "d d"]
+    """One for all outputs."""
+    curvature_slope: Float[Array, "d d"]
     """d curvature / d forgetting."""
     sensitivity: Float[Array, "n K d"]
     """d weights / dx."""
@@ -70,7 +71,7 @@ def stream_row(
 
     >>> row = StreamRow(
     ...     jnp.array([2.0, 1.0]), jnp.array(3.0), jnp.array(1.0), jnp.zeros(3),
-    ...     *(jnp.zeros(shape) for shape in ((1, 2), (1, 2, 2), (1, 2, 2), (3, 1, 2))),
+    ...     *(jnp.zeros(shape) for shape in ((1, 2), (2, 2), (2, 2), (3, 1, 2))),
     ... )
     >>> problem = stream_row("squared")
     >>> print(problem.outer(row.x, jnp.ones((1, 2)), row))
@@ -114,7 +115,7 @@ def stream_row(
         start = row.weights + jnp.tensordot(x - row.x, row.sensitivity, axes=1)
         curvature = row.curvature + row.curvature_slope * (now.forgetting - before.forgetting)
         gap = y - start
-        window = jnp.einsum("ki,kij,kj->", gap, curvature, gap)
+        window = jnp.einsum("ki,ij,kj->", gap, curvature, gap)
         ridge = jnp.sum(now.penalty * y[:, :-1] ** 2)
         return (
             trained_cost(now, y @ row.features, row.target)

@@ -1,17 +1,106 @@
-"""Parts of the flat vectors, and the hyperparameters that the follower knows."""
+"""Parts of the flat vectors, cut once for all rows of a call, and room to work in."""
 
-import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from .layout import (
+    CENTRE,
+    CLASSES,
+    CURVATURE,
+    CURVATURE_SLOPE,
+    DRAWN,
+    ENTRIES,
     FEATURES,
+    FIRST_ORDER,
+    HYPER,
+    INPUTS,
+    INVERSE,
+    LEARNED,
     OUTPUTS,
-    PENALTIES,
-    X,
+    PLAIN_WEIGHTS,
+    RATES,
+    RIDGE,
+    ROOM,
+    SECOND_ORDER,
+    SENSITIVITY,
+    WEIGHTS,
 )
-from .losses import sigmoid
+
+
+class Followers(NamedTuple):
+    """The members of the second order, along the first axis; the tuned one comes first."""
+
+    weights: np.ndarray
+    curvature: np.ndarray
+    inverse: np.ndarray
+    centre: np.ndarray
+    drawn: np.ndarray
+    ridge: np.ndarray
+    hyper: np.ndarray
+    """Penalty, inertia, forgetting."""
+
+
+class Leader(NamedTuple):
+    """What the tuned member has beside that."""
+
+    entries: np.ndarray
+    slope: np.ndarray
+    sensitivity: np.ndarray
+
+
+class Plain(NamedTuple):
+    """The members of the first order."""
+
+    weights: np.ndarray
+    rates: np.ndarray
+
+
+class Room(NamedTuple):
+    """What a row needs for a moment."""
+
+    row: np.ndarray
+    """One line: the standardised row a, with a 1 for the intercept."""
+    said: np.ndarray
+    """By each member: probabilities of the classes, or a number."""
+    awake: np.ndarray
+    """1 for each member that can say something of the row, otherwise 0."""
+    learned: np.ndarray
+    """1 for each member that could learn the row, otherwise 0."""
+    likelihood: np.ndarray
+    """Of the target, by each member; for numbers relative to the largest."""
+    z0: np.ndarray
+    v: np.ndarray
+    outputs: np.ndarray
+    spread: np.ndarray
+    """s = L^-1 a."""
+    short: np.ndarray
+    """Lines with a number for each output: see `tuned`."""
+    none: np.ndarray
+    """A shift of logits by nothing."""
+    bent: np.ndarray
+    curved: np.ndarray
+    asked: np.ndarray
+    solved: np.ndarray
+    slopes: np.ndarray
+    """Of the tuned member's loss, along each learned entry of x."""
+
+
+@intrinsic  # type: ignore[misc]
+def borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
+    """The same array without a count of its users, for what the caller keeps alive: to count the
+    views of each row up and down took as long as two fifths of the row."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = context.make_array(signature.return_type)(context, builder, arguments[0])
+        found.meminfo = cgutils.get_null_value(found.meminfo.type)
+        found.parent = cgutils.get_null_value(found.parent.type)
+        return found._getvalue()
+
+    return array(array), generate
 
 
 @njit
@@ -21,20 +110,67 @@ def part(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
 
 
 @njit
-def lines(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
-    """A part that has a line for each output."""
-    return part(flat, sizes, at).reshape(sizes[OUTPUTS], sizes[FEATURES] + 1)
+def members(
+    vector: np.ndarray, work: np.ndarray, sizes: np.ndarray
+) -> tuple[Followers, Leader, Plain]:
+    """Views of all that members have."""
+    m, k, d, n = sizes[SECOND_ORDER], sizes[OUTPUTS], sizes[INPUTS], sizes[LEARNED]
+    followers = Followers(
+        part(vector, sizes, WEIGHTS).reshape(m, k, d),
+        part(vector, sizes, CURVATURE).reshape(m, d, d),
+        part(work, sizes, INVERSE).reshape(m, d, d),
+        part(work, sizes, CENTRE).reshape(m, k, d),
+        part(work, sizes, DRAWN).reshape(m, k, d),
+        part(work, sizes, RIDGE).reshape(m, d),
+        part(work, sizes, HYPER).reshape(m, 3),
+    )
+    slope = part(vector, sizes, CURVATURE_SLOPE)
+    side = d if slope.shape[0] > 0 else 0
+    leader = Leader(
+        sizes[ENTRIES : ENTRIES + n],
+        slope.reshape(side, side),
+        part(vector, sizes, SENSITIVITY).reshape(n, k, d),
+    )
+    weights = part(vector, sizes, PLAIN_WEIGHTS)
+    plain = Plain(
+        weights.reshape(sizes[FIRST_ORDER], k, sizes[FEATURES] + 1), part(work, sizes, RATES)
+    )
+    return followers, leader, plain
 
 
 @njit
-def squares(flat: np.ndarray, sizes: np.ndarray, at: int) -> np.ndarray:
-    """A part that has a square matrix for each output."""
-    d = sizes[FEATURES] + 1
-    return part(flat, sizes, at).reshape(sizes[OUTPUTS], d, d)
-
-
-@njit
-def hyperparameters(vector: np.ndarray, sizes: np.ndarray) -> tuple[float, float]:
-    """Inertia and forgetting. A memory of m rows: weights 1, m/(m+1), ... whose sum is m + 1."""
-    at = sizes[X] + sizes[PENALTIES]
-    return math.exp(vector[at]), sigmoid(vector[at + 1])
+def room(work: np.ndarray, sizes: np.ndarray) -> Room:
+    """The part of `work` for it, cut."""
+    m, k, d, n = sizes[SECOND_ORDER], sizes[OUTPUTS], sizes[INPUTS], sizes[LEARNED]
+    everyone, c = m + sizes[FIRST_ORDER], max(1, sizes[CLASSES])
+    left = part(work, sizes, ROOM)
+    row, left = left[:d].reshape(1, d), left[d:]
+    said, left = left[: everyone * c].reshape(everyone, c), left[everyone * c :]
+    each, left = left[: 3 * everyone].reshape(3, everyone), left[3 * everyone :]
+    z0, left = left[: m * k].reshape(m, k), left[m * k :]
+    v, left = left[:m], left[m:]
+    outputs, left = left[: everyone * k].reshape(everyone, k), left[everyone * k :]
+    spread, left = left[: m * d].reshape(m, d), left[m * d :]
+    short, left = left[: (7 + n) * k].reshape(7 + n, k), left[(7 + n) * k :]
+    bent, left = left[: n * d].reshape(n, d), left[n * d :]
+    curved, left = left[: (1 + k) * d].reshape(1 + k, d), left[(1 + k) * d :]
+    asked, left = left[: n * k * d].reshape(n, k, d), left[n * k * d :]
+    solved, left = left[: n * k * d].reshape(n, k, d), left[n * k * d :]
+    return Room(
+        row,
+        said,
+        each[0],
+        each[1],
+        each[2],
+        z0,
+        v,
+        outputs,
+        spread,
+        short[1:],
+        short[0],
+        bent,
+        curved,
+        asked,
+        solved,
+        left,
+    )
