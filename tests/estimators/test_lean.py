@@ -1,6 +1,7 @@
-"""A model does without SciPy; compiled functions of others that need it still get it."""
+"""A model does without what numba brings along; compiled functions of others still get it."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -46,3 +47,40 @@ def test_numba_by_itself_does_load_it():
 @pytest.mark.slow
 def test_linear_algebra_of_others_still_compiles():
     assert loads_scipy(ROWS + SOLVE)
+
+
+def test_the_kernel_runs_after_its_source_was_dropped():
+    code = (
+        ROWS
+        + """
+from obax.estimators.kernel import kernel
+assert kernel() is model._core._play
+assert not any(getattr(o.library, "_shared_module", None) for o in kernel().overloads.values())
+assert len(model.predict_proba_one({"a": 1.0})) == 2
+"""
+    )
+    assert not loads_scipy(code)
+
+
+def test_numba_by_itself_keeps_it(tmp_path):
+    # Where this fails numba has stopped keeping it, and `drop_source` can go.
+    file = tmp_path / "small.py"
+    file.write_text(
+        "import numba, sys\n"
+        "from obax.estimators.kernel.lean import drop_source, spare_scipy\n"
+        "spare_scipy()\n"
+        "@numba.njit('float64(float64)', cache=True)\n"
+        "def twice(x):\n"
+        "    return 2.0 * x\n"
+        "(overload,) = twice.overloads.values()\n"
+        "kept = getattr(overload.library, '_shared_module', None) is not None\n"
+        "print(kept, drop_source(twice)(3.0), overload.library._shared_module)\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    said = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, file], check=True, capture_output=True, text=True, env=environment
+        )
+        said.append(run.stdout.split())
+    assert said[1] == ["True", "6.0", "None"]

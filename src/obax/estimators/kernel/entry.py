@@ -10,7 +10,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from .layout import CLASSES, FEATURES, SHARES, X
-from .lean import spare_scipy
+from .lean import drop_source, spare_scipy
 from .row import play_row
 from .views import borrowed, members, room
 
@@ -38,7 +38,7 @@ def kernel() -> Play:
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
     try:
-        return _compiled(sources, cache=True)
+        return drop_source(_compiled(sources, cache=True))
     except RuntimeError:
         return _compiled(sources, cache=False)
 
