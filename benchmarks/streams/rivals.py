@@ -78,7 +78,8 @@ def _tree(data: Stream):
 
     if data.kind == "classes":
         return None if data.sparse else tree.HoeffdingAdaptiveTreeClassifier(seed=0)
-    return tree.HoeffdingAdaptiveTreeRegressor(seed=0)
+    # The linear models in the leaves diverge without the scaler.
+    return _scaled(data, tree.HoeffdingAdaptiveTreeRegressor(seed=0))
 
 
 def _forest(data: Stream):
@@ -86,7 +87,7 @@ def _forest(data: Stream):
 
     if data.kind == "classes":
         return None if data.sparse else forest.ARFClassifier(n_models=10, seed=0)
-    return forest.ARFRegressor(n_models=10, seed=0)
+    return _scaled(data, forest.ARFRegressor(n_models=10, seed=0))
 
 
 def river(make) -> Callable[[Stream], Say | None]:
