@@ -62,13 +62,20 @@ def _passive_aggressive(data: Stream):
     return _scaled(data, multiclass.OneVsRestClassifier(model) if data.classes > 2 else model)
 
 
-def _bayesian(smoothing: float):
+def _with_constant(row: dict) -> dict:
+    return row | {"constant": 1.0}
+
+
+def _bayesian(smoothing: float | None):
+    """It has no intercept of its own, so it gets a constant."""
+
     def make(data: Stream):
-        from river import linear_model
+        from river import compose, linear_model, preprocessing
 
         if data.kind == "classes":
             return None
-        return _scaled(data, linear_model.BayesianLinearRegression(smoothing=smoothing))
+        columns = preprocessing.StandardScaler() | compose.FuncTransformer(_with_constant)
+        return columns | linear_model.BayesianLinearRegression(smoothing=smoothing)
 
     return make
 
@@ -180,8 +187,9 @@ def wabbit(options: str):
 
 OTHERS: dict[str, Callable[[Stream], Say | None]] = {
     "River PA": river(_passive_aggressive),
+    "River Bayesian": river(_bayesian(None)),
+    "River Bayesian, smoothing 0.95": river(_bayesian(0.95)),
     "River Bayesian, smoothing 0.99": river(_bayesian(0.99)),
-    "River Bayesian, smoothing 0.999": river(_bayesian(0.999)),
     "Vowpal Wabbit": wabbit(""),
     "Vowpal Wabbit -l 2": wabbit("-l 2"),
     "scikit-learn SGD": scikit(),
