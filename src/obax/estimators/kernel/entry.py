@@ -11,6 +11,7 @@ from numba import float64, int64, void
 
 from .conformal import asked_reach, hear
 from .layout import CLASSES, FEATURES, LOSS as KIND, SHARES, SOFTMAX, X
+from .lean import drop_source, spare_scipy
 from .record import HEAD, RING
 from .row import ACCEPTED, play_row
 from .views import borrowed, members, room
@@ -36,11 +37,12 @@ def kernel() -> Play:
     Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
     NUMBA_CACHE_DIR; where nothing can be written, each process compiles for itself.
     """
+    spare_scipy()
     sources = 0
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
     try:
-        return _compiled(sources, cache=True)
+        return drop_source(_compiled(sources, cache=True))
     except RuntimeError:
         return _compiled(sources, cache=False)
 

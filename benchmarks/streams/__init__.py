@@ -1,0 +1,1 @@
+"""Self-tuning models on streams: losses, starts, intervals, features, time. See `__main__`."""
