@@ -36,8 +36,9 @@ def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: 
     followers.hyper[0, FORGETTING] = sigmoid(vector[at + 1])
     followers.hyper[0, PENALTY] = math.exp(vector[sizes[X]])
     for m in range(sizes[SECOND_ORDER]):
-        for i in range(f):
-            followers.ridge[m, i] = followers.hyper[m, PENALTY]
+        for i in range(sizes[INPUTS]):
+            # Not on the intercept.
+            followers.ridge[m, i] = followers.hyper[m, PENALTY] if i != f else 0.0
     if sizes[PENALTIES] > 1:
         for i in range(f):
             followers.ridge[0, i] = math.exp(vector[sizes[X] + i])

@@ -1,12 +1,13 @@
 """How losses and hyperparameters went, in bounded memory: see `history.Record`.
 
-One vector: POINTS ... PENDING, then row numbers, mean losses and x of each point.
+One vector: POINTS ... REPEAT_TOTAL (see `repeat` for the last three), then row numbers, mean losses
+and x of each point.
 """
 
 import numpy as np
 from numba import njit
 
-POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, HEAD = range(8)
+POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, LAST, REPEATED, REPEAT_TOTAL, HEAD = range(11)
 
 
 @njit

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from .layout import (
+    BANDWIDTH_SLOPE,
     CENTRE,
     CLASSES,
     CURVATURE,
@@ -49,6 +50,9 @@ class Leader(NamedTuple):
 
     entries: np.ndarray
     slope: np.ndarray
+    """d curvature / d forgetting."""
+    bandwidth_slope: np.ndarray
+    """d curvature / d log bandwidth."""
     sensitivity: np.ndarray
 
 
@@ -63,7 +67,9 @@ class Room(NamedTuple):
     """What a row needs for a moment."""
 
     a: np.ndarray
-    """The standardised row, with a 1 for the intercept."""
+    """The standardised row, with a 1 for the intercept: see `columns`."""
+    a_slope: np.ndarray
+    """d a / d log bandwidth."""
     said: np.ndarray
     """By each member: probabilities of the classes, or a number."""
     awake: np.ndarray
@@ -114,9 +120,12 @@ def members(
     )
     slope = part(vector, sizes, CURVATURE_SLOPE)
     side = d if slope.shape[0] > 0 else 0
+    bandwidth_slope = part(vector, sizes, BANDWIDTH_SLOPE)
+    bandwidth_side = d if bandwidth_slope.shape[0] > 0 else 0
     leader = Leader(
         sizes[ENTRIES : ENTRIES + n],
         slope.reshape(side, side),
+        bandwidth_slope.reshape(bandwidth_side, bandwidth_side),
         part(vector, sizes, SENSITIVITY).reshape(n, k, d),
     )
     weights = part(vector, sizes, PLAIN_WEIGHTS)
@@ -133,6 +142,7 @@ def room(sizes: np.ndarray) -> Room:
     everyone = m + sizes[FIRST_ORDER]
     return Room(
         np.zeros(d),
+        np.zeros(d),
         np.zeros((everyone, max(1, sizes[CLASSES]))),
         np.zeros(everyone),
         np.zeros(everyone),
@@ -144,7 +154,7 @@ def room(sizes: np.ndarray) -> Room:
         np.zeros((6 + n, k)),
         np.zeros(k),
         np.zeros((n, d)),
-        np.zeros((1 + k, d)),
+        np.zeros((2, 1 + k, d)),
         np.zeros((n, k, d)),
         np.zeros(n),
     )
