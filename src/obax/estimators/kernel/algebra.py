@@ -1,4 +1,4 @@
-"""Linear algebra of a row: Cholesky factors, conjugate gradients and what both are used through.
+"""Linear algebra of a row: inverses, factors, conjugate gradients and what they are used through.
 
 Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
 """
@@ -11,6 +11,8 @@ from numba import njit
 TINY = float(np.finfo(np.float64).tiny)
 ONE = np.uint64(1)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
+SMALL = 32
+"""Up to it an inverse is kept, beyond it factors."""
 CONVERGED = 1e-30
 """A squared residual of this share of the first one is rounding."""
 
@@ -38,45 +40,73 @@ def multiply(
 
 
 @njit
-def factorise(matrix: np.ndarray, upper: np.ndarray) -> bool:
-    """Cholesky factors of a symmetric matrix, both ways round, with the *inverse* of the diagonal
-    in place of the diagonal; False where the matrix is not definite.
+def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
+    """The inverse of a symmetric matrix in its place, by sweeps over the upper triangle; False
+    where the matrix is not definite. `line` is room.
 
-    The upper triangle of `matrix` is read and used up; the lower one gets the other factor.
+    Small systems are solved so often that one inverse and products with it cost less than factors,
+    whose substitutions wait for one number after the other. An inverse takes three times as many
+    operations, which is what counts when they are large.
     """
+    d = np.uint64(matrix.shape[0])
+    for k in range(d):
+        if not matrix[k, k] > 0.0:
+            return False
+        inverse = 1.0 / matrix[k, k]
+        for j in range(k):
+            line[j] = matrix[j, k]
+            matrix[j, k] = 0.0
+        for j in range(k, d):
+            line[j] = matrix[k, j]
+            matrix[k, j] = 0.0
+        line[k] = -1.0
+        for i in range(d):
+            scale = line[i] * inverse
+            for j in range(i, d):
+                matrix[i, j] -= scale * line[j]
+    for i in range(d):
+        for j in range(i, d):
+            matrix[i, j] = matrix[j, i] = -matrix[i, j]
+    return True
+
+
+@njit
+def factorise(matrix: np.ndarray) -> bool:
+    """Cholesky factors of a symmetric matrix in its place, one above the diagonal and one below,
+    with the *inverse* of their diagonal on it; False where the matrix is not definite."""
     d = np.uint64(matrix.shape[0])
     for j in range(d):
         if not matrix[j, j] > 0.0:
             return False
         inverse = 1.0 / math.sqrt(matrix[j, j])
-        upper[j, j] = inverse
+        matrix[j, j] = inverse
         for i in range(j + ONE, d):
-            upper[j, i] = matrix[j, i] * inverse
+            matrix[j, i] *= inverse
         for i in range(j + ONE, d):
-            scale = upper[j, i]
+            scale = matrix[j, i]
             for k in range(i, d):
-                matrix[i, k] -= scale * upper[j, k]
+                matrix[i, k] -= scale * matrix[j, k]
     for j in range(d):
-        for i in range(j, d):
-            matrix[i, j] = upper[j, i]
+        for i in range(j + ONE, d):
+            matrix[i, j] = matrix[j, i]
     return True
 
 
 @njit
-def substitute(lower: np.ndarray, upper: np.ndarray, b: np.ndarray) -> None:
-    """The solution u of the system that `factorise` has factorised, in place of b."""
+def substitute(factors: np.ndarray, b: np.ndarray) -> None:
+    """The solution of the system that `factorise` has factorised, in place of b."""
     d = np.uint64(b.shape[0])
     for j in range(d):
-        value = b[j] * upper[j, j]
+        value = b[j] * factors[j, j]
         b[j] = value
         for i in range(j + ONE, d):
-            b[i] -= value * upper[j, i]
+            b[i] -= value * factors[j, i]
     for back in range(d):
         at = d - ONE - back
-        value = b[at] * lower[at, at]
+        value = b[at] * factors[at, at]
         b[at] = value
         for i in range(at):
-            b[i] -= value * lower[at, i]
+            b[i] -= value * factors[at, i]
 
 
 @njit
@@ -136,11 +166,17 @@ def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> No
 
 
 @njit
-def solve(first: np.ndarray, second: np.ndarray, lines: np.ndarray, steps: int) -> None:
-    """L^-1 of each line, in place: by factors `first` and `second`, or, with `steps`, by conjugate
-    gradients on `first`."""
-    if steps > 0:
-        conjugate_gradients(first, lines, steps)
+def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray, steps: int) -> None:
+    """L^-1 of each line: `matrix` is L^-1 itself, factors of L if it is larger than SMALL or, with
+    `steps`, L, for conjugate gradients."""
+    if steps == 0 and matrix.shape[0] <= SMALL:
+        multiply_lines(matrix, lines, out)
         return
     for c in range(lines.shape[0]):
-        substitute(first, second, lines[c])
+        for i in range(lines.shape[1]):
+            out[c, i] = lines[c, i]
+    if steps > 0:
+        conjugate_gradients(matrix, out, steps)
+        return
+    for c in range(lines.shape[0]):
+        substitute(matrix, out[c])

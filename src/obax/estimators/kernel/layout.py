@@ -1,7 +1,7 @@
 """What the kernel works on: three flat vectors, and `sizes`, which says how they are cut.
 
 - `vector`: all that the next row needs of the rows before; what a checkpoint keeps;
-- `work`: settings, and what can be computed again from `vector`: factors and centres, which a
+- `work`: settings, and what can be computed again from `vector`: inverses and centres, which a
   prediction and the learning of the row share;
 - `record`: see `history`.
 
@@ -96,11 +96,11 @@ VECTOR_PARTS = (
     RATES,  # of the members of the first order
     DIRECTIONS,  # of the waves
     PHASES,
-    FIRST,  # a Cholesky factor; L itself for conjugate gradients
-    SECOND,  # the other factor
+    INVERSE,  # of L, or its factors; for conjugate gradients L itself
     CENTRE,
     DRAWN,
     RIDGE,
+    ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
 ) = range(36, 51)
@@ -131,7 +131,7 @@ class Plan:
     per_feature: bool = False
     balance: bool = False
     steps: int = 0
-    """Of conjugate gradients; 0 for Cholesky factors."""
+    """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
     rates: tuple[float, ...] = ()
@@ -216,10 +216,11 @@ class Plan:
         n, k, d, m = len(self.entries), self.outputs, self.inputs, 1 + len(self.frozen)
         lengths = [math.prod(shape) for shape in self.shapes.values()]
         square, lines = m * d * d, m * k * d
-        second = 0 if self.steps else square
         waves = columns.WAVES if self.expansion == "fourier" else 0
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates), waves * self.features, waves]
-        work += [square, second, lines, lines, m * d]
+        work += [square, lines, lines, m * d]
+        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 3 + k)
+        work += [2 * d + by_member + (7 + n) * k + n + (2 + 2 * k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         more = (columns.FEATURES[self.expansion], self.lags, self.spans["bandwidth"][0])
@@ -259,5 +260,5 @@ class Plan:
         if self.expansion == "fourier":
             directions, phases = columns.waves(self.features)
             work[self.sizes[DIRECTIONS] : self.sizes[PHASES]] = directions.ravel()
-            work[self.sizes[PHASES] : self.sizes[FIRST]] = phases
+            work[self.sizes[PHASES] : self.sizes[INVERSE]] = phases
         return work

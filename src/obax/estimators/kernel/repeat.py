@@ -21,7 +21,8 @@ def repeat(
     record: np.ndarray,
     vector: np.ndarray,
     sizes: np.ndarray,
-    scratch: np.ndarray,
+    z: np.ndarray,
+    slope: np.ndarray,
     target: float,
     target_z: float,
     delta: float,
@@ -29,7 +30,7 @@ def repeat(
     loss: float,
 ) -> None:
     """A row that is about to be noted; the first, which has none before it, counts as the model's
-    own `loss`."""
+    own `loss`. `z` and `slope` are room."""
     last = record[LAST]
     record[LAST] = target
     if math.isnan(last):
@@ -41,5 +42,5 @@ def repeat(
         record[REPEAT_TOTAL] -= balance * math.log(p)
     else:
         average, variance = vector[sizes[TARGET_AVERAGE]], vector[sizes[TARGET_VARIANCE]]
-        z = np.array([deviations(last, average, variance)])
-        record[REPEAT_TOTAL] += balance * suffered(sizes[LOSS], z, target_z, delta, scratch)
+        z[0] = deviations(last, average, variance)
+        record[REPEAT_TOTAL] += balance * suffered(sizes[LOSS], z, target_z, delta, slope)

@@ -40,7 +40,7 @@ def differentiate(
 ) -> None:
     """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u."""
     penalties, d = sizes[PENALTIES], sizes[INPUTS]
-    entry, q, ridge = leader.entries[j], room.solved[j, k], followers.ridge[0]
+    entry, q, ridge = leader.entries[j], room.asked[j, k], followers.ridge[0]
     y, drawn, sensitivity = followers.weights[0, k], followers.drawn[0, k], leader.sensitivity[j, k]
     for i in range(d):
         q[i] = ridge[i] * sensitivity[i]
@@ -101,9 +101,8 @@ def hypergradient(
     which is finite if they are."""
     outs, kind, n, d = sizes[OUTPUTS], sizes[LOSS], sizes[LEARNED], sizes[INPUTS]
     penalties, classify = sizes[PENALTIES], kind <= SOFTMAX
-    a, spread, z0, v = room.a, room.spread[0], room.z0[0], room.v[0]
+    a, spread, z0, v = room.row[0], room.spread[0], room.z0[0], room.v[0]
     p, pull, slope = room.short[P], room.short[PULL], room.short[SLOPE]
-    first, second = followers.first[0], followers.second[0]
     if leader.slope.shape[0] > 0:
         # dL / d forgetting = A + forgetting dA / d forgetting, times s and times u.
         forgetting = followers.hyper[0, FORGETTING]
@@ -124,17 +123,17 @@ def hypergradient(
         waves = is_bandwidth(sizes, entry)
         dv = -dot(spread, bent)
         if waves:
-            dv += 2.0 * dot(spread, room.a_slope)
+            dv += 2.0 * dot(spread, room.row_slope)
             # In s = L^-1 a, a moves too: where dL s stands, dL s - da does.
             for i in range(d):
-                bent[i] -= room.a_slope[i]
+                bent[i] -= room.row_slope[i]
         room.slopes[j] = 0.0
         for k in range(outs):
             differentiate(sizes, followers, leader, room, j, k)
-            q = room.solved[j, k]
+            q = room.asked[j, k]
             dz0[k] = dot(leader.sensitivity[j, k], a) - dot(spread, q)
             if waves:
-                dz0[k] += dot(followers.centre[0, k], room.a_slope)
+                dz0[k] += dot(followers.centre[0, k], room.row_slope)
             change = dz0[k]
             if classify:
                 change = (change - 0.5 * LOGIT_VARIANCE * z0[k] * dv / (by * by)) / by
@@ -142,7 +141,7 @@ def hypergradient(
             dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
             for i in range(d):
                 q[i] += weight * pull[k] * bent[i]
-        solve(first, second, room.solved[j], sizes[STEPS])
+        solve(followers.inverse[0], room.asked[j], room.solved[j], sizes[STEPS])
         if kind == SIGMOID:
             # One logit for two classes: the shift is that of the second less that of the first.
             dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]
@@ -174,7 +173,7 @@ def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, b
             for j in range(d):
                 leader.slope[i, j] = curvature[i, j] + forgetting * leader.slope[i, j]
     if leader.bandwidth_slope.shape[0] > 0:
-        forgetting, a, da = followers.hyper[0, FORGETTING], room.a, room.a_slope
+        forgetting, a, da = followers.hyper[0, FORGETTING], room.row[0], room.row_slope
         for i in range(d):
             lift, moved, line = bend * a[i], bend * da[i], leader.bandwidth_slope[i]
             for j in range(d):
