@@ -254,8 +254,9 @@ def test_options_are_those_of_the_estimators(tmp_path):
     assert found.get_params() == model.get_params()
     arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / "other")
     given = ("--learn", "none", "--imbalance", "none", "--members", "tuned", "--share", "none")
+    given += ("--features", "interactions", "--lags", 2)
     assert stream(tmp_path / "rows.csv", *arguments, *given).exit_code == 0
-    model = StreamingClassifier(learn=(), members="tuned")
+    model = StreamingClassifier(learn=(), members="tuned", features="interactions", lags=2)
     found, _ = Folder(tmp_path / "other").latest(like=model)
     assert found.get_params() == model.get_params()
     for arguments, message in (

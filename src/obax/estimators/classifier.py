@@ -28,8 +28,12 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `penalty`, `memory`, `inertia`: where the hyperparameters start. `penalty` is the weight of
       the L2 penalty; `memory` the number of rows that the window goes back, m, the same as a
       forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
-    - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"` are learned; the others stay.
+    - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"`, `"bandwidth"` are learned; the
+      others stay.
     - `per_feature`: one penalty for each feature.
+    - `features`: `"linear"`; `"fourier"`, for random Fourier features beside them, whose bandwidth
+      is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
+    - `lags`: how many of the last labels (in regression: targets) are features too.
     - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
       class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
       leader's loss is then the class-balanced one.

@@ -105,7 +105,8 @@ class StreamingEstimator(Options):
     @property
     def intercept_(self) -> np.ndarray:
         """The outputs of an average row."""
-        return self._fitted.centre[:, -1]
+        core = self._fitted
+        return core.centre[:, len(core.names)]
 
     def explain(self) -> str:
         """What was learned, in words."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from .kernel import BOUNDS, EVERYONE, FALLING, LEADER, Plan
 
-LEARNABLE = ("penalty", "forgetting", "inertia")
+LEARNABLE = ("penalty", "forgetting", "inertia", "bandwidth")
 LARGE = 64
 """Features from which `solver="auto"` takes conjugate gradients instead of Cholesky factors."""
 
@@ -69,6 +69,12 @@ def integer(value: object) -> Expected:
     return None if fine else "an integer >= 1"
 
 
+def whole(value: object) -> Expected:
+    """An integer from 0 on."""
+    fine = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return None if fine else "an integer >= 0"
+
+
 def one_of(*choices: str | None) -> Check:
     """One of a few words."""
     expected = ", ".join(repr(choice) for choice in choices)
@@ -122,6 +128,8 @@ class Options:
     members: str | tuple[str, ...] = option("auto", members)
     share: float | None = option(None, fraction, live=True)
     per_feature: bool = option(False)
+    features: str = option("linear", one_of("linear", "fourier", "interactions"))
+    lags: int = option(0, whole)
     step_size: float = option(0.01, positive, live=True)
     horizon: float = option(500.0, rows, live=True)
     solver: str = option("auto", one_of("auto", "cholesky", "cg"), live=True)
@@ -152,6 +160,11 @@ class Options:
             if isinstance(value, list | Mapping):
                 value = tuple(value) if isinstance(value, list) else dict(value)
             values[field.name] = value
+        if self.per_feature and (self.features != "linear" or self.lags):
+            raise ValueError(
+                f"per_feature must be False with features other than 'linear' and with lags, but "
+                f"got True with features={self.features!r}, lags={self.lags}."
+            )
         return kind(**values)
 
     def followed_by(self, new: Self) -> tuple[Self, dict[str, object]]:
@@ -186,7 +199,10 @@ class Options:
         alone: likelihood, which the others would win by, is not what is asked for there."""
         if isinstance(self.members, str):
             alone = self.members == "tuned" or self.imbalance is not None
-            return ("tuned",) if alone else AUTO
+            words = ("tuned",) if alone else AUTO
+            # With waves or products a frozen member would cost as much as the tuned one.
+            dear = () if self.features == "linear" else ("start", *FROZEN)
+            return tuple(word for word in words if word not in dear)
         return tuple(word for word in MEMBERS if word in self.members)
 
     @property
@@ -212,6 +228,8 @@ class Options:
             classes=classes,
             learned=learned,
             per_feature=bool(self.per_feature),
+            expansion=self.features,
+            lags=int(self.lags),
             balance=EVERYONE if balanced else LEADER if self.imbalance is not None else 0,
             steps=int(self.solver_steps) if by_cg else 0,
         )

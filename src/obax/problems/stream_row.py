@@ -8,7 +8,8 @@ arrives the follower solves
                 + forgetting/2 |y - y_t|^2_{A_t} + inertia/2 |y - y_t|^2 + penalty/2 |y|^2,
 
 where forgetting = memory / (1 + memory), and y_t and A_t, which rows before have left, move with x:
-y_t by the sensitivity that is carried along, A_t by its slope in the forgetting factor.
+y_t by the sensitivity that is carried along, A_t by its slope in the forgetting factor. Random
+Fourier features make a_t and A_t move with their bandwidth too.
 
 The estimators run a native kernel that has none of this as it stands here; the tests hold the one
 against the other.
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._support import validation
@@ -44,6 +46,10 @@ class StreamRow(NamedTuple):
     """d curvature / d forgetting."""
     sensitivity: Float[Array, "n K d"]
     """d weights / dx."""
+    features_slope: Float[Array, " d"] | None = None
+    """d features / d log bandwidth, for random Fourier features: it is then the last entry of x."""
+    bandwidth_slope: Float[Array, "d d"] | None = None
+    """d curvature / d log bandwidth."""
 
 
 class Hyper(NamedTuple):
@@ -85,8 +91,8 @@ def stream_row(
     slots = classes if loss == "logistic" else 0
 
     def hyper(x: Array) -> Hyper:
-        ends = (penalties, penalties + 1, penalties + 2, penalties + 2 + slots)
-        penalty, inertia, memory, weights, shifts = jnp.split(x, ends)
+        ends = np.cumsum([penalties, 1, 1, slots, slots])
+        penalty, inertia, memory, weights, shifts, _ = jnp.split(x, ends)
         forgetting = jax.nn.sigmoid(memory[0])
         return Hyper(jnp.exp(penalty), jnp.exp(inertia[0]), forgetting, jnp.exp(weights), shifts)
 
@@ -110,21 +116,28 @@ def stream_row(
             shift = shift[1:] - shift[:1]
         return now.class_weights[target.astype(jnp.int32)] * cost(z + shift, target)
 
+    def features(x: Array, row: StreamRow) -> Array:
+        if row.features_slope is None:
+            return row.features
+        return row.features + (x[-1] - row.x[-1]) * row.features_slope
+
     def inner(x: Array, y: Array, row: StreamRow) -> Array:
         now, before = hyper(x), hyper(row.x)
         start = row.weights + jnp.tensordot(x - row.x, row.sensitivity, axes=1)
         curvature = row.curvature + row.curvature_slope * (now.forgetting - before.forgetting)
+        if row.bandwidth_slope is not None:
+            curvature = curvature + row.bandwidth_slope * (x[-1] - row.x[-1])
         gap = y - start
         window = jnp.einsum("ki,ij,kj->", gap, curvature, gap)
         ridge = jnp.sum(now.penalty * y[:, :-1] ** 2)
         return (
-            trained_cost(now, y @ row.features, row.target)
+            trained_cost(now, y @ features(x, row), row.target)
             + 0.5 * now.forgetting * window
             + 0.5 * now.inertia * jnp.sum(gap**2)
             + 0.5 * ridge
         )
 
     def outer(x: Array, y: Array, row: StreamRow) -> Array:
-        return row.importance * cost(y @ row.features, row.target)
+        return row.importance * cost(y @ features(x, row), row.target)
 
     return Problem(outer, inner)
