@@ -20,8 +20,9 @@ def matched(batch: Batch, pending: Pending) -> Batch:
     rows = []
     for row, target, id in zip(_rows(batch), batch.targets, batch.ids, strict=True):
         try:
-            plain = id is None or isinstance(row, Table)
-            rows.append(row if plain else _one(row, target, id, pending))
+            if id is not None and not isinstance(row, Table):
+                row = _one(row, target, id, pending)
+            rows.append(row)
         except (KeyError, ValueError, TypeError) as error:
             rows.append(Table.unreadable(str(error.args[0])))
     return dataclasses.replace(batch, rows=rows)
