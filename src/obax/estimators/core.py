@@ -8,7 +8,7 @@ import operator
 import struct
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -336,11 +336,11 @@ class Core:
             self.record = self.record.widened(plan.trail, trail_places(plan, old))
         self.ready()
 
-    def take(self, options: Options) -> dict[str, object]:
-        """Go on with other options; those that a model which has begun cannot take over, with the
-        values that they keep."""
+    def take(self, options: Options, asked: Iterable[str]) -> dict[str, object]:
+        """Go on with other options; of the `asked` ones those that a model which has begun cannot
+        take over, with the values that they keep."""
         with self._lock:
-            self.options, waiting = self.options.followed_by(options)
+            self.options, waiting = self.options.followed_by(options, asked)
             old, self.plan = self.plan, self.options.plan(len(self.names), len(self.classes))
             if self.plan.learned != old.learned:
                 self.vector = retaught(self.plan, old, self.vector)
