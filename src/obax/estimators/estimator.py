@@ -187,7 +187,7 @@ class StreamingEstimator(Options):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        waiting = self._core.take(options)
+        waiting = self._core.take(options, params)
         if waiting:
             words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
             warnings.warn(

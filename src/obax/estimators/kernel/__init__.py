@@ -67,5 +67,4 @@ from .layout import (
     LEADER as LEADER,
     Plan as Plan,
 )
-from .mixture import FALLING as FALLING
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED
