@@ -216,7 +216,7 @@ def test_what_people_see():
     assert 0.1 <= model.hyperparameters_["bandwidth"] <= 10
     history = model.hyperparameter_history_["bandwidth"]
     assert len(history) == 60 and history[-1] == model.hyperparameters_["bandwidth"]
-    assert "100 random waves of them, bandwidth 1 -> " in model.explain()
+    assert f"{columns.WAVES} random waves of them, bandwidth 1 -> " in model.explain()
     assert "bandwidth" in [axis.get_ylabel() for axis in model.plot().axes]
     held = StreamingClassifier(features="fourier", learn=("penalty",))
     held.learn_many(rows, labels)

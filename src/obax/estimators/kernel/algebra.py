@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 TINY = float(np.finfo(np.float64).tiny)
-ONE = np.uint64(1)
+ONE, FOUR = np.uint64(1), np.uint64(4)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
 SMALL = 32
 """Up to it an inverse is kept, beyond it factors."""
@@ -73,19 +73,32 @@ def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
 @njit
 def factorise(matrix: np.ndarray) -> bool:
     """Cholesky factors of a symmetric matrix in its place, one above the diagonal and one below,
-    with the *inverse* of their diagonal on it; False where the matrix is not definite."""
+    with the *inverse* of their diagonal on it; False where the matrix is not definite.
+
+    Rows are taken from those below them four at a time, which are then read and written once.
+    """
     d = np.uint64(matrix.shape[0])
-    for j in range(d):
-        if not matrix[j, j] > 0.0:
-            return False
-        inverse = 1.0 / math.sqrt(matrix[j, j])
-        matrix[j, j] = inverse
-        for i in range(j + ONE, d):
-            matrix[j, i] *= inverse
-        for i in range(j + ONE, d):
-            scale = matrix[j, i]
+    for block in range((d + FOUR - ONE) // FOUR):
+        begin, end = FOUR * block, min(FOUR * block + FOUR, d)
+        for j in range(begin, end):
+            if not matrix[j, j] > 0.0:
+                return False
+            inverse = 1.0 / math.sqrt(matrix[j, j])
+            matrix[j, j] = inverse
+            for i in range(j + ONE, d):
+                matrix[j, i] *= inverse
+            for i in range(j + ONE, end):
+                scale = matrix[j, i]
+                for k in range(i, d):
+                    matrix[i, k] -= scale * matrix[j, k]
+        if end == d:
+            break
+        one, two = matrix[begin], matrix[begin + ONE]
+        three, four = matrix[begin + ONE + ONE], matrix[end - ONE]
+        for i in range(end, d):
+            a, b, c, e, line = one[i], two[i], three[i], four[i], matrix[i]
             for k in range(i, d):
-                matrix[i, k] -= scale * matrix[j, k]
+                line[k] -= a * one[k] + b * two[k] + c * three[k] + e * four[k]
     for j in range(d):
         for i in range(j + ONE, d):
             matrix[i, j] = matrix[j, i]
@@ -93,20 +106,26 @@ def factorise(matrix: np.ndarray) -> bool:
 
 
 @njit
-def substitute(factors: np.ndarray, b: np.ndarray) -> None:
-    """The solution of the system that `factorise` has factorised, in place of b."""
-    d = np.uint64(b.shape[0])
+def substitute(factors: np.ndarray, lines: np.ndarray) -> None:
+    """The solutions of the system that `factorise` has factorised, in place of the lines."""
+    count, d = lines.shape[0], np.uint64(lines.shape[1])
     for j in range(d):
-        value = b[j] * factors[j, j]
-        b[j] = value
-        for i in range(j + ONE, d):
-            b[i] -= value * factors[j, i]
+        row = factors[j]
+        for c in range(count):
+            b = lines[c]
+            value = b[j] * row[j]
+            b[j] = value
+            for i in range(j + ONE, d):
+                b[i] -= value * row[i]
     for back in range(d):
         at = d - ONE - back
-        value = b[at] * factors[at, at]
-        b[at] = value
-        for i in range(at):
-            b[i] -= value * factors[at, i]
+        row = factors[at]
+        for c in range(count):
+            b = lines[c]
+            value = b[at] * row[at]
+            b[at] = value
+            for i in range(at):
+                b[i] -= value * row[i]
 
 
 @njit
@@ -178,5 +197,4 @@ def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray, steps: int) ->
     if steps > 0:
         conjugate_gradients(matrix, out, steps)
         return
-    for c in range(lines.shape[0]):
-        substitute(matrix, out[c])
+    substitute(matrix, out)
