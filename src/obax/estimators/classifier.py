@@ -109,14 +109,14 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
         than that, the set of a row that it is less sure of is empty."""
         core = self._made
-        with core.lock:
+        with core._lock:
             reach = intervals.reach_now(core, coverage)
             return intervals.likely(core.predict_one(as_dict(x)), reach, core.classes)
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
         """The same for rows."""
         core = self._made
-        with core.lock:
+        with core._lock:
             reach = intervals.reach_now(core, coverage)
             said = core.predict(X).tolist()
             return [intervals.likely(line, reach, core.classes) for line in said]
