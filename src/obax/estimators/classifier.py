@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 
 from . import faces, intervals
-from .estimator import StreamingEstimator, Targets, as_dict, index_of
+from .estimator import StreamingEstimator
+from .given import Targets, as_dict, index_of
 from .options import ClassifierOptions
 from .outcome import Outcome
 from .table import Features, Rows
