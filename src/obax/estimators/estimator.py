@@ -251,7 +251,7 @@ class StreamingEstimator(Options):
             table = Table(list(names), np.asarray(array, np.float64))
         if y is None:
             return table, None
-        targets = self._validatedtargets_of(y)
+        targets = self._validated_targets(y)
         check_consistent_length(table.values, targets)
         return table, targets
 
