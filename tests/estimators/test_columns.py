@@ -83,6 +83,26 @@ def test_the_same_bits_however_rows_come(most):
     assert whole.rejected_[1]["values"] == rows[61] | {"when": str(rows[61]["when"])}
 
 
+def test_rows_whose_words_are_known_are_read_without_a_table():
+    rows, targets = stream(100)
+    rows = [{name: row[name] for name in ("city", "a", "when")} for row in rows]
+    model = StreamingRegressor(max_categories=3)
+    model.learn_many(rows, targets)
+    quick = model._core._played
+    assert quick({"city": "Rome", "a": 1.0}, 0.0, 0.0) and quick({"city": "Lima"}, 0.0, 0.0)
+    assert quick({"city": None, "a": 1.0}, 0.0, 0.0) and quick({"a": 1.0}, 0.0, 0.0)
+    assert quick({"city": "Atlantis"}, 0.0, 0.0)  # among those that share
+    assert quick({"when": rows[0]["when"]}, 0.0, 0.0) and quick({"when": None}, 0.0, 0.0)
+    for odd in (
+        {"when": 5.0},
+        {"city": 5.0},
+        {"city": ["Rome"]},
+        {"city": "x" * 101},
+        {"a": "Rome"},
+    ):
+        assert not quick(odd, 0.0, 0.0)
+
+
 def test_beyond_the_bound_words_share_columns_that_no_process_chooses():
     model = StreamingRegressor(max_categories=3)
     words = [f"w{i}" for i in range(40)]

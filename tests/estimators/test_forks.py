@@ -23,7 +23,7 @@ for i in range(20):
 inside = threading.Event()
 
 def hold():
-    with model._core.lock:
+    with model._core._lock:
         model._core.rows = -1  # half written
         inside.set()
         time.sleep(0.5)

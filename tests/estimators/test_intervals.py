@@ -249,8 +249,9 @@ def river_streams(rows=5000):
     from river import datasets
     from river.datasets import synth
 
-    found = {name: getattr(datasets, name)() for name in ("Bananas", "Phishing", "ImageSegments")}
-    found |= {name: getattr(datasets, name)() for name in ("TrumpApproval", "ChickWeights")}
+    bundled = ("Bananas", "Phishing", "ImageSegments", "Shuttle")
+    bundled += ("TrumpApproval", "ChickWeights", "WaterFlow")
+    found = {name: getattr(datasets, name)() for name in bundled}
     stagger = [synth.STAGGER(classification_function=i % 3, seed=i).take(1000) for i in range(5)]
     found["STAGGER"] = itertools.chain(*stagger)
     found["SEA"] = itertools.chain(*(synth.SEA(variant=i, seed=i).take(1200) for i in range(4)))
@@ -275,4 +276,4 @@ def test_coverage_on_the_streams_of_the_benchmark(coverage):
             found = StreamingClassifier().progressive_set(X, y, coverage)
             covered = np.array([label in one for one, label in zip(found, y, strict=True)])
         off[name] = worst(covered, coverage)
-    assert max(off.values()) < POINTS and len(off) == 11, off
+    assert max(off.values()) < POINTS and len(off) == 13, off

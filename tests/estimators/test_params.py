@@ -78,6 +78,19 @@ def test_what_is_learned_can_change_to_and_fro():
     np.testing.assert_array_equal(parts["curvature_slope"], was["curvature_slope"])
 
 
+def test_members_stay_when_what_is_learned_changes():
+    """Whom "auto" stands for depends on it: a frozen start is no news beside one that stands."""
+    for first, then in (((), ("penalty",)), (("penalty",), ())):
+        model = learned(learn=first)
+        names = list(model.hyperparameters_["members"])
+        model.set_params(learn=then)
+        rows, score = data()
+        model.learn_many(rows, score)
+        assert list(model.hyperparameters_["members"]) == names
+        model.fit(rows, score)
+        assert ("start" in model.hyperparameters_["members"]) == bool(then)
+
+
 def test_limits_take_effect():
     model = StreamingClassifier(max_categories=5)
     for i in range(4):

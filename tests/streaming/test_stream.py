@@ -231,33 +231,23 @@ def test_a_score_keeps_few_points_and_comes_back_from_a_checkpoint():
 
 def test_options_are_those_of_the_estimators(tmp_path):
     write_rows(tmp_path / "rows.csv", 30)
-    arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / "ck")
-    given = (
-        "--learn",
-        "penalty,inertia",
-        "--imbalance",
-        "weights",
-        "--memory",
-        "50",
-        "--penalty",
-        1,
-    )
-    done = stream(
-        tmp_path / "rows.csv", *arguments, *given, "--members", "tuned,start", "--share", "0.01"
-    )
-    assert done.exit_code == 0, done.exception
-    model = StreamingClassifier(
-        penalty=1.0, memory=50.0, learn=("penalty", "inertia"), imbalance="weights",
-        members=("tuned", "start"), share=0.01,
-    )  # fmt: skip
-    found, _ = Folder(tmp_path / "ck").latest(like=model)
-    assert found.get_params() == model.get_params()
-    arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / "other")
-    given = ("--learn", "none", "--imbalance", "none", "--members", "tuned", "--share", "none")
-    assert stream(tmp_path / "rows.csv", *arguments, *given).exit_code == 0
-    model = StreamingClassifier(learn=(), members="tuned")
-    found, _ = Folder(tmp_path / "other").latest(like=model)
-    assert found.get_params() == model.get_params()
+    for i, (given, options) in enumerate(
+        (
+            ("--learn penalty,inertia --memory 50 --penalty 1 --imbalance weights",
+             {"learn": ("penalty", "inertia"), "memory": 50.0, "penalty": 1.0,
+              "imbalance": "weights"}),
+            ("--learn none --imbalance none --members tuned,start --share 0.01",
+             {"learn": (), "members": ("tuned", "start"), "share": 0.01}),
+            ("--members tuned --features interactions --lags 2",
+             {"members": "tuned", "features": "interactions", "lags": 2}),
+        )
+    ):  # fmt: skip
+        arguments = ("--target", "up", "--out", tmp_path / "out", "--checkpoint", tmp_path / f"{i}")
+        done = stream(tmp_path / "rows.csv", *arguments, *given.split())
+        assert done.exit_code == 0, done.exception
+        model = StreamingClassifier(**options)
+        found, _ = Folder(tmp_path / f"{i}").latest(like=model)
+        assert found.get_params() == model.get_params()
     for arguments, message in (
         (("--imbalance", "weights", "--task", "regress"), "not an option of --task regress"),
         (("--memory", "long"), "--memory must be a number, but is 'long'"),

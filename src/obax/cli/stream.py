@@ -20,7 +20,6 @@ PATIENCE = 100
 """Rows of which none is learned before there is a warning."""
 FIRST_SCORE = 1000
 """Away from a terminal, the score is printed after so many rows, then twice as many, and so on."""
-
 RENEW_SECONDS = 0.2
 
 
@@ -57,9 +56,7 @@ def stream(
     penalty: Annotated[str | None, typer.Option(help="The L2 penalty to start with.")] = None,
     memory: Annotated[str | None, typer.Option(help="The memory to start with, in rows.")] = None,
     inertia: Annotated[str | None, typer.Option(help="The inertia to start with.")] = None,
-    learn: Annotated[
-        str | None, typer.Option(help="What is tuned: penalty,forgetting,inertia, or none.")
-    ] = None,
+    learn: Annotated[str | None, typer.Option(help="What is tuned, with commas, or none.")] = None,
     imbalance: Annotated[
         str | None, typer.Option(help="For rare classes: learn weights or logits.")
     ] = None,

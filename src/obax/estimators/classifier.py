@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 
 from . import faces, intervals
-from .estimator import StreamingEstimator, Targets, as_dict, index_of
+from .estimator import StreamingEstimator
+from .given import Targets, as_dict, index_of
 from .options import ClassifierOptions
 from .outcome import Outcome
 from .table import Features, Rows
@@ -28,8 +29,12 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `penalty`, `memory`, `inertia`: where the hyperparameters start. `penalty` is the weight of
       the L2 penalty; `memory` the number of rows that the window goes back, m, the same as a
       forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
-    - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"` are learned; the others stay.
+    - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"`, `"bandwidth"` are learned; the
+      others stay.
     - `per_feature`: one penalty for each feature.
+    - `features`: `"linear"`; `"fourier"`, for random Fourier features beside them, whose bandwidth
+      is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
+    - `lags`: how many of the last labels (in regression: targets) are features too.
     - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
       class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
       leader's loss is then the class-balanced one.
@@ -105,14 +110,14 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
         than that, the set of a row that it is less sure of is empty."""
         core = self._made
-        with core.lock:
+        with core._lock:
             reach = intervals.reach_now(core, coverage)
             return intervals.likely(core.predict_one(as_dict(x)), reach, core.classes)
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
         """The same for rows."""
         core = self._made
-        with core.lock:
+        with core._lock:
             reach = intervals.reach_now(core, coverage)
             said = core.predict(X).tolist()
             return [intervals.likely(line, reach, core.classes) for line in said]

@@ -33,10 +33,10 @@ from .kinds import (
     reads_as_number,
     settle,
 )
-from .table import LONGEST, Features, Table
+from .table import LONGEST, Features, Table, since_epoch
 from .tags import tagged, untagged
 
-CYCLES = ("day_sin", "day_cos", "week_sin", "week_cos")
+DATE_PARTS = ("days", "day_sin", "day_cos", "week_sin", "week_cos")
 New = tuple[int, int, str]
 """Row, column and word with which something new comes; an empty word where it is not a word."""
 
@@ -123,7 +123,7 @@ class Columns:
     def _needed(self, name: Hashable, kind: str) -> int:
         """How many columns something new needs."""
         if kind == DATE:
-            return 1 + len(CYCLES)
+            return len(DATE_PARTS)
         full = kind == WORD and len(self.words.get(name, {})) >= self.most
         return BUCKETS if full else 1
 
@@ -158,7 +158,7 @@ class Columns:
                 names.append(name)
                 parts.append(table.values[begin:end, j : j + 1])
             elif kind == DATE:
-                names += [f"{name}.days", *(f"{name}.{cycle}" for cycle in CYCLES)]
+                names += [f"{name}.{part}" for part in DATE_PARTS]
                 missing = np.full(len(table), np.nan)
                 parts.append(circles(table.days.get(j, missing)[begin:end]))
             else:
@@ -217,15 +217,21 @@ class Columns:
     # ---- one row ---------------------------------------------------------------------------
 
     def plain(self, row: Features) -> dict[Hashable, object] | None:
-        """A row whose words are known, as a row of numbers; `None` for any other."""
+        """A row whose words and dates are known, as a row of numbers; `None` for any other."""
         found: dict[Hashable, object] = {}
         size = 0
         for name, value in row.items():
             if name not in self.words:
-                if name in self.dates:
-                    return None
-                found[name] = value
-                size += 1
+                if name not in self.dates:
+                    found[name] = value
+                    size += 1
+                elif value is not None:
+                    days = since_epoch(value)
+                    if days is None:
+                        return None
+                    for part, angle in zip(DATE_PARTS, circles(np.array([days]))[0], strict=True):
+                        found[f"{name}.{part}"] = angle
+                    size += len(DATE_PARTS)
             elif isinstance(value, str) and value:
                 column = self.words[name].get(value)
                 if column is None:

@@ -8,7 +8,7 @@ import operator
 import struct
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ MISSING = itertools.repeat(float("nan"))
 class Core:
     """A model that learns from rows and keeps its hyperparameters in tune."""
 
-    lock: threading.RLock
+    _lock: threading.RLock
 
     def __init__(self, options: Options):
         self.options = options
@@ -80,7 +80,7 @@ class Core:
         self._class_weights = by_class if isinstance(by_class, Mapping) else None
 
     def __getstate__(self) -> dict[str, Any]:
-        derived = {"_play", "lock", "_work", "_row", "_out", "_pack", "_values"}
+        derived = {"_play", "_lock", "_work", "_row", "_out", "_pack", "_values"}
         derived |= {"_worded", "_class_weights"}
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
@@ -97,7 +97,7 @@ class Core:
     def learn_one(self, row: Features, target: object, weight: float = 1.0) -> None:
         """Test on a row and train on it: `play` for one row, without a table where that is not
         needed, as for the rows of any stream that has settled."""
-        with self.lock:
+        with self._lock:
             value = self._known_target(target)
             by = weight
             if self._class_weights is not None and value is not None:
@@ -114,17 +114,17 @@ class Core:
 
     def keep(self, id: Hashable, row: Features) -> None:
         """Keep a row until its label comes."""
-        with self.lock:
+        with self._lock:
             self.pending.keep(id, row)
 
     def learn_late(self, id: Hashable, target: object, weight: float = 1.0) -> None:
         """Learn a row that was kept, now that its label has come."""
-        with self.lock:
+        with self._lock:
             self.learn_one(self.pending.take(id), target, weight)
 
     def predict_one(self, row: Features) -> list[float]:
         """The prediction of a row, or the probability of each known class."""
-        with self.lock:
+        with self._lock:
             if not self._played(row, 0.0, 0.0):
                 return np.atleast_1d(self.predict(row)[0]).tolist()
             found: list[float] = self._out[0].tolist()[SAID:]
@@ -189,7 +189,7 @@ class Core:
             raise ValueError(
                 f"targets must be as many as rows, {total}, but there are {len(targets)}."
             )
-        with self.lock:
+        with self._lock:
             played: list[Outcome] = []
             begin = 0
             for table in parts:
@@ -204,7 +204,7 @@ class Core:
     def predict(self, rows: Rows) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
-        with self.lock:
+        with self._lock:
             parts = (self.columns.known(table, self.names) for table in tables(rows))
             found = [self._run(self._placed(table)).predictions for table in parts]
         width = (len(self.classes),) if self.options.classify else ()
@@ -338,11 +338,11 @@ class Core:
             self.record = self.record.widened(plan.trail, trail_places(plan, old))
         self.ready()
 
-    def take(self, options: Options) -> dict[str, object]:
-        """Go on with other options; those that a model which has begun cannot take over, with the
-        values that they keep."""
-        with self.lock:
-            self.options, waiting = self.options.followed_by(options)
+    def take(self, options: Options, asked: Iterable[str]) -> dict[str, object]:
+        """Go on with other options; of the `asked` ones those that a model which has begun cannot
+        take over, with the values that they keep."""
+        with self._lock:
+            self.options, waiting = self.options.followed_by(options, asked)
             old, self.plan = self.plan, self.options.plan(len(self.names), len(self.classes))
             if self.plan.learned != old.learned:
                 self.vector = retaught(self.plan, old, self.vector)
@@ -357,7 +357,7 @@ class Core:
     def centre(self) -> np.ndarray:
         """The weights that the tuned member's next prediction is made with, a line for each output,
         the intercept last."""
-        with self.lock:
+        with self._lock:
             # An average row, for what it leaves behind.
             self._run(np.full((1, self.plan.features + 2), np.nan))
             begin, shape = self.plan.sizes[CENTRE], (self.plan.outputs, self.plan.inputs)

@@ -3,26 +3,24 @@
 import dataclasses
 import sys
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from . import faces, intervals, show, state
 from .core import Core
+from .given import Targets, as_dict, targets_of
 from .history import Rejected
 from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome
 from .table import Features, Rows, Table, tables
-from .tags import tagged, untagged
+from .tags import plain_option, untagged_option
 from .weights import Weights, many_weights, one_weight
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Targets = Iterable[object]
-"""One target per row: a list, a series, an array."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +103,8 @@ class StreamingEstimator(Options):
     @property
     def intercept_(self) -> np.ndarray:
         """The outputs of an average row."""
-        return self._fitted.centre[:, -1]
+        core = self._fitted
+        return core.centre[:, len(core.names)]
 
     def explain(self) -> str:
         """What was learned, in words."""
@@ -142,7 +141,7 @@ class StreamingEstimator(Options):
         """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
         pandas or polars, a `Table`, a list of dicts or an array; `w`, a weight for all of them or
         one for each."""
-        targets = _targets(y)
+        targets = targets_of(y)
         self._made.play(X, targets, weights=many_weights(w, len(targets)))
 
     # ---- scikit-learn ----------------------------------------------------------------------
@@ -186,7 +185,7 @@ class StreamingEstimator(Options):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        waiting = self._core.take(options)
+        waiting = self._core.take(options, params)
         if waiting:
             words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
             warnings.warn(
@@ -201,7 +200,7 @@ class StreamingEstimator(Options):
         if a `coverage` is given. This is what `obax stream` writes."""
         core = self._made
         with intervals.asked(core, coverage):
-            found = core.play(X, _targets(y), unlabelled="predict", trace=True)
+            found = core.play(X, targets_of(y), unlabelled="predict", trace=True)
         return Played(
             found.predictions,
             tuple(core.classes),
@@ -214,7 +213,7 @@ class StreamingEstimator(Options):
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
         """Learn rows in their order and return what was predicted for each *before* it was learned:
         what `learn_one` after `predict_one` (or `predict_proba_one`) would have said."""
-        return self._ordered(self._made.play(X, _targets(y)).predictions)
+        return self._ordered(self._made.play(X, targets_of(y)).predictions)
 
     def _learn_array(
         self,
@@ -229,7 +228,7 @@ class StreamingEstimator(Options):
         heavy = many_weights(weights, len(table), "sample_weight")
         core = self._made
         if classes is not None:
-            core.add_classes([_plain(label) for label in np.unique(np.asarray(classes))])
+            core.add_classes([plain_option(label) for label in np.unique(np.asarray(classes))])
         core.play(table, targets, weights=heavy)
         return self
 
@@ -239,7 +238,7 @@ class StreamingEstimator(Options):
         """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
         single NaN and Inf are left to the rule of `table`."""
         if faces.scikit_learn() is None:
-            return next(tables(X)), None if y is None else _targets(y)
+            return next(tables(X)), None if y is None else targets_of(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
         table = next(tables(X)) if hasattr(X, "columns") else None
@@ -262,7 +261,7 @@ class StreamingEstimator(Options):
     def _progressive_ranges(self, X: Rows, y: Targets, coverage: float) -> Sequence[Any]:
         core = self._made
         with intervals.asked(core, coverage):
-            return self._ranges(core.play(X, _targets(y)))
+            return self._ranges(core.play(X, targets_of(y)))
 
     def _ranges(self, found: Outcome) -> Sequence[Any]:
         """The interval or set of each row."""
@@ -292,10 +291,10 @@ class StreamingEstimator(Options):
         """Arrays and plain values for `obax.save`."""
         params = self.get_params(deep=False)  # type: ignore[attr-defined]
         extra: dict[str, Any] = {"version": state.VERSION}
-        extra["params"] = {name: _plain(v) for name, v in params.items()}
+        extra["params"] = {name: plain_option(v) for name, v in params.items()}
         # What `set_params` was given and the model in mid-stream has not taken over.
         made = self._core.options if "_core" in self.__dict__ else self
-        extra["options"] = {name: _plain(getattr(made, name)) for name in params}
+        extra["options"] = {name: plain_option(getattr(made, name)) for name in params}
         # What scikit-learn notes of the arrays it has seen.
         extra["width"] = self.__dict__.get("n_features_in_")
         extra["columns"] = np.asarray(self.__dict__.get("feature_names_in_", [])).tolist()
@@ -308,7 +307,7 @@ class StreamingEstimator(Options):
         """A new estimator from what `__obax_save__` gave."""
         state.check_version(extra)
         model, made = (
-            type(self)(**{name: _unplain(value) for name, value in extra[which].items()})
+            type(self)(**{name: untagged_option(value) for name, value in extra[which].items()})
             for which in ("params", "options")
         )
         if extra["core"] is not None:
@@ -319,43 +318,3 @@ class StreamingEstimator(Options):
             names = np.array(extra["columns"], dtype=object)
             model.feature_names_in_ = names  # type: ignore[attr-defined]
         return model
-
-
-def as_dict(row: Features | None) -> Features:
-    """The row itself; an error for what is not a dict."""
-    if type(row) is dict or isinstance(row, Mapping):
-        return row
-    raise ValueError(
-        f"x must be a dict of features, but is {type(row).__name__}; use learn_many or partial_fit "
-        f"for arrays and frames."
-    )
-
-
-def index_of(X: Rows) -> Any:
-    """That of a pandas frame. Lists have an `index` too, a method."""
-    index = getattr(X, "index", None)
-    return None if callable(index) else index
-
-
-def _targets(y: Targets) -> list[object] | np.ndarray:
-    """One target per row: an array as it is, anything else as Python's own types."""
-    if isinstance(y, np.ndarray):
-        return y.ravel()
-    if hasattr(y, "to_list"):
-        return y.to_list()
-    if isinstance(y, Iterable) and not isinstance(y, str | bytes | Mapping):
-        return list(y)
-    raise ValueError(f"y must be one target per row, but is {type(y).__name__}.")
-
-
-def _plain(value: Any) -> Any:
-    """An option as JSON can hold it."""
-    if isinstance(value, Mapping):
-        return {"pairs": [[tagged(key), _plain(item)] for key, item in value.items()]}
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _unplain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {untagged(key): item for key, item in value["pairs"]}
-    return tuple(value) if isinstance(value, list) else value

@@ -8,7 +8,7 @@ from typing import TypedDict, overload
 
 import numpy as np
 
-from .kernel.record import HEAD, POINTS, RING, SEEN, STRIDE, TOTAL, USED
+from .kernel.record import HEAD, LAST, POINTS, REPEAT_TOTAL, RING, SEEN, STRIDE, TOTAL, USED
 
 MOST_POINTS = 1024
 KEPT = 100
@@ -74,7 +74,7 @@ class Record:
     def __init__(self, width: int, points: int = MOST_POINTS):
         self.width = width
         self.data = np.zeros(HEAD + points * (2 + width))
-        self.data[POINTS], self.data[STRIDE] = points, 1
+        self.data[POINTS], self.data[STRIDE], self.data[LAST] = points, 1, np.nan
 
     @classmethod
     def of(cls, head: np.ndarray, rows: np.ndarray, loss: np.ndarray, x: np.ndarray) -> "Record":
@@ -109,6 +109,11 @@ class Record:
     def total(self) -> float:
         """The sum of their losses."""
         return float(self.data[TOTAL])
+
+    @property
+    def repeat_total(self) -> float:
+        """The same sum, had the last target alone made the predictions."""
+        return float(self.data[REPEAT_TOTAL])
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row numbers, mean losses, x."""

@@ -28,7 +28,7 @@ def asked(core: Core, coverage: float | None) -> Iterator[None]:
     if coverage is None:
         yield
         return
-    with core.lock:
+    with core._lock:
         slot = slot_of(core, coverage)
         core.record.ring[ASKED] = slot + 1
         try:

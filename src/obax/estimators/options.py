@@ -6,21 +6,21 @@ They are the arguments of the constructors, which only note them, as scikit-lear
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
-from .kernel import BOUNDS, EVERYONE, FALLING, LEADER, Plan
+from .kernel import BOUNDS, EVERYONE, LEADER, Plan
 
-LEARNABLE = ("penalty", "forgetting", "inertia")
+LEARNABLE = ("penalty", "forgetting", "inertia", "bandwidth")
 LARGE = 64
 """Features from which `solver="auto"` takes conjugate gradients instead of Cholesky factors."""
 
 MEMBERS = ("tuned", "start", "short", "long", "sgd")
 """Words for members of the mixture: the tuned model, the same frozen where it starts, a short and a
 long memory, and steps down the gradient at the rates of `RATES`."""
-AUTO = ("tuned",)
+AUTO = ("tuned", "start", "sgd")
 RATES = (0.01, 0.1, 0.3, 1.0)
 FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
 """Penalty, memory and inertia, whatever the start."""
@@ -69,6 +69,12 @@ def integer(value: object) -> Expected:
     return None if fine else "an integer >= 1"
 
 
+def whole(value: object) -> Expected:
+    """An integer from 0 on."""
+    fine = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return None if fine else "an integer >= 0"
+
+
 def one_of(*choices: str | None) -> Check:
     """One of a few words."""
     expected = ", ".join(repr(choice) for choice in choices)
@@ -86,9 +92,9 @@ def some_of(*choices: str) -> Check:
 
 
 def fraction(value: object) -> Expected:
-    """A number from 0 up to but not 1, or `None`."""
-    fine = value is None or (_is_number(value) and 0 <= value < 1)  # type: ignore[operator]
-    return None if fine else "None or a number from 0 up to, but not, 1"
+    """A number from 0 up to, but not, 1."""
+    fine = _is_number(value) and 0 <= value < 1  # type: ignore[operator]
+    return None if fine else "a number from 0 up to, but not, 1"
 
 
 def class_weights(value: object) -> Expected:
@@ -120,8 +126,10 @@ class Options:
     _: dataclasses.KW_ONLY
     learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE), live=True)
     members: str | tuple[str, ...] = option("auto", members)
-    share: float | None = option(None, fraction, live=True)
+    share: float = option(0.001, fraction, live=True)
     per_feature: bool = option(False)
+    features: str = option("linear", one_of("linear", "fourier", "interactions"))
+    lags: int = option(0, whole)
     step_size: float = option(0.01, positive, live=True)
     horizon: float = option(500.0, rows, live=True)
     solver: str = option("auto", one_of("auto", "cholesky", "cg"), live=True)
@@ -152,17 +160,32 @@ class Options:
             if isinstance(value, list | Mapping):
                 value = tuple(value) if isinstance(value, list) else dict(value)
             values[field.name] = value
+        if self.per_feature and (self.features != "linear" or self.lags):
+            raise ValueError(
+                f"per_feature must be False with features other than 'linear' and with lags, but "
+                f"got True with features={self.features!r}, lags={self.lags}."
+            )
+        if self.imbalance is not None and set(self.members) > {"tuned"}:
+            raise ValueError(
+                f"members must be 'auto' or 'tuned' with imbalance={self.imbalance!r}, because "
+                f"shares move by likelihood, which knows no balance, but got {self.members!r}."
+            )
         return kind(**values)
 
-    def followed_by(self, new: Self) -> tuple[Self, dict[str, object]]:
+    def followed_by(self, new: Self, asked: Iterable[str]) -> tuple[Self, dict[str, object]]:
         """The options of a model that has begun, after `new` ones were asked for: those that can
-        change in mid-stream as they are there, the others as here; and which others differ."""
-        waiting = {
+        change in mid-stream as they are there, the others as here; and which of the `asked` ones
+        these are."""
+        kept = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if not field.metadata["live"] and getattr(self, field.name) != getattr(new, field.name)
         }
-        return dataclasses.replace(new, **waiting), waiting
+        found = dataclasses.replace(new, **kept)
+        if found.member_words != self.member_words:
+            # Who "auto" is depends on what is learned; members that there are stay.
+            found = dataclasses.replace(found, members=self.member_words)
+        return found, {name: kept[name] for name in asked if name in kept}
 
     @property
     def classify(self) -> bool:
@@ -177,16 +200,21 @@ class Options:
     @property
     def settings(self) -> tuple[float, float, float, float, float]:
         """The numbers of the kernel: how the leader, the statistics and the shares move."""
-        share = FALLING if self.share is None else float(self.share)
-        return self.step_size, 1 - 1 / self.horizon, self.scale_memory, self.delta, share
+        fading, share = 1 - 1 / self.horizon, float(self.share)
+        return self.step_size, fading, self.scale_memory, self.delta, share
 
     @property
     def member_words(self) -> tuple[str, ...]:
         """The members, in the order of MEMBERS. Classes that are balanced leave the tuned one
         alone: likelihood, which the others would win by, is not what is asked for there."""
-        if isinstance(self.members, str):
-            alone = self.members == "tuned" or self.imbalance is not None
-            return ("tuned",) if alone else AUTO
+        if self.members == "tuned" or self.imbalance is not None:
+            return ("tuned",)
+        if self.members == "auto":
+            # With waves or products a frozen member would cost as much as the tuned one; where
+            # nothing is learned, the tuned one stays at the start.
+            idle = () if self.features == "linear" else ("start", *FROZEN)
+            idle = idle if self.learn else ("start", *idle)
+            return tuple(word for word in AUTO if word not in idle)
         return tuple(word for word in MEMBERS if word in self.members)
 
     @property
@@ -212,6 +240,8 @@ class Options:
             classes=classes,
             learned=learned,
             per_feature=bool(self.per_feature),
+            expansion=self.features,
+            lags=int(self.lags),
             balance=EVERYONE if balanced else LEADER if self.imbalance is not None else 0,
             steps=int(self.solver_steps) if by_cg else 0,
         )

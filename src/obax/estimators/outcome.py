@@ -75,6 +75,8 @@ def named(
         "memory": _plain(memory),
         "inertia": _plain(np.exp(part["inertia"][..., 0])),
     }
+    if options.features == "fourier":
+        found["bandwidth"] = _plain(np.exp(part["bandwidth"][..., 0]))
     if options.imbalance == "weights":
         found["class_weights"] = each(np.exp(part["class_weights"]), index)
     if options.imbalance == "logits":

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 
 from . import faces, intervals
-from .estimator import StreamingEstimator, Targets, as_dict, index_of
+from .estimator import StreamingEstimator
+from .given import Targets, as_dict, index_of
 from .options import RegressorOptions
 from .outcome import Outcome
 from .table import Features, Rows
@@ -56,7 +57,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         """Low and high, between which the target is to be in a share `coverage` of the rows, drift
         or not: see `coverage_`. Infinite before the first row was learned."""
         core = self._made
-        with core.lock:
+        with core._lock:
             reach = intervals.reach_now(core, coverage)
             said = core.predict_one(as_dict(x))[0]
         return said - reach, said + reach
@@ -66,7 +67,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         import pandas as pd
 
         core = self._made
-        with core.lock:
+        with core._lock:
             reach = intervals.reach_now(core, coverage)
             found = intervals.around(core.predict(X), reach)
         return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))

@@ -7,11 +7,15 @@ import numpy as np
 
 from .core import Core
 from .intervals import reached
+from .kernel import MULTIPLIED, WAVES
+from .outcome import Hyperparameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RECENT, LONG = 20, 200
+ENOUGH = 200
+"""Rows before anything is suggested."""
 
 
 def explain(core: Core) -> str:
@@ -47,6 +51,7 @@ def explain(core: Core) -> str:
         f"{core.options.inertia:.3g} -> {now['inertia']:.3g}."
     )
     text += _carried(now["members"])
+    text += _columns(core, now)
     fixed = [
         name for name in ("penalty", "forgetting", "inertia") if name not in core.options.learn
     ]
@@ -65,7 +70,35 @@ def explain(core: Core) -> str:
             f" {core.rejected.count:,} {rows_were} rejected, the last (row {last['row']:,}) "
             f"because {last['reason']}."
         )
-    return text
+    return text + _lags(core)
+
+
+def _columns(core: Core, now: Hyperparameters) -> str:
+    """What is made of the features."""
+    if core.options.features == "fourier":
+        held = "" if "bandwidth" in core.options.learn else " (held fixed)"
+        return (
+            f" It sees the features and {WAVES} random waves of them, bandwidth 1 -> "
+            f"{now['bandwidth']:.3g}{held}, where two rows are about 1 apart."
+        )
+    if core.options.features == "interactions":
+        count, some = len(core.names), min(len(core.names), MULTIPLIED)
+        which = "all features" if some == count else f"the first {some} of {count} features"
+        return f" It sees the features and the products of {which} with each other."
+    return ""
+
+
+def _lags(core: Core) -> str:
+    """That lags are worth a try, where the last target alone predicts better than the model."""
+    record, what = core.record, "label" if core.options.classify else "target"
+    if core.options.lags:
+        return f" It sees the last {core.options.lags} {what}(s)."
+    if record.seen < ENOUGH or record.repeat_total >= record.total:
+        return ""
+    return (
+        f" The last {what} alone predicts better than the model (mean loss "
+        f"{record.repeat_total / record.seen:.4f}): try lags=1."
+    )
 
 
 def _carried(members: object) -> str:

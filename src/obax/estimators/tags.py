@@ -1,7 +1,7 @@
 """Names, labels, ids and values as JSON can hold them, each with its type, and back."""
 
 import datetime
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,3 +66,17 @@ def untagged_value(pair: list[Any]) -> object:
     if kind in ("datetime", "date"):
         return getattr(datetime, kind).fromisoformat(value)
     return untagged(pair)
+
+
+def plain_option(value: Any) -> Any:
+    """A value of an option."""
+    if isinstance(value, Mapping):
+        return {"pairs": [[tagged(key), plain_option(item)] for key, item in value.items()]}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def untagged_option(value: Any) -> Any:
+    """What `plain_option` was given, from JSON."""
+    if isinstance(value, dict):
+        return {untagged(key): item for key, item in value["pairs"]}
+    return tuple(value) if isinstance(value, list) else value

@@ -1,6 +1,7 @@
 """Labels that come later than their rows, on lines of their own with the same id."""
 
 import dataclasses
+from typing import Any
 
 from ..estimators import Table
 from ..estimators.late import Pending
@@ -19,35 +20,33 @@ def matched(batch: Batch, pending: Pending) -> Batch:
     rows = []
     for row, target, id in zip(_rows(batch), batch.targets, batch.ids, strict=True):
         try:
-            rows.append(
-                row if id is None or isinstance(row, Table) else _one(row, target, id, pending)
-            )
+            if id is not None and not isinstance(row, Table):
+                row = _one(row, target, id, pending)
+            rows.append(row)
         except (KeyError, ValueError, TypeError) as error:
             rows.append(Table.unreadable(str(error.args[0])))
     return dataclasses.replace(batch, rows=rows)
 
 
-def _one(row: Row, target: object, id: object, pending: Pending) -> Row:
+def _one(row: Row, target: object, id: Any, pending: Pending) -> Row:
     if target is None:
         pending.keep(id, row)
-        return row
-    waits = row and id not in pending
-    return row if waits else dict(pending.take(id))
+    elif id in pending or not row:
+        return dict(pending.take(id))
+    return row
 
 
 def _rows(batch: Batch) -> list[Row | Table]:
     """Each on its own, without what is missing."""
-    if not isinstance(batch.rows, Table):
-        rows = batch.rows
-    else:
-        faults = batch.rows.rejected
-        table = batch.rows
-        rows = [
-            Table.unreadable(faults[i]) if i in faults else table.row(i) for i in range(len(table))
-        ]
+    table = batch.rows
+    if not isinstance(table, Table):
+        return [row if isinstance(row, Table) else _present(row) for row in table]
+    faults = table.rejected
     return [
-        row
-        if isinstance(row, Table)
-        else {n: v for n, v in row.items() if v is not None and v == v}
-        for row in rows
+        Table.unreadable(faults[i]) if i in faults else _present(table.row(i))
+        for i in range(len(table))
     ]
+
+
+def _present(row: Row) -> Row:
+    return {name: v for name, v in row.items() if v is not None and v == v}

@@ -35,9 +35,18 @@ inertia and forgetting by dr, di, dl, and y by S,
     dv     = -s . dL s,
     dy_new = S - L^-1 (q + k dL s) + s dk,
 
-one solve for each direction. u, c and the factors of L are left behind in `work`.
+one solve for each direction. The bandwidth of random Fourier features (see `expand`) moves a by da
+and A by dA, which is carried along like dA / d forgetting (h_i held constant), and
+
+    dL w   = forgetting dA w,
+    dz0    = S . a - s . q + c . da,       q = ridge S - dL u,
+    dv     = -s . dL s + 2 s . da,
+    dy_new = S - L^-1 (q + k (dL s - da)) + s dk.
+
+u, c and the factors of L are left behind in `work`.
 """
 
+from .columns import MULTIPLIED as MULTIPLIED, WAVES as WAVES
 from .entry import (
     LOSS as LOSS,
     OUTCOME as OUTCOME,
@@ -58,5 +67,4 @@ from .layout import (
     LEADER as LEADER,
     Plan as Plan,
 )
-from .mixture import FALLING as FALLING
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

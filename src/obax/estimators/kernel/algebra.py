@@ -1,14 +1,18 @@
-"""Linear algebra of a row: inverses, conjugate gradients and what both are used through.
+"""Linear algebra of a row: inverses, factors, conjugate gradients and what they are used through.
 
 Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
 """
+
+import math
 
 import numpy as np
 from numba import njit
 
 TINY = float(np.finfo(np.float64).tiny)
-ONE = np.uint64(1)
+ONE, FOUR = np.uint64(1), np.uint64(4)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
+SMALL = 32
+"""Up to it an inverse is kept, beyond it factors."""
 CONVERGED = 1e-30
 """A squared residual of this share of the first one is rounding."""
 
@@ -41,7 +45,8 @@ def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
     where the matrix is not definite. `line` is room.
 
     Small systems are solved so often that one inverse and products with it cost less than factors,
-    whose substitutions wait for one number after the other.
+    whose substitutions wait for one number after the other. An inverse takes three times as many
+    operations, which is what counts when they are large.
     """
     d = np.uint64(matrix.shape[0])
     for k in range(d):
@@ -63,6 +68,64 @@ def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
         for j in range(i, d):
             matrix[i, j] = matrix[j, i] = -matrix[i, j]
     return True
+
+
+@njit
+def factorise(matrix: np.ndarray) -> bool:
+    """Cholesky factors of a symmetric matrix in its place, one above the diagonal and one below,
+    with the *inverse* of their diagonal on it; False where the matrix is not definite.
+
+    Rows are taken from those below them four at a time, which are then read and written once.
+    """
+    d = np.uint64(matrix.shape[0])
+    for block in range((d + FOUR - ONE) // FOUR):
+        begin, end = FOUR * block, min(FOUR * block + FOUR, d)
+        for j in range(begin, end):
+            if not matrix[j, j] > 0.0:
+                return False
+            inverse = 1.0 / math.sqrt(matrix[j, j])
+            matrix[j, j] = inverse
+            for i in range(j + ONE, d):
+                matrix[j, i] *= inverse
+            for i in range(j + ONE, end):
+                scale = matrix[j, i]
+                for k in range(i, d):
+                    matrix[i, k] -= scale * matrix[j, k]
+        if end == d:
+            break
+        one, two = matrix[begin], matrix[begin + ONE]
+        three, four = matrix[begin + ONE + ONE], matrix[end - ONE]
+        for i in range(end, d):
+            a, b, c, e, line = one[i], two[i], three[i], four[i], matrix[i]
+            for k in range(i, d):
+                line[k] -= a * one[k] + b * two[k] + c * three[k] + e * four[k]
+    for j in range(d):
+        for i in range(j + ONE, d):
+            matrix[i, j] = matrix[j, i]
+    return True
+
+
+@njit
+def substitute(factors: np.ndarray, lines: np.ndarray) -> None:
+    """The solutions of the system that `factorise` has factorised, in place of the lines."""
+    count, d = lines.shape[0], np.uint64(lines.shape[1])
+    for j in range(d):
+        row = factors[j]
+        for c in range(count):
+            b = lines[c]
+            value = b[j] * row[j]
+            b[j] = value
+            for i in range(j + ONE, d):
+                b[i] -= value * row[i]
+    for back in range(d):
+        at = d - ONE - back
+        row = factors[at]
+        for c in range(count):
+            b = lines[c]
+            value = b[at] * row[at]
+            b[at] = value
+            for i in range(at):
+                b[i] -= value * row[i]
 
 
 @njit
@@ -123,11 +186,15 @@ def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> No
 
 @njit
 def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray, steps: int) -> None:
-    """L^-1 of each line: `matrix` is L^-1 itself or, with `steps`, L, for conjugate gradients."""
-    if steps == 0:
+    """L^-1 of each line: `matrix` is L^-1 itself, factors of L if it is larger than SMALL or, with
+    `steps`, L, for conjugate gradients."""
+    if steps == 0 and matrix.shape[0] <= SMALL:
         multiply_lines(matrix, lines, out)
         return
     for c in range(lines.shape[0]):
         for i in range(lines.shape[1]):
             out[c, i] = lines[c, i]
-    conjugate_gradients(matrix, out, steps)
+    if steps > 0:
+        conjugate_gradients(matrix, out, steps)
+        return
+    substitute(matrix, out)

@@ -23,9 +23,8 @@ learned, in their order.
 A line of `rows` has the features, NaN where one is missing, the target, and the weight of the row's
 loss, 0 if it is not to be learned. A line of `out` gets what became of the row, its loss before it
 was learned, how far off the prediction may be (see `conformal`), what was said of it (see `row`)
-and, where it is long enough, x and the members' shares after it and, after those, the likelihood
-that each member gave the target (densities relative to the largest; to the power of the row's
-weight where that is below 1).
+and, where it is long enough, x and the members' shares after it and, after those, what each member
+said: the probability of the target, or a number in its deviations.
 """
 OUTCOME, LOSS, REACH, SAID = range(4)
 
@@ -93,6 +92,7 @@ def _compiled(sources: int, *, cache: bool) -> Play:
             if line.shape[0] > said_end:
                 line[said_end : said_end + trail.shape[0]] = trail
             if line.shape[0] > said_end + trail.shape[0]:
-                line[said_end + trail.shape[0] :] = space.likelihood
+                label = int(row[f]) if sizes[CLASSES] > 0 else 0
+                line[said_end + trail.shape[0] :] = space.said[:, label]
 
     return play

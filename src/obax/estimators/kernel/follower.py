@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from .algebra import dot, invert, solve
+from .algebra import SMALL, dot, factorise, invert, solve
 from .layout import (
     FEATURES,
     FRESH,
@@ -36,8 +36,9 @@ def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: 
     followers.hyper[0, FORGETTING] = sigmoid(vector[at + 1])
     followers.hyper[0, PENALTY] = math.exp(vector[sizes[X]])
     for m in range(sizes[SECOND_ORDER]):
-        for i in range(f):
-            followers.ridge[m, i] = followers.hyper[m, PENALTY]
+        for i in range(sizes[INPUTS]):
+            # Not on the intercept.
+            followers.ridge[m, i] = followers.hyper[m, PENALTY] if i != f else 0.0
     if sizes[PENALTIES] > 1:
         for i in range(f):
             followers.ridge[0, i] = math.exp(vector[sizes[X] + i])
@@ -64,7 +65,7 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
         # What rounding has taken from the smallest eigenvalue.
         for i in range(d):
             matrix[i, i] += 4.0 * EPS * trace
-        definite = invert(matrix, drawn[0])
+        definite = invert(matrix, drawn[0]) if d <= SMALL else factorise(matrix)
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
             centre[k, i] = ridge[i] * weights[k, i]

@@ -1,5 +1,6 @@
 """More features, more classes: the vector of a model in a larger one."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,23 +31,30 @@ def grown(
     new, before = plan.parts(found), old.parts(vector)
     where = places(plan, old)
     new["x"][where] = before["x"]
+    if before["rows"] > 0:
+        # In units of the root of the number of features: what the waves are stays as it was.
+        wider = max(1, plan.features) / max(1, old.features)
+        new["x"][slice(*plan.spans["bandwidth"])] -= 0.5 * math.log(wider)
     learned = np.searchsorted(plan.entries, where[old.entries])
     for name in ("mean", "square"):
         new[name][learned] = before[name]
-    columns = np.append(np.arange(old.features), plan.features)
+    index = {name: i for i, name in enumerate(plan.columns)}
+    columns = np.array([index[name] for name in old.columns])
+    linear = columns[: old.features + 1]
     share = np.array([-0.5, 0.5]) if plan.outputs > old.outputs == 1 else np.ones(old.outputs)
     lines, halves = np.arange(len(share)), share[:, None]
-    for name in ("weights", "plain_weights"):
+    for name, theirs in (("weights", columns), ("plain_weights", linear)):
         members = np.arange(len(before[name]))
-        new[name][np.ix_(members, lines, columns)] = halves * before[name]
+        new[name][np.ix_(members, lines, theirs)] = halves * before[name]
     new["sensitivity"][np.ix_(learned, lines, columns)] = halves * before["sensitivity"]
     members = np.arange(len(before["curvature"]))
     new["curvature"][np.ix_(members, columns, columns)] = before["curvature"]
-    if before["curvature_slope"].size:
-        new["curvature_slope"][np.ix_(columns, columns)] = before["curvature_slope"]
+    for name in ("curvature_slope", "bandwidth_slope"):
+        if before[name].size:
+            new[name][np.ix_(columns, columns)] = before[name]
     for name in ("counts", "averages", "variances", "frequency"):
         new[name][: len(before[name])] = before[name]
-    same = ("rows", "shares", "residuals", "sat_out")
+    same = ("rows", "recent", "shares", "residuals", "sat_out")
     for name in (*same, "target_count", "target_average", "target_variance"):
         new[name][...] = before[name]
     return found

@@ -14,9 +14,11 @@ have weights alone.
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import numpy as np
+
+from . import columns
 
 SIGMOID, SOFTMAX, SQUARED, HUBER = range(4)
 LEADER, EVERYONE = 1, 2
@@ -33,19 +35,23 @@ LEADER, EVERYONE = 1, 2
     STEPS,
     SECOND_ORDER,  # members
     FIRST_ORDER,  # members
-) = range(11)
+    EXPANSION,  # of the features: see `columns`
+    LAGS,
+    BANDWIDTH,  # where in x it stands
+) = range(14)
 # ... then where the parts of `vector` begin, ...
 VECTOR_PARTS = (
     "rows",  # learned so far
     "x",  # logarithms of the hyperparameters of the tuned member
     "shares",  # of the members in the prediction; right after x, to be noted with it
-    "residuals",  # running mean square of each member, for regression
+    "residuals",  # running mean of twice the loss of each member, for regression
     "sat_out",  # rows that a member could not take part in
     "mean",  # running mean of the hypergradient
     "square",  # ... and of its square
     "weights",
     "curvature",
     "curvature_slope",  # d curvature / d forgetting
+    "bandwidth_slope",  # d curvature / d log bandwidth
     "sensitivity",  # d weights / d (learned entries of x)
     "plain_weights",  # of the members of the first order
     "counts",  # rows in the statistics of each feature
@@ -55,6 +61,7 @@ VECTOR_PARTS = (
     "target_average",
     "target_variance",
     "frequency",  # of each class
+    "recent",  # targets, the last one first, for lags
 )
 (
     ROWS,
@@ -67,6 +74,7 @@ VECTOR_PARTS = (
     WEIGHTS,
     CURVATURE,
     CURVATURE_SLOPE,
+    BANDWIDTH_SLOPE,
     SENSITIVITY,
     PLAIN_WEIGHTS,
     COUNTS,
@@ -76,24 +84,27 @@ VECTOR_PARTS = (
     TARGET_AVERAGE,
     TARGET_VARIANCE,
     FREQUENCY,
+    RECENT,
     VECTOR_END,
-) = range(11, 31)
+) = range(14, 36)
 # ... then the parts of `work`, and last the learned entries of x.
 (
-    FRESH,  # 1 while what follows RATES belongs to `vector`
+    FRESH,  # 1 while what follows PHASES belongs to `vector`
     SETTINGS,
     LOW,
     HIGH,
     HYPER,  # penalty, inertia and forgetting of each member of the second order
     RATES,  # of the members of the first order
-    INVERSE,  # of L; for conjugate gradients L itself
+    DIRECTIONS,  # of the waves
+    PHASES,
+    INVERSE,  # of L, or its factors; for conjugate gradients L itself
     CENTRE,
     DRAWN,
     RIDGE,
     ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
-) = range(31, 44)
+) = range(36, 51)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 
@@ -103,6 +114,7 @@ BOUNDS = {
     "memory": (1.0, 1e4),
     "class_weights": (1e-3, 1e3),
     "logit_shifts": (math.exp(-10), math.exp(10)),
+    "bandwidth": (0.1, 10.0),
 }
 """Of the hyperparameters, of which x holds the logarithms in this order."""
 
@@ -127,6 +139,9 @@ class Plan:
     """Penalty, memory and inertia of each frozen member."""
     rates: tuple[float, ...] = ()
     """Step sizes of the members of the first order."""
+    expansion: str = "linear"
+    """What is made of the features: see `columns`."""
+    lags: int = 0
 
     @property
     def slots(self) -> int:
@@ -140,8 +155,13 @@ class Plan:
 
     @property
     def inputs(self) -> int:
-        """What the weights of a member of the second order meet: the features and a 1."""
-        return self.features + 1
+        """What the weights of a member of the second order meet."""
+        return len(self.columns)
+
+    @functools.cached_property
+    def columns(self) -> list[Hashable]:
+        """The names of that."""
+        return columns.names(self.features, self.lags, self.slots, self.expansion)
 
     @property
     def members(self) -> int:
@@ -162,7 +182,8 @@ class Plan:
     def spans(self) -> dict[str, tuple[int, int]]:
         """Where in x each hyperparameter stands."""
         penalties = self.features if self.per_feature else 1
-        sizes = dict(zip(BOUNDS, (penalties, 1, 1, self.slots, self.slots), strict=True))
+        waves = 1 if self.expansion == "fourier" else 0
+        sizes = dict(zip(BOUNDS, (penalties, 1, 1, self.slots, self.slots, waves), strict=True))
         ends = np.cumsum(list(sizes.values())).tolist()
         return {n: (end - size, end) for (n, size), end in zip(sizes.items(), ends, strict=True)}
 
@@ -178,11 +199,14 @@ class Plan:
         f, n, lines = self.features, len(self.entries), (self.outputs, self.inputs)
         m, d, everyone = 1 + len(self.frozen), self.inputs, (self.members,)
         slope = (d, d) if "memory" in self.learned else (0, 0)
+        waves = self.expansion == "fourier" and "bandwidth" in self.learned
+        bandwidth_slope = (d, d) if waves else (0, 0)
         residuals = everyone if self.loss != "logistic" else (0,)
         shapes: tuple[tuple[int, ...], ...] = (
             *((), (self.width,), everyone, residuals, everyone, (n,), (n,)),
-            *((m, *lines), (m, d, d), slope, (n, *lines), (len(self.rates), self.outputs, f + 1)),
-            *((f,), (f,), (f,), (), (), (), (self.slots,)),
+            *((m, *lines), (m, d, d), slope, bandwidth_slope, (n, *lines)),
+            *((len(self.rates), self.outputs, f + 1), (f,), (f,), (f,), (), (), ()),
+            *((self.slots,), (self.lags,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
 
@@ -195,13 +219,16 @@ class Plan:
         n, k, d, m = len(self.entries), self.outputs, self.inputs, 1 + len(self.frozen)
         lengths = [math.prod(shape) for shape in self.shapes.values()]
         square, lines = m * d * d, m * k * d
-        work = [1, 5, self.width, self.width, 3 * m, len(self.rates)]
+        waves = columns.WAVES if self.expansion == "fourier" else 0
+        work = [1, 5, self.width, self.width, 3 * m, len(self.rates), waves * self.features, waves]
         work += [square, lines, lines, m * d]
-        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 3 + k)
-        work += [d + by_member + (7 + n) * k + n + (1 + k + n + 2 * n * k) * d]
+        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
+        work += [2 * d + by_member + (7 + n) * k + n + (2 + 2 * k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
-        return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
+        more = (columns.FEATURES[self.expansion], self.lags, self.spans["bandwidth"][0])
+        everything = np.array([*numbers, m, len(self.rates), *more], np.int64)
+        return np.concatenate([everything, *offsets])
 
     def parts(self, vector: np.ndarray) -> dict[str, np.ndarray]:
         """The vector's parts by name, as views of it."""
@@ -217,6 +244,7 @@ class Plan:
         part = self.parts(vector)
         for name, value in hyperparameters.items():
             part["x"][slice(*self.spans[name])] = math.log(value)
+        part["recent"][:] = np.nan
         part["shares"][:] = 1 / self.members
         part["residuals"][:] = 1.0
         return vector
@@ -231,5 +259,9 @@ class Plan:
         fixed = [(penalty, inertia, m / (1 + m)) for penalty, m, inertia in self.frozen]
         # The first three are the tuned member's, which move.
         work[self.sizes[HYPER] + 3 : self.sizes[RATES]] = np.ravel(fixed)
-        work[self.sizes[RATES] : self.sizes[INVERSE]] = self.rates
+        work[self.sizes[RATES] : self.sizes[DIRECTIONS]] = self.rates
+        if self.expansion == "fourier":
+            directions, phases = columns.waves(self.features)
+            work[self.sizes[DIRECTIONS] : self.sizes[PHASES]] = directions.ravel()
+            work[self.sizes[PHASES] : self.sizes[INVERSE]] = phases
         return work

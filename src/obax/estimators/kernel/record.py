@@ -1,7 +1,7 @@
 """How losses and hyperparameters went, in bounded memory: see `history.Record`.
 
-One vector: POINTS ... PENDING, the scores that intervals are made of (see `conformal`), then row
-numbers, mean losses and x of each point.
+One vector: POINTS ... REPEAT_TOTAL (see `repeat` for the last three), the scores that intervals are
+made of (see `conformal`), then row numbers, mean losses and x of each point.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numba import njit
 
 from .conformal import SIZE
 
-POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, RING = range(8)
+POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, LAST, REPEATED, REPEAT_TOTAL, RING = range(11)
 HEAD = RING + SIZE
 
 

@@ -7,6 +7,7 @@ from numba import njit
 
 from . import mixture
 from .algebra import dot
+from .expand import expand, remember
 from .first_order import descend, outputs_of
 from .follower import look, prepare, train, trained
 from .layout import (
@@ -46,8 +47,9 @@ from .layout import (
 )
 from .losses import LEAST, proximal, sigmoid, softmax, suffered
 from .record import note
+from .repeat import repeat
 from .statistics import LARGEST, count, deviations, importance
-from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
+from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient, is_bandwidth
 from .views import Followers, Leader, Plain, Room, part
 
 WARM_UP, WARM_UP_ROWS = 10.0, 100.0
@@ -135,6 +137,7 @@ def play_row(
             return ABSURD, 0.0
     a = room.row[0]
     standardise(vector, sizes, row, a)
+    expand(vector, work, sizes, a, room.row_slope)
     if not speak(vector, work, sizes, followers, plain, room, said):
         return REJECTED, 0.0
     label = int(target) if classify else 0
@@ -165,7 +168,7 @@ def play_row(
             m, vector, work, sizes, followers, leader, room, target_z, label, delta, weight, balance
         )
         learned += room.learned[m]
-    length = dot(a, a)
+    length = dot(a[: sizes[FEATURES] + 1], a[: sizes[FEATURES] + 1])
     for i in range(seconds, everyone):
         room.learned[i] = room.awake[i]
         if room.awake[i] > 0.0:
@@ -183,7 +186,9 @@ def play_row(
         tune(vector, work, sizes, room.slopes)
     else:
         vector[sizes[ROWS]] += 1.0
+    repeat(record, vector, sizes, room.short[P], slope, target, target_z, delta, balance, loss)
     count(vector, sizes, row, target, label, work[sizes[SETTINGS] + SCALE_MEMORY])
+    remember(vector, sizes, target)
     note(record, loss, vector[sizes[X] : sizes[SHARES + 1]])
     return ACCEPTED, loss
 
@@ -226,7 +231,7 @@ def learn(
     if not math.isfinite(check):
         return False
     if tuned:
-        carry(sizes, followers, leader, room)
+        carry(sizes, followers, leader, room, bend)
     train(m, sizes, followers, room, pull, weight, bend)
     return True
 
@@ -242,16 +247,19 @@ def weigh(
     weight: float,
 ) -> None:
     """The members' shares, now that the target is known."""
-    rows, likelihood = vector[sizes[ROWS]], room.likelihood
+    likelihood = room.likelihood
     if sizes[LOSS] <= SOFTMAX:
         for i in range(likelihood.shape[0]):
             likelihood[i] = max(room.said[i, label], LEAST)
     else:
-        residuals = part(vector, sizes, RESIDUALS)
-        mixture.densities(room.awake, room.said, target, residuals, likelihood)
-        mixture.learn_residuals(room.awake, room.said, target, residuals, rows)
+        residuals, losses, slope = part(vector, sizes, RESIDUALS), room.losses, room.short[SLOPE]
+        delta = work[sizes[SETTINGS] + DELTA]
+        for i in range(losses.shape[0]):
+            losses[i] = suffered(sizes[LOSS], room.outputs[i], target, delta, slope)
+        mixture.densities(room.awake, losses, residuals, likelihood)
+        mixture.learn_residuals(room.awake, losses, residuals, vector[sizes[ROWS]])
     mixture.temper(room.awake, likelihood, weight)
-    share = mixture.share_of(work[sizes[SETTINGS] + SHARE], rows)
+    share = work[sizes[SETTINGS] + SHARE]
     mixture.renew(part(vector, sizes, SHARES), room.awake, likelihood, share)
 
 
@@ -262,7 +270,8 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
     rows, x = vector[sizes[ROWS]], part(vector, sizes, X)
     mean, square = part(vector, sizes, MEAN), part(vector, sizes, SQUARE)
     low, high = part(work, sizes, LOW), part(work, sizes, HIGH)
-    rate = work[sizes[SETTINGS] + STEP_SIZE] * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
+    plain_rate = work[sizes[SETTINGS] + STEP_SIZE]
+    rate = plain_rate * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
     mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0)
     square_share = 1.0 - SQUARE_DECAY ** (rows + 1.0)
     for j in range(sizes[LEARNED]):
@@ -270,5 +279,8 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
         square[j] = SQUARE_DECAY * square[j] + (1.0 - SQUARE_DECAY) * slopes[j] * slopes[j]
         size = math.sqrt(square[j] / square_share) + 1e-12
         at = sizes[ENTRIES + j]
-        x[at] = min(max(x[at] - rate * mean[j] / mean_share / size, low[at]), high[at])
+        # While there are fewer rows than waves, a bandwidth at which no row is like another looks
+        # best: there the bandwidth does not hurry.
+        by = plain_rate if is_bandwidth(sizes, at) else rate
+        x[at] = min(max(x[at] - by * mean[j] / mean_share / size, low[at]), high[at])
     vector[sizes[ROWS]] = rows + 1.0

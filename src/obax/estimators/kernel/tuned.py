@@ -3,10 +3,13 @@
 import numpy as np
 from numba import njit
 
-from .algebra import dot, multiply, solve
+from .algebra import dot, multiply, multiply_lines, solve
+from .columns import FOURIER
 from .follower import FORGETTING, INERTIA
 from .layout import (
+    BANDWIDTH,
     CLASSES,
+    EXPANSION,
     FADING,
     INPUTS,
     LEARNED,
@@ -23,6 +26,12 @@ from .views import Followers, Leader, Room
 
 # Lines of `room.short`.
 SLOPE, SHIFT, P, PULL, DSHIFT, DPULL, DZ0 = range(7)
+
+
+@njit
+def is_bandwidth(sizes: np.ndarray, entry: int) -> bool:
+    """Whether an entry of x is the bandwidth."""
+    return sizes[EXPANSION] == FOURIER and entry == sizes[BANDWIDTH]
 
 
 @njit
@@ -45,7 +54,10 @@ def differentiate(
         forgetting = followers.hyper[0, FORGETTING]
         slope = forgetting * (1.0 - forgetting)
         for i in range(d):
-            q[i] -= slope * room.curved[1 + k, i]
+            q[i] -= slope * room.curved[0, 1 + k, i]
+    elif is_bandwidth(sizes, entry):
+        for i in range(d):
+            q[i] -= followers.hyper[0, FORGETTING] * room.curved[1, 1 + k, i]
 
 
 @njit
@@ -67,7 +79,10 @@ def bend_spread(
     elif entry == penalties + 1:
         forgetting = followers.hyper[0, FORGETTING]
         for i in range(d):
-            bent[i] = forgetting * (1.0 - forgetting) * room.curved[0, i]
+            bent[i] = forgetting * (1.0 - forgetting) * room.curved[0, 0, i]
+    elif is_bandwidth(sizes, entry):
+        for i in range(d):
+            bent[i] = followers.hyper[0, FORGETTING] * room.curved[1, 0, i]
 
 
 @njit
@@ -91,10 +106,13 @@ def hypergradient(
     if leader.slope.shape[0] > 0:
         # dL / d forgetting = A + forgetting dA / d forgetting, times s and times u.
         forgetting = followers.hyper[0, FORGETTING]
-        multiply(followers.curvature[0], forgetting, leader.slope, spread, room.curved[0])
+        multiply(followers.curvature[0], forgetting, leader.slope, spread, room.curved[0, 0])
         for k in range(outs):
             drawn = followers.drawn[0, k]
-            multiply(followers.curvature[0], forgetting, leader.slope, drawn, room.curved[1 + k])
+            multiply(followers.curvature[0], forgetting, leader.slope, drawn, room.curved[0, 1 + k])
+    if leader.bandwidth_slope.shape[0] > 0:
+        multiply_lines(leader.bandwidth_slope, room.spread[:1], room.curved[1, :1])
+        multiply_lines(leader.bandwidth_slope, followers.drawn[0], room.curved[1, 1:])
     weights_at = penalties + 2
     shifts_at = weights_at + sizes[CLASSES]
     by, fading, check = moderation(v), work[sizes[SETTINGS] + FADING], 0.0
@@ -102,12 +120,20 @@ def hypergradient(
     for j in range(n):
         entry, dz0, bent = leader.entries[j], room.short[DZ0 + j], room.bent[j]
         bend_spread(sizes, followers, leader, room, j)
+        waves = is_bandwidth(sizes, entry)
         dv = -dot(spread, bent)
+        if waves:
+            dv += 2.0 * dot(spread, room.row_slope)
+            # In s = L^-1 a, a moves too: where dL s stands, dL s - da does.
+            for i in range(d):
+                bent[i] -= room.row_slope[i]
         room.slopes[j] = 0.0
         for k in range(outs):
             differentiate(sizes, followers, leader, room, j, k)
             q = room.asked[j, k]
             dz0[k] = dot(leader.sensitivity[j, k], a) - dot(spread, q)
+            if waves:
+                dz0[k] += dot(followers.centre[0, k], room.row_slope)
             change = dz0[k]
             if classify:
                 change = (change - 0.5 * LOGIT_VARIANCE * z0[k] * dv / (by * by)) / by
@@ -134,8 +160,8 @@ def hypergradient(
 
 
 @njit
-def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room) -> None:
-    """Sensitivity and slope of the curvature after the row; before its curvature is added."""
+def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, bend: float) -> None:
+    """Sensitivity and slopes of the curvature after the row; before its curvature is added."""
     d = sizes[INPUTS]
     for j in range(sizes[LEARNED]):
         for k in range(sizes[OUTPUTS]):
@@ -146,3 +172,9 @@ def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room) -
         for i in range(d):
             for j in range(d):
                 leader.slope[i, j] = curvature[i, j] + forgetting * leader.slope[i, j]
+    if leader.bandwidth_slope.shape[0] > 0:
+        forgetting, a, da = followers.hyper[0, FORGETTING], room.row[0], room.row_slope
+        for i in range(d):
+            lift, moved, line = bend * a[i], bend * da[i], leader.bandwidth_slope[i]
+            for j in range(d):
+                line[j] = forgetting * line[j] + lift * da[j] + moved * a[j]

@@ -8,6 +8,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .layout import (
+    BANDWIDTH_SLOPE,
     CENTRE,
     CLASSES,
     CURVATURE,
@@ -49,6 +50,9 @@ class Leader(NamedTuple):
 
     entries: np.ndarray
     slope: np.ndarray
+    """d curvature / d forgetting."""
+    bandwidth_slope: np.ndarray
+    """d curvature / d log bandwidth."""
     sensitivity: np.ndarray
 
 
@@ -63,7 +67,9 @@ class Room(NamedTuple):
     """What a row needs for a moment."""
 
     row: np.ndarray
-    """One line: the standardised row a, with a 1 for the intercept."""
+    """One line: the standardised row a, with a 1 for the intercept: see `columns`."""
+    row_slope: np.ndarray
+    """d a / d log bandwidth."""
     said: np.ndarray
     """By each member: probabilities of the classes, or a number."""
     awake: np.ndarray
@@ -72,6 +78,7 @@ class Room(NamedTuple):
     """1 for each member that could learn the row, otherwise 0."""
     likelihood: np.ndarray
     """Of the target, by each member; for numbers relative to the largest."""
+    losses: np.ndarray
     z0: np.ndarray
     v: np.ndarray
     outputs: np.ndarray
@@ -89,8 +96,7 @@ class Room(NamedTuple):
     """Of the tuned member's loss, along each learned entry of x."""
 
 
-@intrinsic  # type: ignore[misc]
-def borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
+def _borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
     """The same array without a count of its users, for what the caller keeps alive: to count the
     views of each row up and down took as long as two fifths of the row."""
 
@@ -101,6 +107,9 @@ def borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
         return found._getvalue()
 
     return array(array), generate
+
+
+borrowed: Any = intrinsic(_borrowed)
 
 
 @njit
@@ -126,9 +135,12 @@ def members(
     )
     slope = part(vector, sizes, CURVATURE_SLOPE)
     side = d if slope.shape[0] > 0 else 0
+    bandwidth_slope = part(vector, sizes, BANDWIDTH_SLOPE)
+    bandwidth_side = d if bandwidth_slope.shape[0] > 0 else 0
     leader = Leader(
         sizes[ENTRIES : ENTRIES + n],
         slope.reshape(side, side),
+        bandwidth_slope.reshape(bandwidth_side, bandwidth_side),
         part(vector, sizes, SENSITIVITY).reshape(n, k, d),
     )
     weights = part(vector, sizes, PLAIN_WEIGHTS)
@@ -144,24 +156,27 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
     m, k, d, n = sizes[SECOND_ORDER], sizes[OUTPUTS], sizes[INPUTS], sizes[LEARNED]
     everyone, c = m + sizes[FIRST_ORDER], max(1, sizes[CLASSES])
     left = part(work, sizes, ROOM)
-    row, left = left[:d].reshape(1, d), left[d:]
+    row, row_slope, left = left[:d].reshape(1, d), left[d : 2 * d], left[2 * d :]
     said, left = left[: everyone * c].reshape(everyone, c), left[everyone * c :]
-    each, left = left[: 3 * everyone].reshape(3, everyone), left[3 * everyone :]
+    each, left = left[: 4 * everyone].reshape(4, everyone), left[4 * everyone :]
     z0, left = left[: m * k].reshape(m, k), left[m * k :]
     v, left = left[:m], left[m:]
     outputs, left = left[: everyone * k].reshape(everyone, k), left[everyone * k :]
     spread, left = left[: m * d].reshape(m, d), left[m * d :]
     short, left = left[: (7 + n) * k].reshape(7 + n, k), left[(7 + n) * k :]
     bent, left = left[: n * d].reshape(n, d), left[n * d :]
-    curved, left = left[: (1 + k) * d].reshape(1 + k, d), left[(1 + k) * d :]
+    both = 2 * (1 + k) * d
+    curved, left = left[:both].reshape(2, 1 + k, d), left[both:]
     asked, left = left[: n * k * d].reshape(n, k, d), left[n * k * d :]
     solved, left = left[: n * k * d].reshape(n, k, d), left[n * k * d :]
     return Room(
         row,
+        row_slope,
         said,
         each[0],
         each[1],
         each[2],
+        each[3],
         z0,
         v,
         outputs,
