@@ -12,7 +12,6 @@ from worked import D1, D2, PROBLEM, ROUNDS, X1, Y1, close, plays
 
 import obax
 from obax.algorithms import rtho
-from obax.algorithms.forward import pulled_back
 from obax.hypergradient.base import outer_gradient
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -133,6 +132,11 @@ class Mutant(obax.RTHO):
         at = state.outer_var, state.inner_var, round, None
         h = self.mutate(state, move, *outer_gradient(self.problem, *at))
         return move._replace(leader=self.lead(state, h), estimate=move.estimate._replace(value=h))
+
+
+def pulled_back(moved, slope_x, slope_y):
+    """h, of a problem without buffers."""
+    return slope_x + moved.inner_var @ slope_y
 
 
 class Dropped(Mutant):

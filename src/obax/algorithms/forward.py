@@ -37,8 +37,8 @@ class Learned(NamedTuple):
 
 
 def moving(follower: Follower) -> Follower:
-    """What of a follower is differentiated: not buffers, and no counts of an optimiser."""
-    floats: Follower = eqx.filter(follower._replace(buffers=None), eqx.is_inexact_array)
+    """What of a follower is differentiated: no counts of an optimiser."""
+    floats: Follower = eqx.filter(follower, eqx.is_inexact_array)
     return floats
 
 
@@ -69,16 +69,24 @@ def directions(x: PyTree) -> PyTree:
     return jax.vmap(unravel)(jnp.eye(flat.size, dtype=flat.dtype))
 
 
-def pulled_back(moved: Follower, slope_x: PyTree, slope_y: PyTree) -> PyTree:
-    """slope_x + S' slope_y: how a function of (x, y) moves with x."""
+def pulled_back(
+    loss: Callable[[PyTree, Follower], Array], x: PyTree, follower: Follower, moved: Follower
+) -> PyTree:
+    """How a loss moves with x: by itself, and by what the follower owes to x."""
+
+    def at(x: PyTree, floats: Follower) -> Array:
+        return loss(x, eqx.combine(floats, follower))
+
+    slope_x, slope = jax.grad(at, argnums=(0, 1))(x, moving(follower))
     flat, unravel = ravel_pytree(slope_x)
-    along = jax.vmap(lambda s: trees.vdot(s, slope_y))(moved.inner_var)
+    along = jax.vmap(lambda s: trees.vdot(s, slope))(moved)
     return unravel(flat + along.astype(flat.dtype))
 
 
 def faded(moved: Follower, factor: Array) -> Follower:
-    """S, less of it."""
-    return jax.tree.map(lambda leaf: factor.astype(leaf.dtype) * leaf, moved)
+    """S, less of it. Buffers forget by themselves."""
+    less = jax.tree.map(lambda leaf: factor.astype(leaf.dtype) * leaf, moved)
+    return less._replace(buffers=moved.buffers)
 
 
 def descended(
@@ -103,28 +111,34 @@ def descended(
 
 
 def nearest(
-    loss: Callable[[PyTree, PyTree, PyTree], tuple[Float[Array, ""], PyTree]],
+    loss: Callable[..., tuple[Float[Array, ""], PyTree]],
     x: PyTree,
     before: Follower,
     along: Along,
 ) -> Learned:
-    """At u* = argmin_u loss(x, u, start), by damped Newton with the whole Hessian.
+    """At u* = argmin_u loss(x, u, start, buffers), by damped Newton with the whole Hessian.
 
     `loss` also gives the buffers after it. By the implicit function theorem u* moves by
-    -H^{-1} d(grad_u loss), where d is along (x, start).
+    -H^{-1} d(grad_u loss), where d is along (x, start, buffers).
     """
     start = before.inner_var
     begin, unravel = ravel_pytree(start)
+    floats, rest = eqx.partition(before.buffers, eqx.is_inexact_array)
 
-    def at(u: Vector, x: PyTree, start: PyTree) -> tuple[Float[Array, ""], PyTree]:
-        return loss(x, unravel(u), start)
+    def at(u: Vector, x: PyTree, start: PyTree, floats: PyTree) -> tuple[Array, PyTree]:
+        return loss(x, unravel(u), start, eqx.combine(floats, rest))
 
-    def slope(u: Vector, x: PyTree, start: PyTree) -> Vector:
-        return jax.grad(at, has_aux=True)(u, x, start)[0]
+    def slope(u: Vector, *now: PyTree) -> Vector:
+        return jax.grad(at, has_aux=True)(u, *now)[0]
+
+    def kept(u: Vector, *now: PyTree) -> PyTree:
+        return eqx.filter(at(u, *now)[1], eqx.is_inexact_array)
+
+    now = x, start, floats
 
     def evaluate(u: Vector) -> Model:
-        (value, buffers), gradient = jax.value_and_grad(at, has_aux=True)(u, x, start)
-        hessian = jax.jacfwd(slope)(u, x, start)
+        (value, buffers), gradient = jax.value_and_grad(at, has_aux=True)(u, *now)
+        hessian = jax.jacfwd(slope)(u, *now)
         return Model(value, gradient, hessian, jnp.linalg.norm(hessian @ u), buffers)
 
     def propose(u: Vector, model: Model, damping: Scalar) -> Vector:
@@ -133,14 +147,16 @@ def nearest(
 
     tolerance = 100 * float(jnp.finfo(begin.dtype).eps)
     found = minimise(evaluate, propose, begin, tolerance=tolerance, max_steps=MOST_STEPS)
-
-    def push(dx: PyTree, dstart: PyTree) -> Vector:
-        return jax.jvp(lambda *now: slope(found.point, *now), (x, start), (dx, dstart))[1]
-
-    pushed = jax.vmap(push)(along[0], along[1].inner_var)
     # NaN where the Hessian is not positive definite: then u* is no minimum, and the guard sees it.
     factor = jax.scipy.linalg.cho_factor(jnp.asarray(found.model.hessian))
-    answers = jax.vmap(unravel)(-jax.scipy.linalg.cho_solve(factor, pushed.T).T)
+
+    def push(*direction: PyTree) -> tuple[Vector, PyTree]:
+        pushed = jax.jvp(lambda *now: slope(found.point, *now), now, direction)[1]
+        answer = -jax.scipy.linalg.cho_solve(factor, pushed)
+        return unravel(answer), jax.jvp(kept, (found.point, *now), (answer, *direction))[1]
+
+    answers, buffers = jax.vmap(push)(along[0], along[1].inner_var, along[1].buffers)
     after = before._replace(inner_var=unravel(found.point), buffers=found.model.extra)
-    moved, asked = along[1]._replace(inner_var=answers), found.steps + 1
+    moved = along[1]._replace(inner_var=answers, buffers=buffers)
+    asked = found.steps + 1
     return Learned(after, moved, asked, asked * begin.size, size(x), found.residual)

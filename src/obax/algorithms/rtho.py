@@ -3,7 +3,7 @@
 Franceschi, Donini, Frasconi, Pontil: *Forward and Reverse Gradient-Based Hyperparameter
 Optimization*, ICML 2017. There the leader moves within one training run; here a round of the stream
 is a step of that run. How the follower depends on x through all rounds so far is carried along,
-S_t = dy_t/dx. In round t, in this order,
+S_t = dy_t/dx (and that of buffers, if the losses keep any). In round t, in this order,
 
     h_t     = grad_x f_t(x_t, y_t) + S_t' grad_y f_t(x_t, y_t)
     y_{t+1} = Phi_t(x_t, y_t),   S_{t+1} = gamma (d_x Phi_t + d_y Phi_t S_t)
@@ -35,7 +35,6 @@ from jaxtyping import Array
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from ..hypergradient.base import outer_gradient
 from .arguments import checked, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Count, Follower, Number, Optimiser, Steps
@@ -49,7 +48,7 @@ class RTHOState(State):
     """The pair (x_t, y_t), and how the follower moves with x."""
 
     sensitivity: Follower
-    """Of y, and of the numbers that its optimiser keeps; the first axis is for entries of x."""
+    """Of y, and of what its optimiser and the losses keep; the first axis is for entries of x."""
 
 
 def _tie(value: bool | Tie, name: str) -> bool | Tie:
@@ -125,15 +124,15 @@ class RTHO(Algorithm):
             behind = (start.buffers,) if self.problem.has_buffers else ()
             came = jax.eval_shape(self.proximal, x, y, y, start.round_spec.example(), *behind)
             validation.scalar_loss(came, "proximal")
-        follower = Follower(y, start.inner_optimiser, None)
+        follower = Follower(y, start.inner_optimiser, start.buffers)
         sensitivity = at_rest(x, follower, squared=bool(self.proximal))
         return RTHOState(**vars(start), sensitivity=sensitivity)
 
     def update(self, state: RTHOState, round: PyTree) -> Move:
         x, each = state.outer_var, directions(state.outer_var)
         before, S = self.start(state), self._sensitivity(state, each)
-        slopes = outer_gradient(self.problem, x, before.inner_var, round, before.buffers)
-        h = pulled_back(S, *slopes)
+        suffered = lambda x, f: self.problem.outer_loss(x, f.inner_var, round, f.buffers)  # noqa: E731
+        h = pulled_back(suffered, x, before, S)
         learned = self._learned(state, before, round, (each, S))
         S = learned.moved if self.horizon is None else faded(learned.moved, 1 - 1 / self.horizon)
         estimate = Estimate(h, learned.residual, None, learned.hvps, learned.cross_products)
@@ -152,21 +151,21 @@ class RTHO(Algorithm):
         self, state: State, before: Follower, round: PyTree, along: tuple[PyTree, Follower]
     ) -> Learned:
         """Phi_t and its derivative."""
-        x, t, buffers = state.outer_var, state.t, before.buffers
+        x, t = state.outer_var, state.t
         if not self.proximal:
             steps = Steps(self.inner_steps).at(t)
             learn = lambda x, start: self.learn(x, start, round, t, steps)  # noqa: E731
             return descended(learn, x, before, along, steps)
-        behind = (buffers,) if self.problem.has_buffers else ()
 
-        def tie(x: PyTree, u: PyTree, y: PyTree) -> Array:
+        def tie(x: PyTree, u: PyTree, y: PyTree, buffers: PyTree) -> Array:
             if callable(self.proximal):
+                behind = (buffers,) if self.problem.has_buffers else ()
                 return self.proximal(x, u, y, round, *behind)
             gap = trees.squared_norm(trees.difference(u, y))
             return (0.5 / self.inner.rate(t)).astype(gap.dtype) * gap
 
-        def tied(x: PyTree, u: PyTree, y: PyTree) -> tuple[Array, PyTree]:
+        def tied(x: PyTree, u: PyTree, y: PyTree, buffers: PyTree) -> tuple[Array, PyTree]:
             value, after = self.problem.inner_loss(x, u, round, buffers)
-            return value + tie(x, u, y), after
+            return value + tie(x, u, y, buffers), after
 
         return nearest(tied, x, before, along)

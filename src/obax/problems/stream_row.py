@@ -10,10 +10,10 @@ and is tied to where it was, y_t, by
 
     D_t(x, y, y_t) = forgetting/2 |y - y_t|^2_{A_t} + inertia/2 |y - y_t|^2,
 
-forgetting = memory / (1 + memory). A_t, the curvature of the rows before, is kept in buffers, and
-so is its slope in the forgetting factor, by which it moves with x. The leader loses what the
-prediction of the row does that is made before the row is learned: y_t, drawn to zero by the penalty
-in the metric of D_t, and a logit of variance v divided by sqrt(1 + pi v / 8).
+forgetting = memory / (1 + memory). A_t, the curvature of the rows before, is kept in buffers and
+moves with x as the weights do. The leader loses what the prediction of the row does that is made
+before the row is learned: y_t, drawn to zero by the penalty in the metric of D_t, and a logit of
+variance v divided by sqrt(1 + pi v / 8).
 
 `obax.RTHO(problem, step_size, proximal=problem.tie)` learns from such rows. The estimators run a
 native kernel that has none of this as it stands here; the tests hold the one against the other.
@@ -26,6 +26,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .._support import validation
@@ -50,8 +51,6 @@ class RowsBefore(NamedTuple):
 
     curvature: Float[Array, "d d"]
     """One for all outputs."""
-    curvature_slope: Float[Array, "d d"]
-    """d curvature / d forgetting."""
 
 
 class Hyper(NamedTuple):
@@ -69,12 +68,8 @@ class Hyper(NamedTuple):
 
     def metric(self, past: RowsBefore) -> Float[Array, "d d"]:
         """That of D_t."""
-        # The value of A_t, with the slope by which it moves.
-        moved = self.forgetting - jax.lax.stop_gradient(self.forgetting)
-        curvature = past.curvature + moved * past.curvature_slope
-        return self.forgetting * curvature + self.inertia * jnp.eye(
-            len(curvature), dtype=curvature.dtype
-        )
+        tied = self.inertia * jnp.eye(len(past.curvature), dtype=past.curvature.dtype)
+        return self.forgetting * past.curvature + tied
 
 
 class RowProblem(Problem):
@@ -85,7 +80,12 @@ class RowProblem(Problem):
 
 
 def stream_row(
-    loss: str = "logistic", *, classes: int = 2, penalties: int = 1, delta: float = 1.345
+    loss: str = "logistic",
+    *,
+    classes: int = 2,
+    penalties: int = 1,
+    delta: float = 1.345,
+    columns: Callable[[Array, Array], Array] | None = None,
 ) -> RowProblem:
     """The problem of a row; a round is a `StreamRow`, the buffers are `RowsBefore`.
 
@@ -94,12 +94,14 @@ def stream_row(
     - `loss`: `"logistic"`, with one output for two `classes` and one for each of more; `"squared"`;
       `"huber"`, linear beyond `delta`.
     - `penalties`: 1, or one for each feature.
+    - `columns`: `(extra, features) -> a`, where features are expanded in a way that hyperparameters
+      have a say in: `extra` are the last entries of x.
 
     >>> import obax
     >>> problem = stream_row("squared")
     >>> algorithm = obax.RTHO(problem, 0.1, proximal=problem.tie)
     >>> row = StreamRow(jnp.array([2.0, 1.0]), jnp.array(3.0), jnp.array(1.0))
-    >>> past = RowsBefore(jnp.zeros((2, 2)), jnp.zeros((2, 2)))
+    >>> past = RowsBefore(jnp.zeros((2, 2)))
     >>> state = algorithm.init(jnp.zeros(3), jnp.zeros((1, 2)), row, buffers=past)
     >>> for _ in range(3):
     ...     state, info = algorithm.step(state, row)
@@ -113,11 +115,15 @@ def stream_row(
     validation.count(penalties, "penalties")
     slots = classes if loss == "logistic" else 0
 
+    ends = np.cumsum([penalties, 1, 1, slots, slots]).tolist()
+
     def hyper(x: Array) -> Hyper:
-        ends = (penalties, penalties + 1, penalties + 2, penalties + 2 + slots)
-        penalty, inertia, memory, weights, shifts = jnp.split(x, ends)
+        penalty, inertia, memory, weights, shifts, _ = jnp.split(x, ends)
         forgetting = jax.nn.sigmoid(memory[0])
         return Hyper(jnp.exp(penalty), jnp.exp(inertia[0]), forgetting, jnp.exp(weights), shifts)
+
+    def expanded(x: Array, row: StreamRow) -> Array:
+        return row.features if columns is None else columns(x[ends[-1] :], row.features)
 
     def cost(z: Array, target: Array) -> Array:
         if loss == "squared":
@@ -140,19 +146,20 @@ def stream_row(
         return now.class_weights[target.astype(jnp.int32)] * cost(z + shift, target)
 
     def inner(x: Array, y: Array, row: StreamRow, past: RowsBefore) -> tuple[Array, RowsBefore]:
-        now, z, (a, target, _) = hyper(x), y @ row.features, row
+        now, a, target = hyper(x), expanded(x, row), row.target
+        z = y @ a
         value = trained_cost(z, now, target) + 0.5 * jnp.sum(now.ridge(len(a)) * y[:, :-1] ** 2)
         # One number for all outputs.
         bend = jnp.mean(jnp.diagonal(jax.hessian(trained_cost)(z, now, target)))
         curvature = now.forgetting * past.curvature + bend * jnp.outer(a, a)
-        return value, RowsBefore(curvature, past.curvature + now.forgetting * past.curvature_slope)
+        return value, RowsBefore(curvature)
 
     def tie(x: Array, y: Array, start: Array, row: StreamRow, past: RowsBefore) -> Array:
         gap = y - start
         return 0.5 * jnp.einsum("ki,ij,kj->", gap, hyper(x).metric(past), gap)
 
     def outer(x: Array, y: Array, row: StreamRow, past: RowsBefore) -> Array:
-        now, a = hyper(x), row.features
+        now, a = hyper(x), expanded(x, row)
         ridge = jnp.pad(now.ridge(len(a)), (0, 1))
         quadratic = now.metric(past) + jnp.diag(ridge)
         drawn = jnp.linalg.solve(quadratic, (ridge * y).T).T
