@@ -58,6 +58,7 @@ def test_too_many_drop_the_oldest_and_say_so():
     with pytest.raises(KeyError, match="no row waits under id 99"):
         model.learn_one(id=99, y=1.0)
     model.learn_one(id=3, y=1.0)
+    assert "2 rows were dropped before their labels came" in model.explain()
     with pytest.raises(KeyError, match=r"no row waits under id 3: .* or it was learned already"):
         model.learn_one(id=3, y=1.0)
     # What is known of dropped ids is bounded too.

@@ -70,6 +70,8 @@ def explain(core: Core) -> str:
             f" {core.rejected.count:,} {rows_were} rejected, the last (row {last['row']:,}) "
             f"because {last['reason']}."
         )
+    if core.pending.dropped:
+        text += f" {core.pending.dropped:,} rows were dropped before their labels came."
     return text + _lags(core)
 
 
