@@ -120,20 +120,20 @@ def scikit(**options):
     """scikit-learn's SGD behind its scaler, one row at a time."""
 
     def begin(data: Stream) -> Say | None:
-        from sklearn import set_config
+        from sklearn import config_context
         from sklearn.linear_model import SGDClassifier, SGDRegressor
         from sklearn.preprocessing import StandardScaler
 
         if data.sparse:
             return None
-        # Its checks of every call would take most of the time.
-        set_config(assume_finite=True, skip_parameter_validation=True)
         scaler, classes = StandardScaler(), np.arange(data.classes)
         if data.kind == "classes":
             model = SGDClassifier(loss="log_loss", random_state=0, **options)
         else:
             model = SGDRegressor(random_state=0, **options)
 
+        # Its checks of every call would take most of the time.
+        @config_context(assume_finite=True, skip_parameter_validation=True)
         def say(row, target):
             array = np.array([list(row.values())])
             said = None
