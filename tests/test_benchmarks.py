@@ -74,6 +74,23 @@ def test_a_rival_is_tested_and_then_trained(phishing):
     assert {key: found[key] for key in expected} == expected
 
 
+@pytest.mark.parametrize("name", ["phishing", "segments", "trump", "words"])
+def test_every_rival_plays_or_stays_away(name):
+    data = stream(name, 30)
+    found = {
+        rival: rivals.play(data, begin)
+        for rival, begin in (rivals.linear(data.kind) | rivals.OTHERS).items()
+    }
+    away = {rival for rival, result in found.items() if result is None}
+    assert all(result["loss"] >= 0 for result in found.values() if result is not None)
+    if data.kind == "classes":
+        numbers = {rival for rival in found if "Bayesian" in rival or "scaled" in rival}
+        assert numbers <= away
+    if data.sparse:
+        assert {"River ARF(10)", "scikit-learn SGD"} <= away
+    assert not away & {*rivals.linear(data.kind), "River PA"}
+
+
 def test_kept_results_are_of_the_same_stream(phishing, known):
     entry = {"digest": phishing.digest, "rivals": known}
     assert kept.of({"phishing": entry}, phishing) == known

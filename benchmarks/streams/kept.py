@@ -14,7 +14,10 @@ from .sources import SOURCES
 from .work import here, in_parallel
 
 FILE = Path(__file__).with_name("rivals.json")
-SLOW = ("River ARF(10)", "River HAT", "scikit-learn SGD", "scikit-learn SGD, rate 0.01")
+SLOW = (
+    *("River ARF(10)", "River ARF(10), scaled", "River HAT", "River HAT, scaled"),
+    *("scikit-learn SGD", "scikit-learn SGD, rate 0.01"),
+)
 PARTS = ("linear", "slow", "all")
 
 

@@ -80,21 +80,21 @@ def _bayesian(smoothing: float | None):
     return make
 
 
-def _tree(data: Stream):
-    from river import tree
+def _tree(name: str, scaled: bool = False, **options):
+    """Trees need no scaler, but the linear models in the leaves of regression trees do: on some
+    streams they diverge without it, on others they are better off."""
 
-    if data.kind == "classes":
-        return None if data.sparse else tree.HoeffdingAdaptiveTreeClassifier(seed=0)
-    # The linear models in the leaves diverge without the scaler.
-    return _scaled(data, tree.HoeffdingAdaptiveTreeRegressor(seed=0))
+    def make(data: Stream):
+        from river import forest, tree
 
+        room = forest if hasattr(forest, f"{name}Classifier") else tree
+        if data.kind == "classes":
+            plain = not (data.sparse or scaled)
+            return getattr(room, f"{name}Classifier")(seed=0, **options) if plain else None
+        model = getattr(room, f"{name}Regressor")(seed=0, **options)
+        return _scaled(data, model) if scaled else model
 
-def _forest(data: Stream):
-    from river import forest
-
-    if data.kind == "classes":
-        return None if data.sparse else forest.ARFClassifier(n_models=10, seed=0)
-    return _scaled(data, forest.ARFRegressor(n_models=10, seed=0))
+    return make
 
 
 def river(make) -> Callable[[Stream], Say | None]:
@@ -120,20 +120,20 @@ def scikit(**options):
     """scikit-learn's SGD behind its scaler, one row at a time."""
 
     def begin(data: Stream) -> Say | None:
-        from sklearn import set_config
+        from sklearn import config_context
         from sklearn.linear_model import SGDClassifier, SGDRegressor
         from sklearn.preprocessing import StandardScaler
 
         if data.sparse:
             return None
-        # Its checks of every call would take most of the time.
-        set_config(assume_finite=True, skip_parameter_validation=True)
         scaler, classes = StandardScaler(), np.arange(data.classes)
         if data.kind == "classes":
             model = SGDClassifier(loss="log_loss", random_state=0, **options)
         else:
             model = SGDRegressor(random_state=0, **options)
 
+        # Its checks of every call would take most of the time.
+        @config_context(assume_finite=True, skip_parameter_validation=True)
         def say(row, target):
             array = np.array([list(row.values())])
             said = None
@@ -194,8 +194,10 @@ OTHERS: dict[str, Callable[[Stream], Say | None]] = {
     "Vowpal Wabbit -l 2": wabbit("-l 2"),
     "scikit-learn SGD": scikit(),
     "scikit-learn SGD, rate 0.01": scikit(learning_rate="constant", eta0=0.01),
-    "River HAT": river(_tree),
-    "River ARF(10)": river(_forest),
+    "River HAT": river(_tree("HoeffdingAdaptiveTree")),
+    "River HAT, scaled": river(_tree("HoeffdingAdaptiveTree", scaled=True)),
+    "River ARF(10)": river(_tree("ARF", n_models=10)),
+    "River ARF(10), scaled": river(_tree("ARF", scaled=True, n_models=10)),
 }
 
 
