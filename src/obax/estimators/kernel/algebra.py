@@ -25,19 +25,6 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @njit
-def multiply(
-    one: np.ndarray, share: float, two: np.ndarray, b: np.ndarray, out: np.ndarray
-) -> None:
-    """out = (one + share two) b, for symmetric matrices."""
-    for i in range(b.shape[0]):
-        out[i] = 0.0
-    for i in range(b.shape[0]):
-        scale = b[i]
-        for j in range(b.shape[0]):
-            out[j] += scale * (one[i, j] + share * two[i, j])
-
-
-@njit
 def factorise(matrix: np.ndarray, upper: np.ndarray) -> bool:
     """Cholesky factors of a symmetric matrix, both ways round, with the *inverse* of the diagonal
     in place of the diagonal; False where the matrix is not definite.

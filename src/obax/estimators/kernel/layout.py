@@ -24,7 +24,7 @@ VECTOR_PARTS = (
     "square",  # ... and of its square
     "weights",
     "curvature",
-    "curvature_slope",  # d curvature / d forgetting
+    "curvature_slope",  # d curvature / d (learned entries of x), but penalties of single features
     "sensitivity",  # d weights / d (learned entries of x)
     "counts",  # rows in the statistics of each feature
     "averages",
@@ -32,6 +32,8 @@ VECTOR_PARTS = (
     "target_count",
     "target_average",
     "target_variance",
+    "doubtful",  # values of each feature that are put aside: see `statistics`
+    "target_doubtful",
     "frequency",  # of each class
 )
 (
@@ -49,9 +51,11 @@ VECTOR_PARTS = (
     TARGET_COUNT,
     TARGET_AVERAGE,
     TARGET_VARIANCE,
+    DOUBTFUL,
+    TARGET_DOUBTFUL,
     FREQUENCY,
     VECTOR_END,
-) = range(8, 24)
+) = range(8, 26)
 # ... then the parts of `work`, and last the learned entries of x.
 (
     FRESH,  # 1 while what follows HIGH belongs to `vector`
@@ -65,14 +69,16 @@ VECTOR_PARTS = (
     RIDGE,
     WORK_END,
     ENTRIES,
-) = range(24, 35)
+) = range(26, 37)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA = range(4)
+DOUBTS = 10
+"""So many values the statistics put aside."""
 
 BOUNDS = {
     "penalty": (1e-7, 1e3),
     "inertia": (1e-3, 1e4),
-    "memory": (1.0, 1e4),
+    "memory": (1.0, 1e6),
     "class_weights": (1e-3, 1e3),
     "logit_shifts": (math.exp(-10), math.exp(10)),
 }
@@ -122,14 +128,20 @@ class Plan:
         spans = [np.arange(*span) for name, span in self.spans.items() if name in self.learned]
         return np.concatenate([np.zeros(0, np.int64), *spans])
 
+    @property
+    def plain(self) -> int:
+        """Learned entries of x, the first ones, of which it is neglected that they move the
+        curvature: penalties of single features, for which that would be d^3 numbers."""
+        return int(np.sum(self.entries < self.spans["penalty"][1])) if self.per_feature else 0
+
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the parts of a vector."""
         f, n, lines = self.features, len(self.entries), (self.outputs, self.features + 1)
         square = (*lines, self.features + 1)
         shapes: tuple[tuple[int, ...], ...] = (
-            *((), (self.width,), (n,), (n,), lines, square, square, (n, *lines)),
-            *((f,), (f,), (f,), (), (), (), (self.slots,)),
+            *((), (self.width,), (n,), (n,), lines, square, (n - self.plain, *square), (n, *lines)),
+            *((f,), (f,), (f,), (), (), (), (f, 1 + DOUBTS), (1 + DOUBTS,), (self.slots,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
 
@@ -200,12 +212,13 @@ class Plan:
         share = np.array([-0.5, 0.5]) if self.outputs > old.outputs == 1 else np.ones(old.outputs)
         lines = np.arange(len(share))
         new["weights"][np.ix_(lines, columns)] = share[:, None] * before["weights"]
-        for name in ("curvature", "curvature_slope"):
-            new[name][np.ix_(lines, columns, columns)] = before[name]
+        new["curvature"][np.ix_(lines, columns, columns)] = before["curvature"]
+        tilts = learned[old.plain :] - self.plain
+        new["curvature_slope"][np.ix_(tilts, lines, columns, columns)] = before["curvature_slope"]
         moved = share[:, None] * before["sensitivity"]
         new["sensitivity"][np.ix_(learned, lines, columns)] = moved
-        for name in ("counts", "averages", "variances", "frequency"):
+        for name in ("counts", "averages", "variances", "doubtful", "frequency"):
             new[name][: len(before[name])] = before[name]
-        for name in ("rows", "target_count", "target_average", "target_variance"):
+        for name in ("rows", *(name for name in VECTOR_PARTS if name.startswith("target_"))):
             new[name][...] = before[name]
         return found

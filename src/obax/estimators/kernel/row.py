@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from .algebra import dot, multiply, solve
+from .algebra import dot, solve
 from .layout import (
     CENTRE,
     CLASSES,
@@ -44,13 +44,15 @@ from .layout import (
 from .losses import LOGIT_VARIANCE, moderation, proximal, pull_slope, suffered
 from .predict import predict
 from .record import note
-from .statistics import LARGEST, count, deviations, importance
+from .statistics import CLIP, LARGEST, count, deviations, importance
 from .views import hyperparameters, lines, part, squares
 
-WARM_UP, WARM_UP_ROWS = 10.0, 100.0
+WARM_UP, WARM_UP_ROWS = 10.0, 300.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
-MEAN_DECAY, SQUARE_DECAY = 0.9, 0.99
-"""Of the running means of the hypergradient and of its square."""
+MEAN_DECAY, SQUARE_DECAY = 0.9, 0.9997
+"""Of the running means of the hypergradient and of its square. The second one is long: what one
+change of the stream weighs must not be forgotten before the next, or the small slopes in between
+move x as far as the large ones."""
 REJECTED, ACCEPTED, ABSURD = range(3)
 """A row that would have made the model NaN or Inf; one that was played; one with a value beyond
 LARGEST, which is left to Python to put into words."""
@@ -65,33 +67,40 @@ def differentiate(
     j: int,
     k: int,
     spread: np.ndarray,
-    curved: np.ndarray,
+    tilt: np.ndarray,
     q: np.ndarray,
     bent: np.ndarray,
 ) -> None:
-    """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u and bent = dL s."""
+    """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u and bent = dL s.
+    `tilt` is dA, empty where it is 0 or neglected."""
     f, penalties, d = sizes[FEATURES], sizes[PENALTIES], sizes[FEATURES] + 1
     inertia, forgetting = hyperparameters(vector, sizes)
     y, drawn = lines(vector, sizes, WEIGHTS)[k], lines(work, sizes, DRAWN)[k]
     ridge = part(work, sizes, RIDGE)
     begin = sizes[SENSITIVITY] + (j * sizes[OUTPUTS] + k) * d
     sensitivity = vector[begin : begin + d]
+    curvature = squares(vector, sizes, CURVATURE)[k]
+    explicit = 1.0 if entry == penalties + 1 else 0.0
+    along_x = forgetting * (1.0 - forgetting) if entry == penalties + 1 else 1.0
     for i in range(d):
         q[i] = ridge[i] * sensitivity[i]
         bent[i] = 0.0
+    # dl A + forgetting dA, times u and times s.
+    if tilt.shape[0] > 0:
+        for i in range(d):
+            by, along = drawn[i], spread[i]
+            for m in range(d):
+                bend = along_x * (curvature[i, m] * explicit + forgetting * tilt[i, m])
+                q[m] -= by * bend
+                bent[m] += along * bend
     if entry < penalties:
         for i in range(f) if penalties == 1 else range(entry, entry + 1):
             q[i] += ridge[i] * (y[i] - drawn[i])
-            bent[i] = ridge[i] * spread[i]
+            bent[i] += ridge[i] * spread[i]
     elif entry == penalties:
         for i in range(d):
             q[i] -= inertia * drawn[i]
-            bent[i] = inertia * spread[i]
-    elif entry == penalties + 1:
-        slope = forgetting * (1.0 - forgetting)
-        for i in range(d):
-            q[i] -= slope * curved[0, i]
-            bent[i] = slope * curved[1, i]
+            bent[i] += inertia * spread[i]
 
 
 @njit
@@ -116,9 +125,9 @@ def play_row(
         if absurd:
             return ABSURD, 0.0
     # Room in two pieces: to ask for each array would cost as much as the row.
-    short, long = np.zeros((8 + 2 * n, outs)), np.zeros((4 + outs * (1 + n), d))
+    short, long = np.zeros((8 + 3 * n, outs)), np.zeros((2 + outs * (1 + n), d))
     z0, v, outputs, slope = short[0], short[1], short[2], short[3]
-    a, spread = long[0], long[4 : 4 + outs]
+    a, spread = long[0], long[2 : 2 + outs]
     if not predict(vector, work, sizes, row, said, a, spread, z0, v, outputs):
         return REJECTED, 0.0
     label = int(target) if classify else 0
@@ -133,6 +142,9 @@ def play_row(
         return REJECTED, 0.0
     if not teach:
         return ACCEPTED, loss
+    if not classify and abs(target_z) >= CLIP:
+        # In doubt: a glitch teaches nothing, and of a jump nothing but the statistics has to move.
+        target_z, slope[0] = z0[0], 0.0
 
     # Train: z*, and with it y* = c + s weight pull(z*).
     x = part(vector, sizes, X)
@@ -151,24 +163,22 @@ def play_row(
 
     # Along each learned entry of x: the slopes of z0 and v, and one solve.
     _, forgetting = hyperparameters(vector, sizes)
-    curvature, tilt = squares(vector, sizes, CURVATURE), squares(vector, sizes, CURVATURE_SLOPE)
+    curvature = squares(vector, sizes, CURVATURE)
     first, drawn = squares(work, sizes, FIRST), lines(work, sizes, DRAWN)
     second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
     sensitivity = part(vector, sizes, SENSITIVITY).reshape(n, outs, d)
-    dz0, dv = short[8 : 8 + n], short[8 + n :]
-    bent, curved, solved = long[1], long[2:4], long[4 + outs :].reshape(outs, n, d)
+    dz0, dv, dbend = short[8 : 8 + n], short[8 + n : 8 + 2 * n], short[8 + 2 * n :]
+    bent, solved = long[1], long[2 + outs :].reshape(outs, n, d)
     entries = sizes[ENTRIES : ENTRIES + n]
-    with_memory = False
-    for j in range(n):
-        with_memory = with_memory or entries[j] == penalties + 1
+    slopes_of_a = part(vector, sizes, CURVATURE_SLOPE)
+    tilts = slopes_of_a.reshape(slopes_of_a.shape[0] // (outs * d * d), outs, d, d)
+    plain = n - tilts.shape[0]
     for k in range(outs):
-        if with_memory:
-            # dL / d forgetting = A + forgetting dA / d forgetting, times u and times s.
-            multiply(curvature[k], forgetting, tilt[k], drawn[k], curved[0])
-            multiply(curvature[k], forgetting, tilt[k], spread[k], curved[1])
         for j in range(n):
             q = solved[k, j]
-            differentiate(vector, work, sizes, entries[j], j, k, spread[k], curved, q, bent)
+            moves = j >= plain and (classify or entries[j] == penalties + 1)
+            tilt = tilts[j - plain, k] if moves else curvature[k, :0]
+            differentiate(vector, work, sizes, entries[j], j, k, spread[k], tilt, q, bent)
             dz0[j, k] = dot(sensitivity[j, k], a) - dot(spread[k], q)
             dv[j, k] = -dot(spread[k], bent)
             for i in range(d):
@@ -194,6 +204,9 @@ def play_row(
         pull_slope(kind, p, v, pull, bend, weight, dz0[j], dv[j], dweight, dshift, dpull)
         for k in range(outs):
             by = dweight * pull[k] + weight * dpull[k]
+            if classify:
+                # bend = weight p (1 - p), and dp = -dpull.
+                dbend[j, k] = dweight * p[k] * (1.0 - p[k]) - weight * (1.0 - 2.0 * p[k]) * dpull[k]
             for i in range(d):
                 new = sensitivity[j, k, i] - solved[k, j, i] + spread[k, i] * by
                 solved[k, j, i] = settings[FADING] * new
@@ -210,13 +223,21 @@ def play_row(
     work[sizes[FRESH]] = 0.0
     weights = lines(vector, sizes, WEIGHTS)
     for k in range(outs):
+        for j in range(plain, n):
+            by = 1.0 if entries[j] == penalties + 1 else 0.0
+            if not (classify or by > 0.0):
+                continue
+            scale = forgetting * (1.0 - forgetting) if by > 0.0 else 1.0
+            tilt = tilts[j - plain, k]
+            for i in range(d):
+                lift = dbend[j, k] / scale * a[i]
+                for m in range(d):
+                    tilt[i, m] = forgetting * tilt[i, m] + by * curvature[k, i, m] + lift * a[m]
         for i in range(d):
             weights[k, i] = centre[k, i] + weight * pull[k] * spread[k, i]
             lift = bend[k] * a[i]
             for m in range(d):
-                old = curvature[k, i, m]
-                tilt[k, i, m] = old + forgetting * tilt[k, i, m]
-                curvature[k, i, m] = forgetting * old + lift * a[m]
+                curvature[k, i, m] = forgetting * curvature[k, i, m] + lift * a[m]
         for j in range(n):
             for i in range(d):
                 sensitivity[j, k, i] = solved[k, j, i]
