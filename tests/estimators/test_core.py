@@ -128,7 +128,9 @@ def test_growing_keeps_what_was_learned():
     np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-12)
     new = core.plan.parts(core.vector)
     np.testing.assert_array_equal(new["sensitivity"][:4, :, :4], old["sensitivity"][:4, :, :4])
-    np.testing.assert_array_equal(new["weights"][:, -1], old["weights"][:, -1])
+    for name in ("weights", "plain_weights"):
+        np.testing.assert_array_equal(new[name][..., -1], old[name][..., -1])
+    np.testing.assert_array_equal(new["shares"], old["shares"])
     assert set(model.hyperparameters_["penalty"]) == {0, 1, 2, 3} | {f"late {i}" for i in range(5)}
     two = model.predict_proba_many(rows[:20]).to_numpy()
     model._core.add_classes(["third"])
@@ -142,6 +144,7 @@ def test_frozen_hyperparameters_stay():
     model = StreamingClassifier(penalty=0.5, memory=20.0, inertia=2.0, learn=())
     model.learn_many(rows, score > 0)
     found = model.hyperparameters_
+    assert sum(found.pop("members").values()) == pytest.approx(1)
     expected = {"penalty": 0.5, "memory": 20.0, "inertia": 2.0, "forgetting": 20 / 21}
     assert found == pytest.approx(expected, rel=1e-5)
     only = StreamingClassifier(penalty=0.5, memory=20.0, inertia=2.0, learn=("forgetting",))

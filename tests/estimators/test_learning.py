@@ -129,6 +129,11 @@ def test_history_plot_and_words():
     assert history["memory"][-1] == pytest.approx(model.hyperparameters_["memory"], rel=1e-5)
     assert set(history["penalty"]) == {"a", "b", "c"}
     figure = model.plot()
-    assert [a.get_ylabel() for a in figure.axes][2:] == ["penalty", "memory, rows", "inertia"]
+    assert [a.get_ylabel() for a in figure.axes][2:] == [
+        "penalty",
+        "memory, rows",
+        "inertia",
+        "members",
+    ]
     assert "600 rows learned" in model.explain() and "looks back about" in model.explain()
     assert model.coef_.shape == (1, 3) and model.intercept_.shape == (1,)

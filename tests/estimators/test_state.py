@@ -27,7 +27,7 @@ def test_a_checkpoint_of_the_first_version_is_rejected_in_words(saved):
     _, arrays, extra = saved
     old = {name: value for name, value in extra.items() if name != "version"}
     old["params"] = old["params"] | {"dtype": "float32"}
-    with pytest.raises(ValueError, match="estimator of version 1, but this obax reads version 2"):
+    with pytest.raises(ValueError, match="estimator of version 1, but this obax reads version 3"):
         StreamingClassifier().__obax_load__(arrays, old)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import math
 import operator
 import struct
 import threading
@@ -12,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from .history import Record, Rejected
-from .kernel import ABSURD, ACCEPTED, CENTRE, LOSS, OUTCOME, REJECTED, SAID, kernel
+from .kernel import (
+    ABSURD,
+    ACCEPTED,
+    CENTRE,
+    LOSS,
+    OUTCOME,
+    REJECTED,
+    SAID,
+    grown,
+    kernel,
+    trail_places,
+)
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .table import Features, Rows, Table, tables
@@ -36,7 +48,7 @@ class Core:
         self.rows = 0
         self.plan = options.plan(0, 0)
         self.vector = self.plan.start(options.starts)
-        self.record = Record(self.plan.width)
+        self.record = Record(self.plan.trail)
         self.ready()
 
     def ready(self) -> None:
@@ -130,7 +142,8 @@ class Core:
         trace: bool = False,
     ) -> Outcome:
         """Test on every row, then train on it. Without `targets`, or where one is missing and
-        `unlabelled` is `"predict"`, only test. With `trace`, note x after each row."""
+        `unlabelled` is `"predict"`, only test. With `trace`, note x and the
+        members' shares after each row."""
         parts = list(tables(rows))
         total = sum(len(table) for table in parts)
         if targets is not None and len(targets) != total:
@@ -202,7 +215,7 @@ class Core:
         """The kernel on rows in which no class is new. `rows` has room for target and `teach`."""
         rows[:, -2], rows[:, -1] = targets, teach
         said_end = self._out.shape[1]
-        out = np.empty((len(rows), said_end + trace * self.plan.width))
+        out = np.empty((len(rows), said_end + trace * self.plan.trail))
         self._play(self.vector, self.record.data, self._work, self.plan.sizes, rows, out)
         lost = np.flatnonzero(teach & (out[:, OUTCOME] != ACCEPTED)).tolist()
         said = out[:, SAID:said_end]
@@ -210,7 +223,7 @@ class Core:
             said = said[:, 0]
         elif len(self.classes) < 2:
             said = np.ones((len(rows), len(self.classes)))
-        x = out[:, said_end:] if trace else np.zeros((0, self.plan.width))
+        x = out[:, said_end:] if trace else np.zeros((0, self.plan.trail))
         return Outcome(said, out[:, LOSS], x, dict.fromkeys(lost, NOT_FINITE), self.plan)
 
     @property
@@ -259,28 +272,29 @@ class Core:
         old, plan = self.plan, self.options.plan(len(self.names), len(self.classes))
         if plan == old:
             return
-        self.vector = plan.grown(old, self.vector, self.options.starts)
+        self.vector = grown(plan, old, self.vector, self.options.starts)
         self.plan = plan
         if plan.width > old.width:
-            self.record = self.record.widened(plan.width, plan.places(old))
+            self.record = self.record.widened(plan.trail, trail_places(plan, old))
         self.ready()
 
     # ---- to look at ------------------------------------------------------------------------
 
     @property
     def centre(self) -> np.ndarray:
-        """The weights that the next prediction is made with, a line for each output, the intercept
-        last."""
+        """The weights that the tuned member's next prediction is made with, a line for each output,
+        the intercept last."""
         with self._lock:
             # An average row, for what it leaves behind.
             self._run(np.full((1, self.plan.features + 2), np.nan))
-            begin, end = self.plan.sizes[CENTRE : CENTRE + 2]
-            return self._work[begin:end].reshape(self.plan.outputs, -1).copy()
+            begin, shape = self.plan.sizes[CENTRE], (self.plan.outputs, self.plan.inputs)
+            return self._work[begin : begin + math.prod(shape)].reshape(shape).copy()
 
     def hyperparameters(self, x: np.ndarray | None = None) -> Hyperparameters:
-        """As people read them. `x` defaults to now."""
+        """As people read them. `x`, with the members' shares behind it, defaults to now."""
         if x is None:
-            x = self.plan.parts(self.vector)["x"]
+            part = self.plan.parts(self.vector)
+            x = np.append(part["x"], part["shares"])
         return named(self.options, self.plan, x, self.names, self.index)
 
 

@@ -215,7 +215,10 @@ class StreamingEstimator(Options):
     def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
         """A new estimator from what `__obax_save__` gave."""
         state.check_version(extra)
-        params = extra["params"] | {"learn": tuple(extra["params"]["learn"])}
+        params = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in extra["params"].items()
+        }
         model = type(self)(**params)
         if extra["core"] is not None:
             model._core = state.from_plain(model.checked(), arrays, extra["core"])

@@ -11,11 +11,19 @@ from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
-from .kernel import BOUNDS, Plan
+from .kernel import BOUNDS, FALLING, Plan
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
 LARGE = 64
 """Features from which `solver="auto"` takes conjugate gradients instead of Cholesky factors."""
+
+MEMBERS = ("tuned", "start", "short", "long", "sgd")
+"""Words for members of the mixture: the tuned model, the same frozen where it starts, a short and a
+long memory, and steps down the gradient at the rates of `RATES`."""
+AUTO = ("tuned",)
+RATES = (0.01, 0.1, 0.3, 1.0)
+FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
+"""Penalty, memory and inertia, whatever the start."""
 
 T = TypeVar("T")
 Expected = str | None
@@ -77,6 +85,23 @@ def some_of(*choices: str) -> Check:
     return check
 
 
+def fraction(value: object) -> Expected:
+    """A number from 0 up to but not 1, or `None`."""
+    fine = value is None or (_is_number(value) and 0 <= value < 1)  # type: ignore[operator]
+    return None if fine else "None or a number from 0 up to, but not, 1"
+
+
+def members(value: object) -> Expected:
+    """Who predicts: a word, or a tuple of words with "tuned" among them."""
+    words = MEMBERS[1:]
+    expected = f"'auto', 'tuned' or a tuple of 'tuned' and some of {words}"
+    if isinstance(value, tuple | list):
+        fine = "tuned" in value and set(value) <= set(MEMBERS) and len(set(value)) == len(value)
+    else:
+        fine = value in ("auto", "tuned")
+    return None if fine else expected
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class Options:
     """What both estimators have; `StreamingClassifier` says what it means."""
@@ -86,6 +111,8 @@ class Options:
     inertia: float = option(1.0, within("inertia"))
     _: dataclasses.KW_ONLY
     learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE))
+    members: str | tuple[str, ...] = option("auto", members)
+    share: float | None = option(None, fraction)
     per_feature: bool = option(False)
     step_size: float = option(0.01, positive)
     horizon: float = option(500.0, rows)
@@ -125,9 +152,25 @@ class Options:
         return {"penalty": self.penalty, "memory": self.memory, "inertia": self.inertia}
 
     @property
-    def settings(self) -> tuple[float, float, float, float]:
-        """The numbers of the kernel: how the leader and the statistics move."""
-        return self.step_size, 1 - 1 / self.horizon, self.scale_memory, self.delta
+    def settings(self) -> tuple[float, float, float, float, float]:
+        """The numbers of the kernel: how the leader, the statistics and the shares move."""
+        share = FALLING if self.share is None else float(self.share)
+        return self.step_size, 1 - 1 / self.horizon, self.scale_memory, self.delta, share
+
+    @property
+    def member_words(self) -> tuple[str, ...]:
+        """The members, in the order of MEMBERS. Classes that are balanced leave the tuned one
+        alone: likelihood, which the others would win by, is not what is asked for there."""
+        if isinstance(self.members, str):
+            alone = self.members == "tuned" or self.imbalance is not None
+            return ("tuned",) if alone else AUTO
+        return tuple(word for word in MEMBERS if word in self.members)
+
+    @property
+    def member_names(self) -> list[str]:
+        """One for each member, as the kernel has them."""
+        rates = [f"sgd {rate:g}" for rate in RATES] if "sgd" in self.member_words else []
+        return [word for word in self.member_words if word != "sgd"] + rates
 
     def plan(self, features: int, classes: int) -> Plan:
         """The sizes of a model with so many features and classes."""
@@ -135,7 +178,11 @@ class Options:
         if self.imbalance is not None:
             learned += ("class_weights" if self.imbalance == "weights" else "logit_shifts",)
         by_cg = self.solver == "cg" or (self.solver == "auto" and features > LARGE)
+        start = {"start": (float(self.penalty), float(self.memory), float(self.inertia))}
+        words = self.member_words
         return Plan(
+            frozen=tuple(f for word, f in (start | FROZEN).items() if word in words),
+            rates=RATES if "sgd" in words else (),
             features=features,
             loss=self.loss,
             classes=classes,

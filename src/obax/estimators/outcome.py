@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 
 import numpy as np
 
-from .kernel import Plan
+from .kernel import Plan, trail_places
 from .options import Options
 
 Values = float | np.ndarray
@@ -21,7 +21,7 @@ class Outcome:
     """Regression: one number per row. Classes: probabilities, a column for each known class."""
     loss: np.ndarray
     x: np.ndarray
-    """After each row; without rows where nobody asked for it."""
+    """And the members' shares behind it, after each row; without rows where nobody asked."""
     rejected: dict[int, str]
     """Reasons, by the position of the row."""
     plan: Plan
@@ -32,7 +32,7 @@ def joined(parts: list[Outcome], plan: Plan, known: int | None) -> Outcome:
     """One after the other. Earlier parts may know fewer than the `known` classes (`None` for
     regression) and have a shorter x than `plan`."""
     shape = (0,) if known is None else (0, known)
-    predictions, loss, xs = [np.zeros(shape)], [np.zeros(0)], [np.zeros((0, plan.width))]
+    predictions, loss, xs = [np.zeros(shape)], [np.zeros(0)], [np.zeros((0, plan.trail))]
     rejected: dict[int, str] = {}
     begin = 0
     for part in parts:
@@ -40,8 +40,8 @@ def joined(parts: list[Outcome], plan: Plan, known: int | None) -> Outcome:
         if known is not None and said.shape[1] < known:
             said = np.pad(said, ((0, 0), (0, known - said.shape[1])))
         if part.plan != plan:
-            x = np.full((len(part.x), plan.width), np.nan)
-            x[:, plan.places(part.plan)] = part.x
+            x = np.full((len(part.x), plan.trail), np.nan)
+            x[:, trail_places(plan, part.plan)] = part.x
         predictions.append(said)
         xs.append(x)
         loss.append(part.loss)
@@ -75,6 +75,9 @@ def named(
         found["class_weights"] = each(np.exp(part["class_weights"]), index)
     if options.imbalance == "logits":
         found["logit_shifts"] = each(part["logit_shifts"], index)
+    found["members"] = {
+        name: _plain(x[..., plan.width + i]) for i, name in enumerate(options.member_names)
+    }
     return found
 
 

@@ -41,6 +41,7 @@ def explain(core: Core) -> str:
         f"began with {core.options.memory:.0f}), {penalty_words}, inertia "
         f"{core.options.inertia:.3g} -> {now['inertia']:.3g}."
     )
+    text += _carried(now["members"])
     fixed = [
         name for name in ("penalty", "forgetting", "inertia") if name not in core.options.learn
     ]
@@ -56,13 +57,22 @@ def explain(core: Core) -> str:
     return text
 
 
+def _carried(members: object) -> str:
+    """Who carries the prediction."""
+    if not isinstance(members, dict) or len(members) == 1:
+        return ""
+    order = sorted(members, key=members.__getitem__, reverse=True)
+    said = ", ".join(f"{name} {members[name]:.0%}" for name in order if members[name] >= 0.05)
+    return f" Of {len(members)} members the prediction is carried by: {said}."
+
+
 def drift(loss: np.ndarray) -> np.ndarray:
     """Recent loss over long-run loss, at each point of the record: above 1, it got harder."""
     return _rolling(loss, RECENT) / np.maximum(_rolling(loss, LONG), 1e-12)
 
 
 def plot(core: Core) -> "Figure":
-    """Loss, drift and hyperparameters against rows."""
+    """Loss, drift, hyperparameters and the members' shares against rows."""
     from matplotlib.figure import Figure
 
     rows, loss, x = core.record.arrays()
@@ -81,7 +91,7 @@ def plot(core: Core) -> "Figure":
         by_name = curve if isinstance(curve, dict) else {name: curve}
         for label, values in list(by_name.items())[:12]:
             axis.plot(rows, values, lw=1.2, label=str(label))
-        if name != "logit_shifts":
+        if name not in ("logit_shifts", "members"):
             axis.set_yscale("log")
         axis.set_ylabel("memory, rows" if name == "memory" else name.replace("_", " "))
         if isinstance(curve, dict):

@@ -9,7 +9,7 @@ from .core import Core
 from .history import Record
 from .options import Options
 
-VERSION = 2
+VERSION = 3
 """Of what an estimator writes into a checkpoint."""
 
 
@@ -19,8 +19,9 @@ def check_version(extra: dict[str, Any]) -> None:
     if found != VERSION:
         raise ValueError(
             f"the checkpoint holds an estimator of version {found}, but this obax reads version "
-            f"{VERSION} (version 1 was in single precision, for another kernel). Learn the stream "
-            f"again from its beginning, or use the obax that wrote it."
+            f"{VERSION} (version 1 was in single precision, for another kernel; version 2 had one "
+            f"member, and a curvature for each class). Learn the stream again from its beginning, "
+            f"or use the obax that wrote it."
         )
 
 

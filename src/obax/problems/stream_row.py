@@ -8,7 +8,7 @@ arrives the follower solves
                 + forgetting/2 |y - y_t|^2_{A_t} + inertia/2 |y - y_t|^2 + penalty/2 |y|^2,
 
 where forgetting = memory / (1 + memory), and y_t and A_t, which rows before have left, move with x:
-y_t by the sensitivity that is carried along, A_t by its slope in the forgetting factor.
+y_t by the sensitivity and A_t by the slope that are carried along.
 
 The estimators run a native kernel that has none of this as it stands here; the tests hold the one
 against the other.
@@ -38,9 +38,10 @@ class StreamRow(NamedTuple):
     x: Float[Array, " n"]
     """Where the leader stands."""
     weights: Float[Array, "K d"]
-    curvature: Float[Array, "K d d"]
-    curvature_slope: Float[Array, "K d d"]
-    """d curvature / d forgetting."""
+    curvature: Float[Array, "d d"]
+    """One for all outputs."""
+    curvature_slope: Float[Array, "n d d"]
+    """d curvature / dx; in the place of memory d curvature / d forgetting."""
     sensitivity: Float[Array, "n K d"]
     """d weights / dx."""
 
@@ -70,7 +71,7 @@ def stream_row(
 
     >>> row = StreamRow(
     ...     jnp.array([2.0, 1.0]), jnp.array(3.0), jnp.array(1.0), jnp.zeros(3),
-    ...     *(jnp.zeros(shape) for shape in ((1, 2), (1, 2, 2), (1, 2, 2), (3, 1, 2))),
+    ...     *(jnp.zeros(shape) for shape in ((1, 2), (2, 2), (3, 2, 2), (3, 1, 2))),
     ... )
     >>> problem = stream_row("squared")
     >>> print(problem.outer(row.x, jnp.ones((1, 2)), row))
@@ -112,9 +113,10 @@ def stream_row(
     def inner(x: Array, y: Array, row: StreamRow) -> Array:
         now, before = hyper(x), hyper(row.x)
         start = row.weights + jnp.tensordot(x - row.x, row.sensitivity, axes=1)
-        curvature = row.curvature + row.curvature_slope * (now.forgetting - before.forgetting)
+        moved = (x - row.x).at[penalties + 1].set(now.forgetting - before.forgetting)
+        curvature = row.curvature + jnp.tensordot(moved, row.curvature_slope, axes=1)
         gap = y - start
-        window = jnp.einsum("ki,kij,kj->", gap, curvature, gap)
+        window = jnp.einsum("ki,ij,kj->", gap, curvature, gap)
         ridge = jnp.sum(now.penalty * y[:, :-1] ** 2)
         return (
             trained_cost(now, y @ row.features, row.target)

@@ -9,9 +9,9 @@ import numba
 import numpy as np
 from numba import float64, int64, void
 
-from .layout import CLASSES, FEATURES, X
+from .layout import CLASSES, FEATURES, SHARES, X
 from .row import play_row
-from .views import part
+from .views import members, room
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -19,7 +19,8 @@ learned, in their order.
 
 A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
 learned. A line of `out` gets what became of the row, its loss before it was learned, what was said
-of it (see `predict`) and, where it is long enough, x after it.
+of it (see `row`) and, where it is long enough, x and the members' shares after it and, after
+those, the likelihood that each member gave the target (densities relative to the largest).
 """
 OUTCOME, LOSS, SAID = range(3)
 
@@ -58,14 +59,28 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         _ = sources
         f = sizes[FEATURES]
         said_end = SAID + max(1, sizes[CLASSES])
+        followers, leader, plain = members(vector, work, sizes)
+        space = room(sizes)
+        trail = vector[sizes[X] : sizes[SHARES + 1]]
         for i in range(rows.shape[0]):
             row, line = rows[i], out[i]
             line[OUTCOME], line[LOSS] = play_row(
-                vector, record, work, sizes, row[:f], row[f], row[f + 1] > 0.0, line[SAID:said_end]
+                vector,
+                record,
+                work,
+                sizes,
+                followers,
+                leader,
+                plain,
+                space,
+                row[:f],
+                row[f],
+                row[f + 1] > 0.0,
+                line[SAID:said_end],
             )
             if line.shape[0] > said_end:
-                x = part(vector, sizes, X)
-                for j in range(x.shape[0]):
-                    line[said_end + j] = x[j]
+                line[said_end : said_end + trail.shape[0]] = trail
+            if line.shape[0] > said_end + trail.shape[0]:
+                line[said_end + trail.shape[0] :] = space.likelihood
 
     return play

@@ -4,6 +4,11 @@
 - `work`: settings, and what can be computed again from `vector`: factors and centres, which a
   prediction and the learning of the row share;
 - `record`: see `history`.
+
+Shared by all members: rows counted, statistics, class frequencies, the members' shares. Members of
+the second order, the tuned one first, stand in stacks along the first axis; only the tuned one has
+means of the hypergradient, a slope of the curvature and a sensitivity. Members of the first order
+have weights alone.
 """
 
 import dataclasses
@@ -15,17 +20,33 @@ import numpy as np
 
 SIGMOID, SOFTMAX, SQUARED, HUBER = range(4)
 # Positions in `sizes`, first of plain numbers, ...
-FEATURES, OUTPUTS, CLASSES, LOSS, PENALTIES, LEARNED, BALANCE, STEPS = range(8)
+(
+    FEATURES,
+    INPUTS,  # of a member of the second order, with the intercept
+    OUTPUTS,
+    CLASSES,
+    LOSS,
+    PENALTIES,
+    LEARNED,
+    BALANCE,
+    STEPS,
+    SECOND_ORDER,  # members
+    FIRST_ORDER,  # members
+) = range(11)
 # ... then where the parts of `vector` begin, ...
 VECTOR_PARTS = (
     "rows",  # learned so far
-    "x",  # logarithms of the hyperparameters
+    "x",  # logarithms of the hyperparameters of the tuned member
+    "shares",  # of the members in the prediction; right after x, to be noted with it
+    "residuals",  # running mean square of each member, for regression
+    "sat_out",  # rows that a member could not take part in
     "mean",  # running mean of the hypergradient
     "square",  # ... and of its square
     "weights",
     "curvature",
-    "curvature_slope",  # d curvature / d (learned entries of x), but penalties of single features
+    "curvature_slope",  # d curvature / d (learned entries of x after the `plain` ones)
     "sensitivity",  # d weights / d (learned entries of x)
+    "plain_weights",  # of the members of the first order
     "counts",  # rows in the statistics of each feature
     "averages",
     "variances",
@@ -39,12 +60,16 @@ VECTOR_PARTS = (
 (
     ROWS,
     X,
+    SHARES,
+    RESIDUALS,
+    SAT_OUT,
     MEAN,
     SQUARE,
     WEIGHTS,
     CURVATURE,
     CURVATURE_SLOPE,
     SENSITIVITY,
+    PLAIN_WEIGHTS,
     COUNTS,
     AVERAGES,
     VARIANCES,
@@ -55,13 +80,15 @@ VECTOR_PARTS = (
     TARGET_DOUBTFUL,
     FREQUENCY,
     VECTOR_END,
-) = range(8, 26)
+) = range(11, 33)
 # ... then the parts of `work`, and last the learned entries of x.
 (
-    FRESH,  # 1 while what follows HIGH belongs to `vector`
+    FRESH,  # 1 while what follows RATES belongs to `vector`
     SETTINGS,
     LOW,
     HIGH,
+    HYPER,  # penalty, inertia and forgetting of each member of the second order
+    RATES,  # of the members of the first order
     FIRST,  # a Cholesky factor; L itself for conjugate gradients
     SECOND,  # the other factor
     CENTRE,
@@ -69,9 +96,9 @@ VECTOR_PARTS = (
     RIDGE,
     WORK_END,
     ENTRIES,
-) = range(26, 37)
+) = range(33, 46)
 # Positions in the settings.
-STEP_SIZE, FADING, SCALE_MEMORY, DELTA = range(4)
+STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 DOUBTS = 10
 """So many values the statistics put aside."""
 
@@ -88,7 +115,8 @@ BOUNDS = {
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """The sizes of a model: how many features and classes, what is learned, how systems are
-    solved. `loss` is `"logistic"`, `"squared"` or `"huber"`; `classes` is 0 for regression."""
+    solved, who its members are. `loss` is `"logistic"`, `"squared"` or `"huber"`; `classes` is 0
+    for regression."""
 
     features: int
     loss: str
@@ -98,6 +126,10 @@ class Plan:
     balance: bool = False
     steps: int = 0
     """Of conjugate gradients; 0 for Cholesky factors."""
+    frozen: tuple[tuple[float, float, float], ...] = ()
+    """Penalty, memory and inertia of each frozen member."""
+    rates: tuple[float, ...] = ()
+    """Step sizes of the members of the first order."""
 
     @property
     def slots(self) -> int:
@@ -110,9 +142,24 @@ class Plan:
         return self.slots if self.slots > 2 else 1
 
     @property
+    def inputs(self) -> int:
+        """What the weights of a member of the second order meet: the features and a 1."""
+        return self.features + 1
+
+    @property
+    def members(self) -> int:
+        """The tuned one, the frozen ones, those of the first order."""
+        return 1 + len(self.frozen) + len(self.rates)
+
+    @property
     def width(self) -> int:
         """The entries of x."""
         return next(reversed(self.spans.values()))[1]
+
+    @property
+    def trail(self) -> int:
+        """What is noted of a row: x and the members' shares."""
+        return self.width + self.members
 
     @functools.cached_property
     def spans(self) -> dict[str, tuple[int, int]]:
@@ -130,17 +177,25 @@ class Plan:
 
     @property
     def plain(self) -> int:
-        """Learned entries of x, the first ones, of which it is neglected that they move the
-        curvature: penalties of single features, for which that would be d^3 numbers."""
+        """Learned entries of x, the first ones, without a slope of the curvature.
+
+        Where the curvature does not depend on the weights, it moves with memory alone. For
+        penalties of single features it is neglected: it would be d^3 numbers.
+        """
+        if self.loss != "logistic":
+            return len(self.entries) - ("memory" in self.learned)
         return int(np.sum(self.entries < self.spans["penalty"][1])) if self.per_feature else 0
 
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the parts of a vector."""
-        f, n, lines = self.features, len(self.entries), (self.outputs, self.features + 1)
-        square = (*lines, self.features + 1)
+        f, n, lines = self.features, len(self.entries), (self.outputs, self.inputs)
+        m, d, everyone = 1 + len(self.frozen), self.inputs, (self.members,)
+        tilts = (n - self.plain, d, d)
+        residuals = everyone if self.loss != "logistic" else (0,)
         shapes: tuple[tuple[int, ...], ...] = (
-            *((), (self.width,), (n,), (n,), lines, square, (n - self.plain, *square), (n, *lines)),
+            *((), (self.width,), everyone, residuals, everyone, (n,), (n,)),
+            *((m, *lines), (m, d, d), tilts, (n, *lines), (len(self.rates), self.outputs, f + 1)),
             *((f,), (f,), (f,), (), (), (), (f, 1 + DOUBTS), (1 + DOUBTS,), (self.slots,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
@@ -151,14 +206,15 @@ class Plan:
         kind = {"logistic": SIGMOID, "squared": SQUARED, "huber": HUBER}[self.loss]
         kind = SOFTMAX if self.outputs > 1 else kind
         penalties = self.spans["penalty"][1]
-        n, k, d = len(self.entries), self.outputs, self.features + 1
+        n, k, d, m = len(self.entries), self.outputs, self.inputs, 1 + len(self.frozen)
         lengths = [math.prod(shape) for shape in self.shapes.values()]
-        square = k * d * d
+        square, lines = m * d * d, m * k * d
         second = 0 if self.steps else square
-        work = [1, 4, self.width, self.width, square, second, k * d, k * d, d]
-        numbers = (self.features, k, self.slots, kind, penalties, n, self.balance, self.steps)
+        work = [1, 5, self.width, self.width, 3 * m, len(self.rates)]
+        work += [square, second, lines, lines, m * d]
+        numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
-        return np.concatenate([np.array(numbers, np.int64), *offsets])
+        return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
 
     def parts(self, vector: np.ndarray) -> dict[str, np.ndarray]:
         """The vector's parts by name, as views of it."""
@@ -171,54 +227,22 @@ class Plan:
     def start(self, hyperparameters: Mapping[str, float]) -> np.ndarray:
         """The vector before the first row."""
         vector = np.zeros(self.sizes[VECTOR_END])
-        x = self.parts(vector)["x"]
+        part = self.parts(vector)
         for name, value in hyperparameters.items():
-            x[slice(*self.spans[name])] = math.log(value)
+            part["x"][slice(*self.spans[name])] = math.log(value)
+        part["shares"][:] = 1 / self.members
+        part["residuals"][:] = 1.0
         return vector
 
-    def work(self, settings: tuple[float, float, float, float]) -> np.ndarray:
-        """Room for the kernel: step size, fading, memory of the statistics, delta."""
+    def work(self, settings: tuple[float, float, float, float, float]) -> np.ndarray:
+        """Room for the kernel: step size, fading, memory of the statistics, delta, share."""
         work = np.zeros(self.sizes[WORK_END])
         work[self.sizes[SETTINGS] : self.sizes[LOW]] = settings
         for name, span in self.spans.items():
             for at, bound in zip((LOW, HIGH), BOUNDS[name], strict=True):
                 work[self.sizes[at] + span[0] : self.sizes[at] + span[1]] = math.log(bound)
+        fixed = [(penalty, inertia, m / (1 + m)) for penalty, m, inertia in self.frozen]
+        # The first three are the tuned member's, which move.
+        work[self.sizes[HYPER] + 3 : self.sizes[RATES]] = np.ravel(fixed)
+        work[self.sizes[RATES] : self.sizes[FIRST]] = self.rates
         return work
-
-    def places(self, old: "Plan") -> np.ndarray:
-        """Where in x the entries of a smaller plan went."""
-        return np.concatenate(
-            [
-                self.spans[name][0] + np.arange(stop - start)
-                for name, (start, stop) in old.spans.items()
-            ]
-        )
-
-    def grown(
-        self, old: "Plan", vector: np.ndarray, hyperparameters: Mapping[str, float]
-    ) -> np.ndarray:
-        """The vector of a smaller plan with room for more features or classes.
-
-        The weights of new features are 0. Two classes with one logit z become logits (-z/2, z/2).
-        """
-        found = self.start(hyperparameters)
-        new, before = self.parts(found), old.parts(vector)
-        places = self.places(old)
-        new["x"][places] = before["x"]
-        learned = np.searchsorted(self.entries, places[old.entries])
-        for name in ("mean", "square"):
-            new[name][learned] = before[name]
-        columns = np.append(np.arange(old.features), self.features)
-        share = np.array([-0.5, 0.5]) if self.outputs > old.outputs == 1 else np.ones(old.outputs)
-        lines = np.arange(len(share))
-        new["weights"][np.ix_(lines, columns)] = share[:, None] * before["weights"]
-        new["curvature"][np.ix_(lines, columns, columns)] = before["curvature"]
-        tilts = learned[old.plain :] - self.plain
-        new["curvature_slope"][np.ix_(tilts, lines, columns, columns)] = before["curvature_slope"]
-        moved = share[:, None] * before["sensitivity"]
-        new["sensitivity"][np.ix_(learned, lines, columns)] = moved
-        for name in ("counts", "averages", "variances", "doubtful", "frequency"):
-            new[name][: len(before[name])] = before[name]
-        for name in ("rows", *(name for name in VECTOR_PARTS if name.startswith("target_"))):
-            new[name][...] = before[name]
-        return found

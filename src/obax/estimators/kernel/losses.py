@@ -4,7 +4,7 @@ moves.
 A model has K outputs z = (y_k . a)_k: one for two classes and for regression, C for C classes. In
 `z` the follower's step on a row is small, whatever the number of features:
 
-    z* = argmin_z  sum_k (z_k - z0_k)^2 / (2 v_k) + weight * loss(z + shift, target).
+    z* = argmin_z  |z - z0|^2 / (2 v) + weight * loss(z + shift, target).
 
 `shift` is the logit adjustment and `weight` the class weight; both are neutral unless asked for.
 """
@@ -80,29 +80,55 @@ def suffered(kind: int, z: np.ndarray, target: float, delta: float, slope: np.nd
 def proximal(
     kind: int,
     z0: np.ndarray,
-    v: np.ndarray,
+    v: float,
     target: float,
     weight: float,
     shift: np.ndarray,
     delta: float,
     p: np.ndarray,
     pull: np.ndarray,
-    bend: np.ndarray,
-) -> None:
-    """At z*: probabilities `p`, `pull` = -d loss / dz and the curvature `bend` = weight d2 loss."""
+) -> float:
+    """At z*: probabilities `p`, `pull` = -d loss / dz, and the curvature weight d2 loss, one number
+    for all outputs."""
     if kind == SIGMOID:
         label = 1.0 if target > 0.0 else 0.0
-        p[0] = _sigmoid_root(z0[0], weight * v[0], label, shift[0])
-        pull[0], bend[0] = label - p[0], weight * p[0] * (1.0 - p[0])
-    elif kind == SOFTMAX:
-        _softmax_root(z0, v, int(target), weight, shift, p)
+        p[0] = _sigmoid_root(z0[0], weight * v, label, shift[0])
+        pull[0] = label - p[0]
+        return weight * p[0] * (1.0 - p[0])
+    if kind == SOFTMAX:
+        _softmax_root(z0, weight * v, int(target), shift, p)
         for k in range(z0.shape[0]):
             pull[k] = (1.0 if k == int(target) else 0.0) - p[k]
-            bend[k] = weight * p[k] * (1.0 - p[k])
-    else:
-        pull[0], bend[0] = (target - z0[0]) / (1.0 + v[0]), 1.0
-        if kind == HUBER and abs(pull[0]) >= delta:
-            pull[0], bend[0] = math.copysign(delta, pull[0]), 0.0
+        return weight * shared_curvature(p)
+    pull[0] = (target - z0[0]) / (1.0 + v)
+    if kind == HUBER and abs(pull[0]) >= delta:
+        pull[0] = math.copysign(delta, pull[0])
+        return 0.0
+    return 1.0
+
+
+@njit
+def shared_curvature(p: np.ndarray) -> float:
+    """One number for the curvature diag(p) - p p' of the softmax: the mean of its diagonal."""
+    total = 0.0
+    for k in range(p.shape[0]):
+        total += p[k] * (1.0 - p[k])
+    return total / p.shape[0]
+
+
+@njit
+def curvature_slope(
+    kind: int, p: np.ndarray, weight: float, dweight: float, dpull: np.ndarray
+) -> float:
+    """How the curvature that `proximal` gives moves, with dp = -dpull."""
+    if kind == SIGMOID:
+        return dweight * p[0] * (1.0 - p[0]) - weight * (1.0 - 2.0 * p[0]) * dpull[0]
+    if kind == SOFTMAX:
+        total = 0.0
+        for k in range(p.shape[0]):
+            total += (1.0 - 2.0 * p[k]) * dpull[k]
+        return dweight * shared_curvature(p) - weight * total / p.shape[0]
+    return 0.0
 
 
 @njit
@@ -133,24 +159,19 @@ def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
 
 
 @njit
-def _softmax_root(
-    z0: np.ndarray, v: np.ndarray, label: int, weight: float, shift: np.ndarray, p: np.ndarray
-) -> None:
-    """The probabilities at z*, by Newton steps with the Hessian diag(1 / v + weight p) - weight
-    p p', all times v."""
+def _softmax_root(z0: np.ndarray, wv: float, label: int, shift: np.ndarray, p: np.ndarray) -> None:
+    """The probabilities at z*, by Newton steps with the Hessian 1 + wv (diag(p) - p p')."""
     z, move = z0.copy(), np.empty(z0.shape[0])
     for _ in range(MOST_STEPS):
         softmax(z, shift, p)
         across, fed = 0.0, 0.0
         for k in range(z.shape[0]):
-            wv = weight * v[k]
             gain = 1.0 / (1.0 + wv * p[k])
             move[k] = gain * (z[k] - z0[k] - wv * ((1.0 if k == label else 0.0) - p[k]))
             across += p[k] * move[k]
             fed += p[k] * gain * wv * p[k]
         most = 0.0
         for k in range(z.shape[0]):
-            wv = weight * v[k]
             move[k] += wv * p[k] / (1.0 + wv * p[k]) * across / (1.0 - fed)
             most = max(most, abs(move[k]))
         # Damped: a full step from far away can overshoot where the softmax is flat.
@@ -165,34 +186,32 @@ def _softmax_root(
 def pull_slope(
     kind: int,
     p: np.ndarray,
-    v: np.ndarray,
+    v: float,
     pull: np.ndarray,
-    bend: np.ndarray,
+    bend: float,
     weight: float,
     dz0: np.ndarray,
-    dv: np.ndarray,
+    dv: float,
     dweight: float,
     dshift: np.ndarray,
     out: np.ndarray,
 ) -> None:
     """How `pull` moves with z0, v, weight and shift: the implicit function theorem at z*."""
+    wv, dwv = weight * v, dweight * v + weight * dv
     if kind == SIGMOID:
-        wv, h = weight * v[0], p[0] * (1.0 - p[0])
-        right = dz0[0] + (dweight * v[0] + weight * dv[0]) * pull[0] - wv * h * dshift[0]
+        h = p[0] * (1.0 - p[0])
+        right = dz0[0] + dwv * pull[0] - wv * h * dshift[0]
         out[0] = -h * (right / (1.0 + wv * h) + dshift[0])
     elif kind == SOFTMAX:
         above, below = 0.0, 1.0
         for k in range(p.shape[0]):
-            wv = weight * v[k]
             gain = 1.0 / (1.0 + wv * p[k])
-            right = dz0[k] + (dweight * v[k] + weight * dv[k]) * pull[k]
-            out[k] = gain * (right - wv * p[k] * dshift[k])
+            out[k] = gain * (dz0[k] + dwv * pull[k] - wv * p[k] * dshift[k])
             above += p[k] * (out[k] + dshift[k])
             below -= p[k] * gain * wv * p[k]
         mean = above / below
         for k in range(p.shape[0]):
-            wv = weight * v[k]
             dz = out[k] + wv * p[k] / (1.0 + wv * p[k]) * mean
             out[k] = -p[k] * (dz + dshift[k] - mean)
     else:
-        out[0] = -(dz0[0] + dv[0] * pull[0]) / (1.0 + v[0]) if bend[0] > 0.0 else 0.0
+        out[0] = -(dz0[0] + dv * pull[0]) / (1.0 + v) if bend > 0.0 else 0.0

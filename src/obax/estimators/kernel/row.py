@@ -1,22 +1,21 @@
-"""One row: test, train, tune. See the package for the mathematics."""
+"""One row: test, train, tune, by every member. See the package for the mathematics."""
 
 import math
 
 import numpy as np
 from numba import njit
 
-from .algebra import dot, solve
+from . import mixture
+from .algebra import dot
+from .first_order import descend, outputs_of
+from .follower import look, prepare, train, trained
 from .layout import (
-    CENTRE,
+    AVERAGES,
     CLASSES,
-    CURVATURE,
-    CURVATURE_SLOPE,
     DELTA,
-    DRAWN,
     ENTRIES,
-    FADING,
     FEATURES,
-    FIRST,
+    FIRST_ORDER,
     FRESH,
     HIGH,
     LEARNED,
@@ -25,27 +24,28 @@ from .layout import (
     MEAN,
     OUTPUTS,
     PENALTIES,
-    RIDGE,
+    RESIDUALS,
     ROWS,
+    SAT_OUT,
     SCALE_MEMORY,
-    SECOND,
-    SENSITIVITY,
+    SECOND_ORDER,
     SETTINGS,
+    SHARE,
+    SHARES,
     SIGMOID,
     SOFTMAX,
     SQUARE,
     STEP_SIZE,
-    STEPS,
     TARGET_AVERAGE,
     TARGET_VARIANCE,
-    WEIGHTS,
+    VARIANCES,
     X,
 )
-from .losses import LOGIT_VARIANCE, moderation, proximal, pull_slope, suffered
-from .predict import predict
+from .losses import LEAST, proximal, sigmoid, softmax, suffered
 from .record import note
 from .statistics import CLIP, LARGEST, count, deviations, importance
-from .views import hyperparameters, lines, part, squares
+from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
+from .views import Followers, Leader, Plain, Room, part
 
 WARM_UP, WARM_UP_ROWS = 10.0, 300.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
@@ -59,48 +59,51 @@ LARGEST, which is left to Python to put into words."""
 
 
 @njit
-def differentiate(
+def standardise(vector: np.ndarray, sizes: np.ndarray, row: np.ndarray, a: np.ndarray) -> None:
+    """The row as members get it, once for all of them."""
+    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
+    for i in range(sizes[FEATURES]):
+        a[i] = deviations(row[i], averages[i], variances[i])
+    a[sizes[FEATURES]] = 1.0
+
+
+@njit
+def speak(
     vector: np.ndarray,
     work: np.ndarray,
     sizes: np.ndarray,
-    entry: int,
-    j: int,
-    k: int,
-    spread: np.ndarray,
-    tilt: np.ndarray,
-    q: np.ndarray,
-    bent: np.ndarray,
-) -> None:
-    """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u and bent = dL s.
-    `tilt` is dA, empty where it is 0 or neglected."""
-    f, penalties, d = sizes[FEATURES], sizes[PENALTIES], sizes[FEATURES] + 1
-    inertia, forgetting = hyperparameters(vector, sizes)
-    y, drawn = lines(vector, sizes, WEIGHTS)[k], lines(work, sizes, DRAWN)[k]
-    ridge = part(work, sizes, RIDGE)
-    begin = sizes[SENSITIVITY] + (j * sizes[OUTPUTS] + k) * d
-    sensitivity = vector[begin : begin + d]
-    curvature = squares(vector, sizes, CURVATURE)[k]
-    explicit = 1.0 if entry == penalties + 1 else 0.0
-    along_x = forgetting * (1.0 - forgetting) if entry == penalties + 1 else 1.0
-    for i in range(d):
-        q[i] = ridge[i] * sensitivity[i]
-        bent[i] = 0.0
-    # dl A + forgetting dA, times u and times s.
-    if tilt.shape[0] > 0:
-        for i in range(d):
-            by, along = drawn[i], spread[i]
-            for m in range(d):
-                bend = along_x * (curvature[i, m] * explicit + forgetting * tilt[i, m])
-                q[m] -= by * bend
-                bent[m] += along * bend
-    if entry < penalties:
-        for i in range(f) if penalties == 1 else range(entry, entry + 1):
-            q[i] += ridge[i] * (y[i] - drawn[i])
-            bent[i] += ridge[i] * spread[i]
-    elif entry == penalties:
-        for i in range(d):
-            q[i] -= inertia * drawn[i]
-            bent[i] += inertia * spread[i]
+    followers: Followers,
+    plain: Plain,
+    room: Room,
+    said: np.ndarray,
+) -> bool:
+    """What each member says of the standardised row, and what they say together; whether anybody
+    can. `said` is a number for regression and a probability for each class."""
+    prepare(vector, work, sizes, followers)
+    kind, seconds = sizes[LOSS], sizes[SECOND_ORDER]
+    for i in range(seconds + sizes[FIRST_ORDER]):
+        outputs, theirs = room.outputs[i], room.said[i]
+        if i < seconds:
+            finite = look(i, sizes, followers, room)
+        else:
+            finite = outputs_of(i - seconds, sizes, plain, room.a, outputs)
+        room.awake[i] = 1.0 if finite else 0.0
+        if kind == SIGMOID:
+            theirs[1] = sigmoid(outputs[0])
+            theirs[0] = sigmoid(-outputs[0])
+        elif kind == SOFTMAX:
+            softmax(outputs, room.none, theirs)
+        else:
+            theirs[0] = outputs[0]
+    able = mixture.mix(part(vector, sizes, SHARES), room.awake, room.said, said)
+    if kind > SOFTMAX:
+        deviation = math.sqrt(vector[sizes[TARGET_VARIANCE]])
+        room.short[0, 0] = said[0]
+        said[0] = vector[sizes[TARGET_AVERAGE]] + deviation * said[0]
+    elif not able:
+        for c in range(said.shape[0]):
+            said[c] = 1.0 / said.shape[0]
+    return able
 
 
 @njit
@@ -109,142 +112,142 @@ def play_row(
     record: np.ndarray,
     work: np.ndarray,
     sizes: np.ndarray,
+    followers: Followers,
+    leader: Leader,
+    plain: Plain,
+    room: Room,
     row: np.ndarray,
     target: float,
     teach: bool,
     said: np.ndarray,
 ) -> tuple[int, float]:
     """Test on a row and, where `teach`, train on it and tune; what became of it, and its loss."""
-    f, outs, kind, n = sizes[FEATURES], sizes[OUTPUTS], sizes[LOSS], sizes[LEARNED]
-    d, penalties, classify = f + 1, sizes[PENALTIES], kind <= SOFTMAX
-    settings = part(work, sizes, SETTINGS)
+    kind, seconds = sizes[LOSS], sizes[SECOND_ORDER]
+    classify, everyone = kind <= SOFTMAX, seconds + sizes[FIRST_ORDER]
+    delta = work[sizes[SETTINGS] + DELTA]
     if teach:
         absurd = not abs(target) <= LARGEST
-        for i in range(f):
+        for i in range(sizes[FEATURES]):
             absurd = absurd or abs(row[i]) > LARGEST
         if absurd:
             return ABSURD, 0.0
-    # Room in two pieces: to ask for each array would cost as much as the row.
-    short, long = np.zeros((8 + 3 * n, outs)), np.zeros((2 + outs * (1 + n), d))
-    z0, v, outputs, slope = short[0], short[1], short[2], short[3]
-    a, spread = long[0], long[2 : 2 + outs]
-    if not predict(vector, work, sizes, row, said, a, spread, z0, v, outputs):
+    standardise(vector, sizes, row, room.a)
+    if not speak(vector, work, sizes, followers, plain, room, said):
         return REJECTED, 0.0
     label = int(target) if classify else 0
+    target_z = target
     if not classify:
         average = vector[sizes[TARGET_AVERAGE]]
         target_z = deviations(target, average, vector[sizes[TARGET_VARIANCE]])
+    balance, slope = importance(vector, sizes, label), room.short[SLOPE]
+    if everyone == 1:
+        loss = suffered(kind, room.outputs[0], target_z, delta, slope)
+    elif classify:
+        loss = -math.log(max(said[label], LEAST))
     else:
-        target_z = target
-    balance = importance(vector, sizes, label)
-    loss = balance * suffered(kind, outputs, target_z, settings[DELTA], slope)
+        loss = suffered(kind, room.short[0], target_z, delta, slope)
+    loss *= balance
     if not math.isfinite(loss):
         return REJECTED, 0.0
     if not teach:
         return ACCEPTED, loss
     if not classify and abs(target_z) >= CLIP:
         # In doubt: a glitch teaches nothing, and of a jump nothing but the statistics has to move.
-        target_z, slope[0] = z0[0], 0.0
+        vector[sizes[ROWS]] += 1.0
+        count(vector, sizes, row, target, label, work[sizes[SETTINGS] + SCALE_MEMORY])
+        note(record, loss, vector[sizes[X] : sizes[SHARES + 1]])
+        return ACCEPTED, loss
 
-    # Train: z*, and with it y* = c + s weight pull(z*).
-    x = part(vector, sizes, X)
-    weight, shift = 1.0, short[4]
-    weights_at = penalties + 2
-    shifts_at = weights_at + sizes[CLASSES]
-    if classify:
-        weight = math.exp(x[weights_at + label])
-        if kind == SIGMOID:
-            shift[0] = x[shifts_at + 1] - x[shifts_at]
-        else:
-            for k in range(outs):
-                shift[k] = x[shifts_at + k]
-    p, pull, bend = short[5], short[6], short[7]
-    proximal(kind, z0, v, target_z, weight, shift, settings[DELTA], p, pull, bend)
-
-    # Along each learned entry of x: the slopes of z0 and v, and one solve.
-    _, forgetting = hyperparameters(vector, sizes)
-    curvature = squares(vector, sizes, CURVATURE)
-    first, drawn = squares(work, sizes, FIRST), lines(work, sizes, DRAWN)
-    second = first if sizes[STEPS] > 0 else squares(work, sizes, SECOND)
-    sensitivity = part(vector, sizes, SENSITIVITY).reshape(n, outs, d)
-    dz0, dv, dbend = short[8 : 8 + n], short[8 + n : 8 + 2 * n], short[8 + 2 * n :]
-    bent, solved = long[1], long[2 + outs :].reshape(outs, n, d)
-    entries = sizes[ENTRIES : ENTRIES + n]
-    slopes_of_a = part(vector, sizes, CURVATURE_SLOPE)
-    tilts = slopes_of_a.reshape(slopes_of_a.shape[0] // (outs * d * d), outs, d, d)
-    plain = n - tilts.shape[0]
-    for k in range(outs):
-        for j in range(n):
-            q = solved[k, j]
-            moves = j >= plain and (classify or entries[j] == penalties + 1)
-            tilt = tilts[j - plain, k] if moves else curvature[k, :0]
-            differentiate(vector, work, sizes, entries[j], j, k, spread[k], tilt, q, bent)
-            dz0[j, k] = dot(sensitivity[j, k], a) - dot(spread[k], q)
-            dv[j, k] = -dot(spread[k], bent)
-            for i in range(d):
-                q[i] += weight * pull[k] * bent[i]
-        solve(first[k], second[k], solved[k], sizes[STEPS])
-
-    # The slope of the loss, and the new sensitivity S - L^-1 (q + weight pull dL s) + s d(pull).
-    slopes, dshift, dpull = np.zeros(n), np.zeros(outs), np.empty(outs)
-    check = 0.0
-    for j in range(n):
-        entry = entries[j]
-        for k in range(outs):
-            change = dz0[j, k]
-            if classify:
-                by = moderation(v[k])
-                change = (change - 0.5 * LOGIT_VARIANCE * z0[k] * dv[j, k] / (by * by)) / by
-            slopes[j] -= balance * slope[k] * change
-            dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
-        if kind == SIGMOID:
-            # One logit for two classes: the shift is that of the second less that of the first.
-            dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]
-        dweight = weight if classify and entry == weights_at + label else 0.0
-        pull_slope(kind, p, v, pull, bend, weight, dz0[j], dv[j], dweight, dshift, dpull)
-        for k in range(outs):
-            by = dweight * pull[k] + weight * dpull[k]
-            if classify:
-                # bend = weight p (1 - p), and dp = -dpull.
-                dbend[j, k] = dweight * p[k] * (1.0 - p[k]) - weight * (1.0 - 2.0 * p[k]) * dpull[k]
-            for i in range(d):
-                new = sensitivity[j, k, i] - solved[k, j, i] + spread[k, i] * by
-                solved[k, j, i] = settings[FADING] * new
-                check += new
-        check += slopes[j] * slopes[j]
-    centre = lines(work, sizes, CENTRE)
-    for k in range(outs):
-        for i in range(d):
-            check += centre[k, i] + weight * pull[k] * spread[k, i]
-    # The guard: nothing is written before all of it is known to be finite.
-    if not math.isfinite(check):
+    learned = 0.0
+    for m in range(seconds):
+        room.learned[m] = learn(
+            m, vector, work, sizes, followers, leader, room, target_z, label, delta, balance
+        )
+        learned += room.learned[m]
+    length = dot(room.a[: sizes[FEATURES] + 1], room.a[: sizes[FEATURES] + 1])
+    for i in range(seconds, everyone):
+        room.learned[i] = room.awake[i]
+        if room.awake[i] > 0.0:
+            suffered(kind, room.outputs[i], target_z, delta, slope)
+            descend(i - seconds, sizes, plain, room.a, slope, length)
+            learned += 1.0
+    # The guard: nothing of a member is written before all of it is known to be finite.
+    if not learned > 0.0:
         return REJECTED, 0.0
-
     work[sizes[FRESH]] = 0.0
-    weights = lines(vector, sizes, WEIGHTS)
-    for k in range(outs):
-        for j in range(plain, n):
-            by = 1.0 if entries[j] == penalties + 1 else 0.0
-            if not (classify or by > 0.0):
-                continue
-            scale = forgetting * (1.0 - forgetting) if by > 0.0 else 1.0
-            tilt = tilts[j - plain, k]
-            for i in range(d):
-                lift = dbend[j, k] / scale * a[i]
-                for m in range(d):
-                    tilt[i, m] = forgetting * tilt[i, m] + by * curvature[k, i, m] + lift * a[m]
-        for i in range(d):
-            weights[k, i] = centre[k, i] + weight * pull[k] * spread[k, i]
-            lift = bend[k] * a[i]
-            for m in range(d):
-                curvature[k, i, m] = forgetting * curvature[k, i, m] + lift * a[m]
-        for j in range(n):
-            for i in range(d):
-                sensitivity[j, k, i] = solved[k, j, i]
-    tune(vector, work, sizes, slopes)
-    count(vector, sizes, row, target, label, settings[SCALE_MEMORY])
-    note(record, loss, x)
+    for i in range(everyone):
+        vector[sizes[SAT_OUT] + i] += 1.0 - room.learned[i]
+    weigh(vector, work, sizes, room, target_z, label)
+    if room.learned[0] > 0.0:
+        tune(vector, work, sizes, room.slopes)
+    else:
+        vector[sizes[ROWS]] += 1.0
+    count(vector, sizes, row, target, label, work[sizes[SETTINGS] + SCALE_MEMORY])
+    note(record, loss, vector[sizes[X] : sizes[SHARES + 1]])
     return ACCEPTED, loss
+
+
+@njit
+def learn(
+    m: int,
+    vector: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    followers: Followers,
+    leader: Leader,
+    room: Room,
+    target: float,
+    label: int,
+    delta: float,
+    balance: float,
+) -> bool:
+    """The row into member m of the second order; whether it could take it."""
+    if not room.awake[m] > 0.0:
+        return False
+    kind, weight, shift = sizes[LOSS], 1.0, room.none
+    p, pull = room.short[P], room.short[PULL]
+    tuned = m == 0 and sizes[LEARNED] > 0
+    if m == 0 and kind <= SOFTMAX:
+        x = part(vector, sizes, X)
+        at = sizes[PENALTIES] + 2
+        weight = math.exp(x[at + label])
+        at += sizes[CLASSES]
+        shift = room.short[SHIFT]
+        for k in range(sizes[OUTPUTS]):
+            shift[k] = x[at + 1] - x[at] if kind == SIGMOID else x[at + k]
+    bend = proximal(kind, room.z0[m], room.v[m], target, weight, shift, delta, p, pull)
+    check = trained(m, sizes, followers, room, pull, weight)
+    if tuned:
+        suffered(kind, room.outputs[0], target, delta, room.short[SLOPE])
+        check += hypergradient(work, sizes, followers, leader, room, label, weight, bend, balance)
+    if not math.isfinite(check):
+        return False
+    if tuned:
+        carry(sizes, followers, leader, room)
+    train(m, sizes, followers, room, pull, weight, bend)
+    return True
+
+
+@njit
+def weigh(
+    vector: np.ndarray,
+    work: np.ndarray,
+    sizes: np.ndarray,
+    room: Room,
+    target: float,
+    label: int,
+) -> None:
+    """The members' shares, now that the target is known."""
+    rows, likelihood = vector[sizes[ROWS]], room.likelihood
+    if sizes[LOSS] <= SOFTMAX:
+        for i in range(likelihood.shape[0]):
+            likelihood[i] = max(room.said[i, label], LEAST)
+    else:
+        residuals = part(vector, sizes, RESIDUALS)
+        mixture.densities(room.awake, room.said, target, residuals, likelihood)
+        mixture.learn_residuals(room.awake, room.said, target, residuals, rows)
+    share = mixture.share_of(work[sizes[SETTINGS] + SHARE], rows)
+    mixture.renew(part(vector, sizes, SHARES), room.awake, likelihood, share)
 
 
 @njit

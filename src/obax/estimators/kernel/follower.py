@@ -1,0 +1,128 @@
+"""A member of the second order: what it says of a row, and how it learns one."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .algebra import dot, factorise, solve
+from .layout import (
+    FEATURES,
+    FRESH,
+    INPUTS,
+    LOSS,
+    OUTPUTS,
+    PENALTIES,
+    SECOND_ORDER,
+    SOFTMAX,
+    STEPS,
+    X,
+)
+from .losses import moderation, sigmoid
+from .statistics import EPS
+from .views import Followers, Room
+
+PENALTY, INERTIA, FORGETTING = range(3)
+
+
+@njit
+def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: Followers) -> None:
+    """Factors of L and centres c of every member, if the state has moved since the last time."""
+    if work[sizes[FRESH]] == 1.0:
+        return
+    f, at = sizes[FEATURES], sizes[X] + sizes[PENALTIES]
+    # A memory of m rows: weights 1, m/(m+1), ... whose sum is m + 1.
+    followers.hyper[0, INERTIA] = math.exp(vector[at])
+    followers.hyper[0, FORGETTING] = sigmoid(vector[at + 1])
+    followers.hyper[0, PENALTY] = math.exp(vector[sizes[X]])
+    for m in range(sizes[SECOND_ORDER]):
+        for i in range(f):
+            followers.ridge[m, i] = followers.hyper[m, PENALTY]
+    if sizes[PENALTIES] > 1:
+        for i in range(f):
+            followers.ridge[0, i] = math.exp(vector[sizes[X] + i])
+    for m in range(sizes[SECOND_ORDER]):
+        prepare_member(m, sizes, followers)
+    work[sizes[FRESH]] = 1.0
+
+
+@njit
+def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
+    """The same of one; where L is not definite, its centre is NaN, and it sits out."""
+    d, steps, ridge = sizes[INPUTS], sizes[STEPS], followers.ridge[m]
+    inertia, forgetting = followers.hyper[m, INERTIA], followers.hyper[m, FORGETTING]
+    matrix, curvature = followers.first[m], followers.curvature[m]
+    trace = 0.0
+    for i in range(d):
+        for j in range(d):
+            matrix[i, j] = forgetting * curvature[i, j]
+        matrix[i, i] += inertia + ridge[i]
+        trace += matrix[i, i]
+    definite = True
+    if steps == 0:
+        # What rounding has taken from the smallest eigenvalue.
+        for i in range(d):
+            matrix[i, i] += 4.0 * EPS * trace
+        definite = factorise(matrix, followers.second[m])
+    drawn, centre, weights = followers.drawn[m], followers.centre[m], followers.weights[m]
+    for k in range(sizes[OUTPUTS]):
+        for i in range(d):
+            drawn[k, i] = ridge[i] * weights[k, i]
+    if definite:
+        solve(matrix, followers.second[m], drawn, steps)
+    for k in range(sizes[OUTPUTS]):
+        for i in range(d):
+            centre[k, i] = weights[k, i] - drawn[k, i] if definite else math.nan
+
+
+@njit
+def look(m: int, sizes: np.ndarray, followers: Followers, room: Room) -> bool:
+    """The outputs that member m predicts with; whether they are finite. Leaves s, z0 and v."""
+    spread, finite = room.spread[m], True
+    for i in range(sizes[INPUTS]):
+        spread[i] = room.a[i]
+    solve(followers.first[m], followers.second[m], room.spread[m : m + 1], sizes[STEPS])
+    v = dot(spread, room.a)
+    by = moderation(v) if sizes[LOSS] <= SOFTMAX else 1.0
+    for k in range(sizes[OUTPUTS]):
+        z0 = dot(followers.centre[m, k], room.a)
+        room.z0[m, k], room.outputs[m, k] = z0, z0 / by
+        finite = finite and math.isfinite(room.outputs[m, k])
+    room.v[m] = v
+    return finite
+
+
+@njit
+def trained(
+    m: int, sizes: np.ndarray, followers: Followers, room: Room, pull: np.ndarray, weight: float
+) -> float:
+    """A sum of all that y* = c + s weight pull would be: it is finite if they are."""
+    total = 0.0
+    for k in range(sizes[OUTPUTS]):
+        step = weight * pull[k]
+        for i in range(sizes[INPUTS]):
+            total += followers.centre[m, k, i] + step * room.spread[m, i]
+    return total
+
+
+@njit
+def train(
+    m: int,
+    sizes: np.ndarray,
+    followers: Followers,
+    room: Room,
+    pull: np.ndarray,
+    weight: float,
+    bend: float,
+) -> None:
+    """Member m with y*, and the curvature of the row in its window."""
+    d, forgetting = sizes[INPUTS], followers.hyper[m, FORGETTING]
+    for k in range(sizes[OUTPUTS]):
+        step = weight * pull[k]
+        for i in range(d):
+            followers.weights[m, k, i] = followers.centre[m, k, i] + step * room.spread[m, i]
+    curvature = followers.curvature[m]
+    for i in range(d):
+        lift = bend * room.a[i]
+        for j in range(d):
+            curvature[i, j] = forgetting * curvature[i, j] + lift * room.a[j]
