@@ -1,7 +1,7 @@
 """What the kernel works on: three flat vectors, and `sizes`, which says how they are cut.
 
 - `vector`: all that the next row needs of the rows before; what a checkpoint keeps;
-- `work`: settings, and what can be computed again from `vector`: factors and centres, which a
+- `work`: settings, and what can be computed again from `vector`: inverses and centres, which a
   prediction and the learning of the row share;
 - `record`: see `history`.
 
@@ -89,14 +89,13 @@ VECTOR_PARTS = (
     HIGH,
     HYPER,  # penalty, inertia and forgetting of each member of the second order
     RATES,  # of the members of the first order
-    FIRST,  # a Cholesky factor; L itself for conjugate gradients
-    SECOND,  # the other factor
+    INVERSE,  # of L; for conjugate gradients L itself
     CENTRE,
     DRAWN,
     RIDGE,
     WORK_END,
     ENTRIES,
-) = range(33, 46)
+) = range(33, 45)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 DOUBTS = 10
@@ -125,7 +124,7 @@ class Plan:
     per_feature: bool = False
     balance: bool = False
     steps: int = 0
-    """Of conjugate gradients; 0 for Cholesky factors."""
+    """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
     rates: tuple[float, ...] = ()
@@ -209,9 +208,8 @@ class Plan:
         n, k, d, m = len(self.entries), self.outputs, self.inputs, 1 + len(self.frozen)
         lengths = [math.prod(shape) for shape in self.shapes.values()]
         square, lines = m * d * d, m * k * d
-        second = 0 if self.steps else square
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates)]
-        work += [square, second, lines, lines, m * d]
+        work += [square, lines, lines, m * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
@@ -244,5 +242,5 @@ class Plan:
         fixed = [(penalty, inertia, m / (1 + m)) for penalty, m, inertia in self.frozen]
         # The first three are the tuned member's, which move.
         work[self.sizes[HYPER] + 3 : self.sizes[RATES]] = np.ravel(fixed)
-        work[self.sizes[RATES] : self.sizes[FIRST]] = self.rates
+        work[self.sizes[RATES] : self.sizes[INVERSE]] = self.rates
         return work

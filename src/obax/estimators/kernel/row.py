@@ -86,7 +86,7 @@ def speak(
         if i < seconds:
             finite = look(i, sizes, followers, room)
         else:
-            finite = outputs_of(i - seconds, sizes, plain, room.a, outputs)
+            finite = outputs_of(i - seconds, sizes, plain, room.row[0], outputs)
         room.awake[i] = 1.0 if finite else 0.0
         if kind == SIGMOID:
             theirs[1] = sigmoid(outputs[0])
@@ -131,7 +131,8 @@ def play_row(
             absurd = absurd or abs(row[i]) > LARGEST
         if absurd:
             return ABSURD, 0.0
-    standardise(vector, sizes, row, room.a)
+    a = room.row[0]
+    standardise(vector, sizes, row, a)
     if not speak(vector, work, sizes, followers, plain, room, said):
         return REJECTED, 0.0
     label = int(target) if classify else 0
@@ -164,12 +165,12 @@ def play_row(
             m, vector, work, sizes, followers, leader, room, target_z, label, delta, balance
         )
         learned += room.learned[m]
-    length = dot(room.a[: sizes[FEATURES] + 1], room.a[: sizes[FEATURES] + 1])
+    length = dot(a, a)
     for i in range(seconds, everyone):
         room.learned[i] = room.awake[i]
         if room.awake[i] > 0.0:
             suffered(kind, room.outputs[i], target_z, delta, slope)
-            descend(i - seconds, sizes, plain, room.a, slope, length)
+            descend(i - seconds, sizes, plain, a, slope, length)
             learned += 1.0
     # The guard: nothing of a member is written before all of it is known to be finite.
     if not learned > 0.0:

@@ -13,19 +13,17 @@ from .layout import (
     DRAWN,
     ENTRIES,
     FEATURES,
-    FIRST,
     FIRST_ORDER,
     HYPER,
     INPUTS,
+    INVERSE,
     LEARNED,
     OUTPUTS,
     PLAIN_WEIGHTS,
     RATES,
     RIDGE,
-    SECOND,
     SECOND_ORDER,
     SENSITIVITY,
-    STEPS,
     WEIGHTS,
 )
 
@@ -35,8 +33,7 @@ class Followers(NamedTuple):
 
     weights: np.ndarray
     curvature: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+    inverse: np.ndarray
     centre: np.ndarray
     drawn: np.ndarray
     ridge: np.ndarray
@@ -63,8 +60,8 @@ class Plain(NamedTuple):
 class Room(NamedTuple):
     """What a row needs for a moment."""
 
-    a: np.ndarray
-    """The standardised row, with a 1 for the intercept."""
+    row: np.ndarray
+    """One line: the standardised row a, with a 1 for the intercept."""
     said: np.ndarray
     """By each member: probabilities of the classes, or a number."""
     awake: np.ndarray
@@ -92,6 +89,7 @@ class Room(NamedTuple):
     """... and times its slope along an entry of x."""
     lifts: np.ndarray
     """How much more of a a' the curvature gets, along each learned entry of x."""
+    asked: np.ndarray
     solved: np.ndarray
     slopes: np.ndarray
     """Of the tuned member's loss, along each learned entry of x."""
@@ -109,13 +107,10 @@ def members(
 ) -> tuple[Followers, Leader, Plain]:
     """Views of all that members have."""
     m, k, d, n = sizes[SECOND_ORDER], sizes[OUTPUTS], sizes[INPUTS], sizes[LEARNED]
-    first = part(work, sizes, FIRST).reshape(m, d, d)
-    second = first if sizes[STEPS] > 0 else part(work, sizes, SECOND).reshape(m, d, d)
     followers = Followers(
         part(vector, sizes, WEIGHTS).reshape(m, k, d),
         part(vector, sizes, CURVATURE).reshape(m, d, d),
-        first,
-        second,
+        part(work, sizes, INVERSE).reshape(m, d, d),
         part(work, sizes, CENTRE).reshape(m, k, d),
         part(work, sizes, DRAWN).reshape(m, k, d),
         part(work, sizes, RIDGE).reshape(m, d),
@@ -140,7 +135,7 @@ def room(sizes: np.ndarray) -> Room:
     m, k, d, n = sizes[SECOND_ORDER], sizes[OUTPUTS], sizes[INPUTS], sizes[LEARNED]
     everyone = m + sizes[FIRST_ORDER]
     return Room(
-        np.zeros(d),
+        np.zeros((1, d)),
         np.zeros((everyone, max(1, sizes[CLASSES]))),
         np.zeros(everyone),
         np.zeros(everyone),
@@ -156,6 +151,7 @@ def room(sizes: np.ndarray) -> Room:
         np.zeros((1 + k, d)),
         np.zeros((1 + k, d)),
         np.zeros(n),
+        np.zeros((n, k, d)),
         np.zeros((n, k, d)),
         np.zeros(n),
     )
