@@ -44,7 +44,7 @@ def grown(
     new["curvature"][np.ix_(members, columns, columns)] = before["curvature"]
     tilts = learned[old.plain :] - plan.plain
     new["curvature_slope"][np.ix_(tilts, columns, columns)] = before["curvature_slope"]
-    for name in ("counts", "averages", "variances", "doubtful", "frequency"):
+    for name in ("counts", "averages", "variances", "aside", "frequency"):
         new[name][: len(before[name])] = before[name]
     same = ("rows", "shares", "residuals", "sat_out")
     for name in (*same, *(name for name in new if name.startswith("target_"))):

@@ -53,8 +53,8 @@ VECTOR_PARTS = (
     "target_count",
     "target_average",
     "target_variance",
-    "doubtful",  # values of each feature that are put aside: see `statistics`
-    "target_doubtful",
+    "aside",  # values of each feature that are put aside: see `statistics`
+    "target_aside",
     "frequency",  # of each class
 )
 (
@@ -76,8 +76,8 @@ VECTOR_PARTS = (
     TARGET_COUNT,
     TARGET_AVERAGE,
     TARGET_VARIANCE,
-    DOUBTFUL,
-    TARGET_DOUBTFUL,
+    ASIDES,
+    TARGET_ASIDE,
     FREQUENCY,
     VECTOR_END,
 ) = range(11, 33)
@@ -100,6 +100,8 @@ VECTOR_PARTS = (
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 DOUBTS = 10
 """So many values the statistics put aside."""
+ASIDE = 2 + DOUBTS
+"""What they have beside mean and variance: see `statistics.renew`."""
 
 BOUNDS = {
     "penalty": (1e-7, 1e3),
@@ -195,7 +197,7 @@ class Plan:
         shapes: tuple[tuple[int, ...], ...] = (
             *((), (self.width,), everyone, residuals, everyone, (n,), (n,)),
             *((m, *lines), (m, d, d), tilts, (n, *lines), (len(self.rates), self.outputs, f + 1)),
-            *((f,), (f,), (f,), (), (), (), (f, 1 + DOUBTS), (1 + DOUBTS,), (self.slots,)),
+            *((f,), (f,), (f,), (), (), (), (f, ASIDE), (ASIDE,), (self.slots,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
 

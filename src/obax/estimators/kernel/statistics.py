@@ -2,7 +2,7 @@
 
 A glitch (a -9999, a target of 1e9) must not spoil them, a jump must be believed. What they cannot
 judge is put aside and judged by itself, by median and median deviation: the first values of a
-stream, and values so far off that the model is blind for them, once so many came in a row.
+stream, and values so far off that the model is blind for them, once enough came in a row.
 """
 
 import math
@@ -11,18 +11,19 @@ import numpy as np
 from numba import njit
 
 from .layout import (
+    ASIDE,
+    ASIDES,
     AVERAGES,
     BALANCE,
     COUNTS,
-    DOUBTFUL,
     DOUBTS,
     FEATURES,
     FREQUENCY,
     LOSS,
     SOFTMAX,
+    TARGET_ASIDE,
     TARGET_AVERAGE,
     TARGET_COUNT,
-    TARGET_DOUBTFUL,
     TARGET_VARIANCE,
     VARIANCES,
 )
@@ -35,8 +36,10 @@ STATISTICS_CLIP = 4.0
 STATISTICS_ROWS = 30.0
 """... once there are so many rows to judge it by; n rows are allowed STATISTICS_ROWS / n times as
 much."""
-ASIDE = 10.0 * 1.4826
-"""Of these, none counts for more than so many median deviations (10 deviations of a Gaussian)."""
+JUMP = 3
+"""So many targets in a row that are cut off are a jump."""
+FARTHEST = 10.0 * 1.4826
+"""A glitch among them is so many median deviations off; 10 deviations of a Gaussian."""
 LARGEST = 1e15
 """Values beyond it are absurd."""
 EPS = float(np.finfo(np.float64).eps)
@@ -49,6 +52,21 @@ def deviations(value: float, average: float, variance: float) -> float:
     if not (abs(value) <= LARGEST and variance > floor * floor):
         return 0.0
     return min(max((value - average) / math.sqrt(variance), -CLIP), CLIP)
+
+
+@njit
+def standardise(vector: np.ndarray, sizes: np.ndarray, row: np.ndarray, a: np.ndarray) -> None:
+    """The row as members get it, once for all of them. Of values that are cut off, one farther off
+    than any before counts as missing, and so does one after another, which may be a jump."""
+    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
+    for i in range(sizes[FEATURES]):
+        a[i] = deviations(row[i], averages[i], variances[i])
+        if abs(a[i]) == CLIP:
+            aside = sizes[ASIDES] + i * ASIDE
+            held, farther = int(vector[aside]), abs(row[i] - averages[i]) > vector[aside + 1]
+            if (held >= 0 and farther) or (held > 0 and row[i] != vector[aside + 1 + held]):
+                a[i] = 0.0
+    a[sizes[FEATURES]] = 1.0
 
 
 @njit
@@ -79,11 +97,10 @@ def count(
     for i in range(sizes[FEATURES]):
         if not math.isnan(row[i]):
             at = (sizes[COUNTS] + i, sizes[AVERAGES] + i, sizes[VARIANCES] + i)
-            aside = sizes[DOUBTFUL] + i * (1 + DOUBTS)
-            renew(vector, at[0], at[1], at[2], aside, row[i], memory, False)
+            renew(vector, at[0], at[1], at[2], sizes[ASIDES] + i * ASIDE, row[i], memory, DOUBTS)
     if sizes[LOSS] > SOFTMAX:
         at = (sizes[TARGET_COUNT], sizes[TARGET_AVERAGE], sizes[TARGET_VARIANCE])
-        renew(vector, at[0], at[1], at[2], sizes[TARGET_DOUBTFUL], target, memory, True)
+        renew(vector, at[0], at[1], at[2], sizes[TARGET_ASIDE], target, memory, JUMP)
         return
     frequency = part(vector, sizes, FREQUENCY)
     total = 0.0
@@ -105,36 +122,39 @@ def renew(
     aside_at: int,
     value: float,
     memory: float,
-    level: bool,
+    enough: int,
 ) -> None:
     """Running mean and variance with one more value, which moves them by a few deviations at most.
 
     `vector[aside_at]` is the number of values aside, less than 0 for the first ones of a stream;
-    the values follow it. Values that are all the same are a new level of a target, which `level`
-    says, but may well be the rare value of a feature.
+    then the longest way from the mean so far, then the values. `enough` values in a row that are
+    cut off are believed, to be where all are from now on, unless they are all the same: that may
+    well be the rare value of a feature. Only for targets, for which few are enough, it is a level.
     """
     rows, average, variance = vector[count_at], vector[average_at], vector[variance_at]
-    held = int(vector[aside_at])
+    held, values = int(vector[aside_at]), vector[aside_at + 2 : aside_at + ASIDE]
     if rows == 0.0 or held < 0:
-        vector[aside_at + 1 - held] = value
         n = 1 - held
-        vector[average_at], vector[variance_at] = judge(vector[aside_at + 1 : aside_at + 1 + n])
+        values[n - 1] = value
+        vector[average_at], vector[variance_at] = judge(values[:n])
         vector[count_at] = min(float(n), memory)
         vector[aside_at] = -n if n < DOUBTS else 0
         return
     gap = value - average
     deviation = math.sqrt(variance)
+    vector[aside_at + 1] = max(vector[aside_at + 1], abs(gap))
     if 0.0 < CLIP * deviation < abs(gap):
-        vector[aside_at + 1 + held] = value
+        values[held] = value
         held += 1
     else:
         held = 0
-    vector[aside_at] = held % DOUBTS
-    if held == DOUBTS:
-        found = judge(vector[aside_at + 1 : aside_at + 1 + DOUBTS])
-        if level or found[1] > 0.0:
-            vector[average_at], vector[variance_at] = found
+    vector[aside_at] = held % enough
+    if held == enough:
+        there, spread = judge(values[:enough])
+        if enough == JUMP or spread > 0.0:
+            vector[average_at], vector[variance_at] = there, max(variance, spread)
             vector[count_at] = min(float(DOUBTS), memory)
+            vector[aside_at + 1] = 0.0
             return
     if variance > 0.0:
         limit = STATISTICS_CLIP * max(1.0, STATISTICS_ROWS / rows) * deviation
@@ -147,18 +167,18 @@ def renew(
 
 @njit
 def judge(values: np.ndarray) -> tuple[float, float]:
-    """Mean and variance of a few values, of which some may be glitches."""
-    n = values.shape[0]
+    """Mean and variance of a few values, without glitches."""
     middle = median(values)
-    limit = ASIDE * median(np.abs(values - middle))
-    average = square = 0.0
-    for i in range(n):
-        gap = values[i] - middle
-        if limit > 0.0:
-            gap = min(max(gap, -limit), limit)
-        average += gap / n
-        square += gap * gap / n
-    return middle + average, max(square - average * average, 0.0)
+    limit = FARTHEST * median(np.abs(values - middle))
+    n = average = square = 0.0
+    for value in values:
+        gap = value - middle
+        if abs(gap) <= limit or limit == 0.0:
+            n += 1.0
+            average += gap
+            square += gap * gap
+    average /= n
+    return middle + average, max(square / n - average * average, 0.0)
 
 
 @njit
