@@ -3,7 +3,6 @@
 Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
 """
 
-
 import numpy as np
 from numba import njit
 
