@@ -27,19 +27,6 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @njit
-def multiply(
-    one: np.ndarray, share: float, two: np.ndarray, b: np.ndarray, out: np.ndarray
-) -> None:
-    """out = (one + share two) b, for symmetric matrices."""
-    for i in range(b.shape[0]):
-        out[i] = 0.0
-    for i in range(b.shape[0]):
-        scale = b[i]
-        for j in range(b.shape[0]):
-            out[j] += scale * (one[i, j] + share * two[i, j])
-
-
-@njit
 def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
     """The inverse of a symmetric matrix in its place, by sweeps over the upper triangle; False
     where the matrix is not definite. `line` is room.

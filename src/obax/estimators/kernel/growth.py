@@ -49,13 +49,12 @@ def grown(
     new["sensitivity"][np.ix_(learned, lines, columns)] = halves * before["sensitivity"]
     members = np.arange(len(before["curvature"]))
     new["curvature"][np.ix_(members, columns, columns)] = before["curvature"]
-    for name in ("curvature_slope", "bandwidth_slope"):
-        if before[name].size:
-            new[name][np.ix_(columns, columns)] = before[name]
-    for name in ("counts", "averages", "variances", "frequency"):
+    tilts = learned[old.plain :] - plan.plain
+    new["curvature_slope"][np.ix_(tilts, columns, columns)] = before["curvature_slope"]
+    for name in ("counts", "averages", "variances", "aside", "frequency"):
         new[name][: len(before[name])] = before[name]
     same = ("rows", "recent", "shares", "residuals", "sat_out")
-    for name in (*same, "target_count", "target_average", "target_variance"):
+    for name in (*same, *(name for name in new if name.startswith("target_"))):
         new[name][...] = before[name]
     return found
 
@@ -70,6 +69,9 @@ def retaught(plan: Plan, old: Plan, vector: np.ndarray) -> np.ndarray:
     for name, part in new.items():
         if name in ("mean", "square", "sensitivity"):
             part[here] = before[name][there]
-        elif part.shape == before[name].shape:  # all but the slope of the curvature, at times
+        elif name == "curvature_slope":
+            kept = (here >= plan.plain) & (there >= old.plain)
+            part[here[kept] - plan.plain] = before[name][there[kept] - old.plain]
+        else:
             part[...] = before[name]
     return found

@@ -50,8 +50,7 @@ VECTOR_PARTS = (
     "square",  # ... and of its square
     "weights",
     "curvature",
-    "curvature_slope",  # d curvature / d forgetting
-    "bandwidth_slope",  # d curvature / d log bandwidth
+    "curvature_slope",  # d curvature / d (learned entries of x after the `plain` ones)
     "sensitivity",  # d weights / d (learned entries of x)
     "plain_weights",  # of the members of the first order
     "counts",  # rows in the statistics of each feature
@@ -60,6 +59,8 @@ VECTOR_PARTS = (
     "target_count",
     "target_average",
     "target_variance",
+    "aside",  # values of each feature that are put aside: see `statistics`
+    "target_aside",
     "frequency",  # of each class
     "recent",  # targets, the last one first, for lags
 )
@@ -74,7 +75,6 @@ VECTOR_PARTS = (
     WEIGHTS,
     CURVATURE,
     CURVATURE_SLOPE,
-    BANDWIDTH_SLOPE,
     SENSITIVITY,
     PLAIN_WEIGHTS,
     COUNTS,
@@ -83,10 +83,12 @@ VECTOR_PARTS = (
     TARGET_COUNT,
     TARGET_AVERAGE,
     TARGET_VARIANCE,
+    ASIDES,
+    TARGET_ASIDE,
     FREQUENCY,
     RECENT,
     VECTOR_END,
-) = range(14, 36)
+) = range(14, 37)
 # ... then the parts of `work`, and last the learned entries of x.
 (
     FRESH,  # 1 while what follows PHASES belongs to `vector`
@@ -104,14 +106,18 @@ VECTOR_PARTS = (
     ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
-) = range(36, 51)
+) = range(37, 52)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
+DOUBTS = 10
+"""So many values the statistics put aside."""
+ASIDE = 2 + DOUBTS
+"""What they have beside mean and variance: see `statistics.renew`."""
 
 BOUNDS = {
     "penalty": (1e-7, 1e3),
     "inertia": (1e-3, 1e4),
-    "memory": (1.0, 1e4),
+    "memory": (1.0, 1e6),
     "class_weights": (1e-3, 1e3),
     "logit_shifts": (math.exp(-10), math.exp(10)),
     "bandwidth": (0.1, 10.0),
@@ -193,20 +199,29 @@ class Plan:
         spans = [np.arange(*span) for name, span in self.spans.items() if name in self.learned]
         return np.concatenate([np.zeros(0, np.int64), *spans])
 
+    @property
+    def plain(self) -> int:
+        """Learned entries of x, the first ones, without a slope of the curvature.
+
+        Where the curvature does not depend on the weights, it moves with memory and bandwidth
+        alone. With waves or products, and for penalties of single features, the rest is neglected:
+        for these it would be d^3 numbers.
+        """
+        if self.loss != "logistic" or self.expansion != "linear":
+            return int(np.sum(self.entries < self.spans["memory"][0]))
+        return int(np.sum(self.entries < self.spans["penalty"][1])) if self.per_feature else 0
+
     @functools.cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of the parts of a vector."""
         f, n, lines = self.features, len(self.entries), (self.outputs, self.inputs)
         m, d, everyone = 1 + len(self.frozen), self.inputs, (self.members,)
-        slope = (d, d) if "memory" in self.learned else (0, 0)
-        waves = self.expansion == "fourier" and "bandwidth" in self.learned
-        bandwidth_slope = (d, d) if waves else (0, 0)
+        tilts = (n - self.plain, d, d)
         residuals = everyone if self.loss != "logistic" else (0,)
         shapes: tuple[tuple[int, ...], ...] = (
             *((), (self.width,), everyone, residuals, everyone, (n,), (n,)),
-            *((m, *lines), (m, d, d), slope, bandwidth_slope, (n, *lines)),
-            *((len(self.rates), self.outputs, f + 1), (f,), (f,), (f,), (), (), ()),
-            *((self.slots,), (self.lags,)),
+            *((m, *lines), (m, d, d), tilts, (n, *lines), (len(self.rates), self.outputs, f + 1)),
+            *((f,), (f,), (f,), (), (), (), (f, ASIDE), (ASIDE,), (self.slots,), (self.lags,)),
         )
         return dict(zip(VECTOR_PARTS, shapes, strict=True))
 
@@ -223,7 +238,7 @@ class Plan:
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates), waves * self.features, waves]
         work += [square, lines, lines, m * d]
         by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
-        work += [2 * d + by_member + (7 + n) * k + n + (2 + 2 * k + n + 2 * n * k) * d]
+        work += [2 * d + by_member + (7 + n) * k + n + n + (3 + 3 * k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         more = (columns.FEATURES[self.expansion], self.lags, self.spans["bandwidth"][0])

@@ -129,6 +129,21 @@ def shared_curvature(p: np.ndarray) -> float:
 
 
 @njit
+def curvature_slope(
+    kind: int, p: np.ndarray, weight: float, dweight: float, dpull: np.ndarray
+) -> float:
+    """How the curvature that `proximal` gives moves, with dp = -dpull."""
+    if kind == SIGMOID:
+        return dweight * p[0] * (1.0 - p[0]) - weight * (1.0 - 2.0 * p[0]) * dpull[0]
+    if kind == SOFTMAX:
+        total = 0.0
+        for k in range(p.shape[0]):
+            total += (1.0 - 2.0 * p[k]) * dpull[k]
+        return dweight * shared_curvature(p) - weight * total / p.shape[0]
+    return 0.0
+
+
+@njit
 def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
     """The probability at z*, by Newton steps inside a bracket that holds the root.
 

@@ -11,7 +11,6 @@ from .expand import expand, remember
 from .first_order import descend, outputs_of
 from .follower import look, prepare, train, trained
 from .layout import (
-    AVERAGES,
     BALANCE,
     CLASSES,
     DELTA,
@@ -42,32 +41,28 @@ from .layout import (
     STEP_SIZE,
     TARGET_AVERAGE,
     TARGET_VARIANCE,
-    VARIANCES,
     X,
 )
 from .losses import LEAST, both_sides, proximal, softmax, suffered
 from .record import note
 from .repeat import repeat
-from .statistics import LARGEST, count, deviations, importance
+from .statistics import CLIP, LARGEST, count, deviations, importance, standardise
 from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient, is_bandwidth
 from .views import Followers, Leader, Plain, Room, part
 
-WARM_UP, WARM_UP_ROWS = 10.0, 100.0
+WARM_UP, WARM_UP_ROWS = 10.0, 300.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
-MEAN_DECAY, SQUARE_DECAY = 0.9, 0.99
-"""Of the running means of the hypergradient and of its square."""
+MEAN_DECAY, SQUARE_ROWS = 0.9, 3000.0
+"""Of the running mean of the hypergradient, and the rows in that of its square. These are many:
+what one change of the stream weighs must not be forgotten before the next, or the small slopes in
+between move x as far as the large ones. Until there are so many it is the last third of them: what
+the very first rows weigh, whose standardisation has not settled, must be forgotten."""
+LONGEST_SLOPE = 30.0
+"""A slope counts for at most so many of its running sizes: one glitch is not to be what all slopes
+after it are measured by."""
 REJECTED, ACCEPTED, ABSURD = range(3)
 """A row that would have made the model NaN or Inf; one that was played; one with a value beyond
 LARGEST, which is left to Python to put into words."""
-
-
-@njit
-def standardise(vector: np.ndarray, sizes: np.ndarray, row: np.ndarray, a: np.ndarray) -> None:
-    """The row as members get it, once for all of them."""
-    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
-    for i in range(sizes[FEATURES]):
-        a[i] = deviations(row[i], averages[i], variances[i])
-    a[sizes[FEATURES]] = 1.0
 
 
 @njit
@@ -156,6 +151,14 @@ def play_row(
     if not math.isfinite(loss):
         return REJECTED, 0.0
     if not weight > 0.0:
+        return ACCEPTED, loss
+    if not classify and abs(target_z) >= CLIP:
+        # In doubt: a glitch teaches nothing, and of a jump nothing but the statistics has to move.
+        vector[sizes[ROWS]] += 1.0
+        repeat(record, vector, sizes, room.short[P], slope, target, target_z, delta, balance, loss)
+        count(vector, sizes, row, target, label, work[sizes[SETTINGS] + SCALE_MEMORY])
+        remember(vector, sizes, target)
+        note(record, loss, vector[sizes[X] : sizes[SHARES + 1]])
         return ACCEPTED, loss
     balance *= weight
     if sizes[BALANCE] == EVERYONE:
@@ -285,14 +288,23 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
     plain_rate = work[sizes[SETTINGS] + STEP_SIZE]
     rate = plain_rate * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
     mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0)
-    square_share = 1.0 - SQUARE_DECAY ** (rows + 1.0)
+    square_share = max(1.0 / SQUARE_ROWS, 3.0 / (rows + 3.0))
     for j in range(sizes[LEARNED]):
-        mean[j] = MEAN_DECAY * mean[j] + (1.0 - MEAN_DECAY) * slopes[j]
-        square[j] = SQUARE_DECAY * square[j] + (1.0 - SQUARE_DECAY) * slopes[j] * slopes[j]
-        size = math.sqrt(square[j] / square_share) + 1e-12
+        slope = slopes[j]
+        if rows >= WARM_UP_ROWS:
+            most = LONGEST_SLOPE * math.sqrt(square[j])
+            slope = min(max(slope, -most), most)
+        mean[j] = MEAN_DECAY * mean[j] + (1.0 - MEAN_DECAY) * slope
+        square[j] += square_share * (slope * slope - square[j])
+        size = math.sqrt(square[j]) + 1e-12
         at = sizes[ENTRIES + j]
         # While there are fewer rows than waves, a bandwidth at which no row is like another looks
         # best: there the bandwidth does not hurry.
         by = plain_rate if is_bandwidth(sizes, at) else rate
-        x[at] = min(max(x[at] - by * mean[j] / mean_share / size, low[at]), high[at])
+        top = high[at]
+        if at == sizes[PENALTIES] + 1:
+            # There is no more to remember than has been seen, and with a memory that is longer the
+            # slope vanishes: there would be no way back after a change.
+            top = min(top, max(x[at], math.log(rows + 1.0)))
+        x[at] = min(max(x[at] - by * mean[j] / mean_share / size, low[at]), top)
     vector[sizes[ROWS]] = rows + 1.0

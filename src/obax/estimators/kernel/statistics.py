@@ -1,4 +1,9 @@
-"""What is known of features, targets and classes: running means, variances, frequencies."""
+"""What is known of features, targets and classes: running means, variances, frequencies.
+
+A glitch (a -9999, a target of 1e9) must not spoil them, a jump must be believed. What they cannot
+judge is put aside and judged by itself, by median and median deviation: the first values of a
+stream, and values so far off that the model is blind for them, once enough came in a row.
+"""
 
 import math
 
@@ -6,13 +11,17 @@ import numpy as np
 from numba import njit
 
 from .layout import (
+    ASIDE,
+    ASIDES,
     AVERAGES,
     BALANCE,
     COUNTS,
+    DOUBTS,
     FEATURES,
     FREQUENCY,
     LOSS,
     SOFTMAX,
+    TARGET_ASIDE,
     TARGET_AVERAGE,
     TARGET_COUNT,
     TARGET_VARIANCE,
@@ -25,7 +34,12 @@ CLIP = 10.0
 STATISTICS_CLIP = 4.0
 """What a row can do to the running mean and variance, in deviations."""
 STATISTICS_ROWS = 30.0
-"""So many rows enter the statistics as they are."""
+"""... once there are so many rows to judge it by; n rows are allowed STATISTICS_ROWS / n times as
+much."""
+JUMP = 3
+"""So many targets in a row that are cut off are a jump."""
+FARTHEST = 10.0 * 1.4826
+"""A glitch among them is so many median deviations off; 10 deviations of a Gaussian."""
 LARGEST = 1e15
 """Values beyond it are absurd."""
 EPS = float(np.finfo(np.float64).eps)
@@ -38,6 +52,21 @@ def deviations(value: float, average: float, variance: float) -> float:
     if not (abs(value) <= LARGEST and variance > floor * floor):
         return 0.0
     return min(max((value - average) / math.sqrt(variance), -CLIP), CLIP)
+
+
+@njit
+def standardise(vector: np.ndarray, sizes: np.ndarray, row: np.ndarray, a: np.ndarray) -> None:
+    """The row as members get it, once for all of them. Of values that are cut off, one farther off
+    than any before counts as missing, and so does one after another, which may be a jump."""
+    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
+    for i in range(sizes[FEATURES]):
+        a[i] = deviations(row[i], averages[i], variances[i])
+        if abs(a[i]) == CLIP:
+            aside = sizes[ASIDES] + i * ASIDE
+            held, farther = int(vector[aside]), abs(row[i] - averages[i]) > vector[aside + 1]
+            if (held >= 0 and farther) or (held > 0 and row[i] != vector[aside + 1 + held]):
+                a[i] = 0.0
+    a[sizes[FEATURES]] = 1.0
 
 
 @njit
@@ -68,10 +97,10 @@ def count(
     for i in range(sizes[FEATURES]):
         if not math.isnan(row[i]):
             at = (sizes[COUNTS] + i, sizes[AVERAGES] + i, sizes[VARIANCES] + i)
-            renew(vector, at[0], at[1], at[2], row[i], memory)
+            renew(vector, at[0], at[1], at[2], sizes[ASIDES] + i * ASIDE, row[i], memory, DOUBTS)
     if sizes[LOSS] > SOFTMAX:
         at = (sizes[TARGET_COUNT], sizes[TARGET_AVERAGE], sizes[TARGET_VARIANCE])
-        renew(vector, at[0], at[1], at[2], target, memory)
+        renew(vector, at[0], at[1], at[2], sizes[TARGET_ASIDE], target, memory, JUMP)
         return
     frequency = part(vector, sizes, FREQUENCY)
     total = 0.0
@@ -90,17 +119,71 @@ def renew(
     count_at: int,
     average_at: int,
     variance_at: int,
+    aside_at: int,
     value: float,
     memory: float,
+    enough: int,
 ) -> None:
-    """Running mean and variance with one more value, which moves them by a few deviations at most
-    once there are some rows to judge it by."""
+    """Running mean and variance with one more value, which moves them by a few deviations at most.
+
+    `vector[aside_at]` is the number of values aside, less than 0 for the first ones of a stream;
+    then the longest way from the mean so far, then the values. `enough` values in a row that are
+    cut off are believed, to be where all are from now on, unless they are all the same: that may
+    well be the rare value of a feature. Only for targets, for which few are enough, it is a level.
+    """
     rows, average, variance = vector[count_at], vector[average_at], vector[variance_at]
-    count = min(rows, memory - 1.0) + 1.0
+    held, values = int(vector[aside_at]), vector[aside_at + 2 : aside_at + ASIDE]
+    if rows == 0.0 or held < 0:
+        n = 1 - held
+        values[n - 1] = value
+        vector[average_at], vector[variance_at] = judge(values[:n])
+        vector[count_at] = min(float(n), memory)
+        vector[aside_at] = -n if n < DOUBTS else 0
+        return
     gap = value - average
-    if rows >= STATISTICS_ROWS and variance > 0.0:
-        limit = STATISTICS_CLIP * math.sqrt(variance)
+    deviation = math.sqrt(variance)
+    vector[aside_at + 1] = max(vector[aside_at + 1], abs(gap))
+    if 0.0 < CLIP * deviation < abs(gap):
+        values[held] = value
+        held += 1
+    else:
+        held = 0
+    vector[aside_at] = held % enough
+    if held == enough:
+        there, spread = judge(values[:enough])
+        if enough == JUMP or spread > 0.0:
+            vector[average_at], vector[variance_at] = there, max(variance, spread)
+            vector[count_at] = min(float(DOUBTS), memory)
+            vector[aside_at + 1] = 0.0
+            return
+    if variance > 0.0:
+        limit = STATISTICS_CLIP * max(1.0, STATISTICS_ROWS / rows) * deviation
         gap = min(max(gap, -limit), limit)
+    count = min(rows, memory - 1.0) + 1.0
     vector[count_at] = count
     vector[average_at] = average + gap / count
     vector[variance_at] = (1.0 - 1.0 / count) * (variance + gap * gap / count)
+
+
+@njit
+def judge(values: np.ndarray) -> tuple[float, float]:
+    """Mean and variance of a few values, without glitches."""
+    middle = median(values)
+    limit = FARTHEST * median(np.abs(values - middle))
+    n = average = square = 0.0
+    for value in values:
+        gap = value - middle
+        if abs(gap) <= limit or limit == 0.0:
+            n += 1.0
+            average += gap
+            square += gap * gap
+    average /= n
+    return middle + average, max(square / n - average * average, 0.0)
+
+
+@njit
+def median(values: np.ndarray) -> float:
+    """Of a few values."""
+    ordered = np.sort(values)
+    n = ordered.shape[0]
+    return 0.5 * (ordered[n // 2] + ordered[(n - 1) // 2])

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from .algebra import dot, multiply, multiply_lines, solve
+from .algebra import dot, multiply_lines, solve
 from .columns import FOURIER
 from .follower import FORGETTING, INERTIA
 from .layout import (
@@ -21,7 +21,7 @@ from .layout import (
     SOFTMAX,
     STEPS,
 )
-from .losses import LOGIT_VARIANCE, moderation, pull_slope
+from .losses import LOGIT_VARIANCE, curvature_slope, moderation, pull_slope
 from .views import Followers, Leader, Room
 
 # Lines of `room.short`.
@@ -39,7 +39,7 @@ def differentiate(
     sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int, k: int
 ) -> None:
     """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u."""
-    penalties, d = sizes[PENALTIES], sizes[INPUTS]
+    penalties, d, n = sizes[PENALTIES], sizes[INPUTS], sizes[LEARNED]
     entry, q, ridge = leader.entries[j], room.asked[j, k], followers.ridge[0]
     y, drawn, sensitivity = followers.weights[0, k], followers.drawn[0, k], leader.sensitivity[j, k]
     for i in range(d):
@@ -50,14 +50,9 @@ def differentiate(
     elif entry == penalties:
         for i in range(d):
             q[i] -= followers.hyper[0, INERTIA] * drawn[i]
-    elif entry == penalties + 1:
-        forgetting = followers.hyper[0, FORGETTING]
-        slope = forgetting * (1.0 - forgetting)
+    if j >= n - leader.tilts.shape[0]:
         for i in range(d):
-            q[i] -= slope * room.curved[0, 1 + k, i]
-    elif is_bandwidth(sizes, entry):
-        for i in range(d):
-            q[i] -= followers.hyper[0, FORGETTING] * room.curved[1, 1 + k, i]
+            q[i] -= room.tilted[1 + k, i]
 
 
 @njit
@@ -65,7 +60,7 @@ def bend_spread(
     sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int
 ) -> None:
     """Along the learned entry j of x: bent = dL s, the same for every output."""
-    penalties, d = sizes[PENALTIES], sizes[INPUTS]
+    penalties, d, n = sizes[PENALTIES], sizes[INPUTS], sizes[LEARNED]
     entry, bent = leader.entries[j], room.bent[j]
     ridge, spread = followers.ridge[0], room.spread[0]
     for i in range(d):
@@ -76,13 +71,32 @@ def bend_spread(
     elif entry == penalties:
         for i in range(d):
             bent[i] = followers.hyper[0, INERTIA] * spread[i]
-    elif entry == penalties + 1:
-        forgetting = followers.hyper[0, FORGETTING]
+    if j >= n - leader.tilts.shape[0]:
         for i in range(d):
-            bent[i] = forgetting * (1.0 - forgetting) * room.curved[0, 0, i]
-    elif is_bandwidth(sizes, entry):
-        for i in range(d):
-            bent[i] = followers.hyper[0, FORGETTING] * room.curved[1, 0, i]
+            bent[i] += room.tilted[0, i]
+
+
+@njit
+def tilt(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int) -> None:
+    """Along the learned entry j of x, d(forgetting A) times s and times u.
+
+    The slope along memory is kept as that along the forgetting factor, per unit of which it does
+    not vanish where memory is long.
+    """
+    tilts, forgetting = leader.tilts, followers.hyper[0, FORGETTING]
+    at = j - (sizes[LEARNED] - tilts.shape[0])
+    if at < 0:
+        return
+    multiply_lines(tilts[at], room.stack, room.tilted)
+    along_memory = leader.entries[j] == sizes[PENALTIES] + 1
+    if along_memory:
+        multiply_lines(followers.curvature[0], room.stack, room.curved)
+    scale = forgetting * (1.0 - forgetting) if along_memory else 1.0
+    for k in range(room.stack.shape[0]):
+        for i in range(sizes[INPUTS]):
+            room.tilted[k, i] *= scale * forgetting
+            if along_memory:
+                room.tilted[k, i] += scale * room.curved[k, i]
 
 
 @njit
@@ -103,22 +117,17 @@ def hypergradient(
     penalties, classify = sizes[PENALTIES], kind <= SOFTMAX
     a, spread, z0, v = room.row[0], room.spread[0], room.z0[0], room.v[0]
     p, pull, slope = room.short[P], room.short[PULL], room.short[SLOPE]
-    if leader.slope.shape[0] > 0:
-        # dL / d forgetting = A + forgetting dA / d forgetting, times s and times u.
-        forgetting = followers.hyper[0, FORGETTING]
-        multiply(followers.curvature[0], forgetting, leader.slope, spread, room.curved[0, 0])
+    for i in range(d):
+        room.stack[0, i] = spread[i]
         for k in range(outs):
-            drawn = followers.drawn[0, k]
-            multiply(followers.curvature[0], forgetting, leader.slope, drawn, room.curved[0, 1 + k])
-    if leader.bandwidth_slope.shape[0] > 0:
-        multiply_lines(leader.bandwidth_slope, room.spread[:1], room.curved[1, :1])
-        multiply_lines(leader.bandwidth_slope, followers.drawn[0], room.curved[1, 1:])
+            room.stack[1 + k, i] = followers.drawn[0, k, i]
     weights_at = penalties + 2
     shifts_at = weights_at + sizes[CLASSES]
     by, fading, check = moderation(v), work[sizes[SETTINGS] + FADING], 0.0
     dshift, dpull = room.short[DSHIFT], room.short[DPULL]
     for j in range(n):
         entry, dz0, bent = leader.entries[j], room.short[DZ0 + j], room.bent[j]
+        tilt(sizes, followers, leader, room, j)
         bend_spread(sizes, followers, leader, room, j)
         waves = is_bandwidth(sizes, entry)
         dv = -dot(spread, bent)
@@ -147,6 +156,7 @@ def hypergradient(
             dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]
         dweight = weight if classify and entry == weights_at + label else 0.0
         pull_slope(kind, p, v, pull, bend, weight, dz0, dv, dweight, dshift, dpull)
+        room.lifts[j] = curvature_slope(kind, p, weight, dweight, dpull)
         # S - L^-1 (q + weight pull dL s) + s d(weight pull).
         for k in range(outs):
             along = dweight * pull[k] + weight * dpull[k]
@@ -167,14 +177,20 @@ def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, b
         for k in range(sizes[OUTPUTS]):
             for i in range(d):
                 leader.sensitivity[j, k, i] = room.solved[j, k, i]
-    if leader.slope.shape[0] > 0:
-        forgetting, curvature = followers.hyper[0, FORGETTING], followers.curvature[0]
+    forgetting, curvature, a = followers.hyper[0, FORGETTING], followers.curvature[0], room.row[0]
+    first = sizes[LEARNED] - leader.tilts.shape[0]
+    for j in range(first, sizes[LEARNED]):
+        slope, along_memory = leader.tilts[j - first], leader.entries[j] == sizes[PENALTIES] + 1
+        scale = forgetting * (1.0 - forgetting) if along_memory else 1.0
         for i in range(d):
-            for j in range(d):
-                leader.slope[i, j] = curvature[i, j] + forgetting * leader.slope[i, j]
-    if leader.bandwidth_slope.shape[0] > 0:
-        forgetting, a, da = followers.hyper[0, FORGETTING], room.row[0], room.row_slope
-        for i in range(d):
-            lift, moved, line = bend * a[i], bend * da[i], leader.bandwidth_slope[i]
-            for j in range(d):
-                line[j] = forgetting * line[j] + lift * da[j] + moved * a[j]
+            lift = room.lifts[j] / scale * a[i]
+            for m in range(d):
+                slope[i, m] = forgetting * slope[i, m] + lift * a[m]
+            if along_memory:
+                for m in range(d):
+                    slope[i, m] += curvature[i, m]
+        if is_bandwidth(sizes, leader.entries[j]):
+            for i in range(d):
+                lift, moved = bend * a[i], bend * room.row_slope[i]
+                for m in range(d):
+                    slope[i, m] += lift * room.row_slope[m] + moved * a[m]

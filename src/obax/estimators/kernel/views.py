@@ -7,7 +7,6 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 from .layout import (
-    BANDWIDTH_SLOPE,
     CENTRE,
     CLASSES,
     CURVATURE,
@@ -48,10 +47,8 @@ class Leader(NamedTuple):
     """What the tuned member has beside that."""
 
     entries: np.ndarray
-    slope: np.ndarray
-    """d curvature / d forgetting."""
-    bandwidth_slope: np.ndarray
-    """d curvature / d log bandwidth."""
+    tilts: np.ndarray
+    """d curvature / dx, along the last of the learned entries."""
     sensitivity: np.ndarray
 
 
@@ -88,7 +85,15 @@ class Room(NamedTuple):
     none: np.ndarray
     """A shift of logits by nothing."""
     bent: np.ndarray
+    """dL s, along each learned entry of x."""
+    stack: np.ndarray
+    """s, and u for each output, ..."""
     curved: np.ndarray
+    """... times the curvature, ..."""
+    tilted: np.ndarray
+    """... and times its slope along an entry of x."""
+    lifts: np.ndarray
+    """How much more of a a' the curvature gets, along each learned entry of x."""
     asked: np.ndarray
     solved: np.ndarray
     slopes: np.ndarray
@@ -134,14 +139,10 @@ def members(
         shaped(part(work, sizes, RIDGE), (m, d)),
         shaped(part(work, sizes, HYPER), (m, 3)),
     )
-    slope = part(vector, sizes, CURVATURE_SLOPE)
-    side = d if slope.shape[0] > 0 else 0
-    bandwidth_slope = part(vector, sizes, BANDWIDTH_SLOPE)
-    bandwidth_side = d if bandwidth_slope.shape[0] > 0 else 0
+    tilts = part(vector, sizes, CURVATURE_SLOPE)
     leader = Leader(
         sizes[ENTRIES : ENTRIES + n],
-        shaped(slope, (side, side)),
-        shaped(bandwidth_slope, (bandwidth_side, bandwidth_side)),
+        shaped(tilts, (tilts.shape[0] // (d * d), d, d)),
         shaped(part(vector, sizes, SENSITIVITY), (n, k, d)),
     )
     weights = part(vector, sizes, PLAIN_WEIGHTS)
@@ -166,7 +167,8 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
     spread, left = shaped(left, (m, d)), left[m * d :]
     short, left = shaped(left, (7 + n, k)), left[(7 + n) * k :]
     bent, left = shaped(left, (n, d)), left[n * d :]
-    curved, left = shaped(left, (2, 1 + k, d)), left[2 * (1 + k) * d :]
+    stack, left = shaped(left, (3, 1 + k, d)), left[3 * (1 + k) * d :]
+    lifts, left = left[:n], left[n:]
     asked, left = shaped(left, (n, k, d)), left[n * k * d :]
     solved, left = shaped(left, (n, k, d)), left[n * k * d :]
     return Room(
@@ -184,7 +186,10 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
         short[1:],
         short[0],
         bent,
-        curved,
+        stack[0],
+        stack[1],
+        stack[2],
+        lifts,
         asked,
         solved,
         left,
