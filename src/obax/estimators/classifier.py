@@ -19,7 +19,9 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
 
     The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
     leader) move with every row, along the derivative of the loss of predicting that row before it
-    was learned. There is one model, no grid. Features are standardised on the way in.
+    was learned. What is said is said by a mixture of this model, the same frozen at its start, and
+    a few plain ones, weighted by likelihood, so that tuning cannot make it worse. Features are
+    standardised on the way in.
 
     **Arguments:**
 
@@ -28,6 +30,10 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
       forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
     - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"`, `"bandwidth"` are learned; the
       others stay.
+    - `members`: who predicts: `"auto"`, `"tuned"` alone, or a tuple of `"tuned"` and some of
+      `"start"`, `"short"`, `"long"` (frozen models: the start, a memory of 30, of 3,000 rows) and
+      `"sgd"` (steps down the gradient at four rates). `share`: what part of their weights is shared
+      out anew after each row, so that members can come back.
     - `per_feature`: one penalty for each feature.
     - `features`: `"linear"`; `"fourier"`, for random Fourier features beside them, whose bandwidth
       is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
@@ -37,8 +43,8 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
       leader's loss is then the class-balanced one.
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
-    - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
-      `"auto"` takes Cholesky up to 64 features.
+    - `solver`: `"cholesky"`, a direct solution, or `"cg"` with `solver_steps` steps, for the
+      follower's Newton system; `"auto"` takes the direct one up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
     - `max_features`, `max_classes`: rows that would need more are rejected.
 
@@ -51,7 +57,7 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     >>> model.predict_one({"size": 6.0}), model.predict_one({"size": 0.0})
     ('large', 'small')
     >>> sorted(model.hyperparameters_)
-    ['forgetting', 'inertia', 'memory', 'penalty']
+    ['forgetting', 'inertia', 'members', 'memory', 'penalty']
     """
 
     @property

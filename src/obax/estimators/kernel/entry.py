@@ -20,7 +20,7 @@ learned, in their order.
 A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
 learned. A line of `out` gets what became of the row, its loss before it was learned, what was said
 of it (see `row`) and, where it is long enough, x and the members' shares after it and, after
-those, the likelihood that each member gave the target (densities relative to the largest).
+those, what each member said: the probability of the target, or a number in its deviations.
 """
 OUTCOME, LOSS, SAID = range(3)
 
@@ -83,6 +83,7 @@ def _compiled(sources: int, *, cache: bool) -> Play:
             if line.shape[0] > said_end:
                 line[said_end : said_end + trail.shape[0]] = trail
             if line.shape[0] > said_end + trail.shape[0]:
-                line[said_end + trail.shape[0] :] = space.likelihood
+                label = int(row[f]) if sizes[CLASSES] > 0 else 0
+                line[said_end + trail.shape[0] :] = space.said[:, label]
 
     return play

@@ -43,7 +43,7 @@ VECTOR_PARTS = (
     "rows",  # learned so far
     "x",  # logarithms of the hyperparameters of the tuned member
     "shares",  # of the members in the prediction; right after x, to be noted with it
-    "residuals",  # running mean square of each member, for regression
+    "residuals",  # running mean of twice the loss of each member, for regression
     "sat_out",  # rows that a member could not take part in
     "mean",  # running mean of the hypergradient
     "square",  # ... and of its square
@@ -219,7 +219,7 @@ class Plan:
         waves = columns.WAVES if self.expansion == "fourier" else 0
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates), waves * self.features, waves]
         work += [square, lines, lines, m * d]
-        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 3 + k)
+        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
         work += [2 * d + by_member + (7 + n) * k + n + (2 + 2 * k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]

@@ -236,15 +236,18 @@ def weigh(
     label: int,
 ) -> None:
     """The members' shares, now that the target is known."""
-    rows, likelihood = vector[sizes[ROWS]], room.likelihood
+    likelihood = room.likelihood
     if sizes[LOSS] <= SOFTMAX:
         for i in range(likelihood.shape[0]):
             likelihood[i] = max(room.said[i, label], LEAST)
     else:
-        residuals = part(vector, sizes, RESIDUALS)
-        mixture.densities(room.awake, room.said, target, residuals, likelihood)
-        mixture.learn_residuals(room.awake, room.said, target, residuals, rows)
-    share = mixture.share_of(work[sizes[SETTINGS] + SHARE], rows)
+        residuals, losses, slope = part(vector, sizes, RESIDUALS), room.losses, room.short[SLOPE]
+        delta = work[sizes[SETTINGS] + DELTA]
+        for i in range(losses.shape[0]):
+            losses[i] = suffered(sizes[LOSS], room.outputs[i], target, delta, slope)
+        mixture.densities(room.awake, losses, residuals, likelihood)
+        mixture.learn_residuals(room.awake, losses, residuals, vector[sizes[ROWS]])
+    share = work[sizes[SETTINGS] + SHARE]
     mixture.renew(part(vector, sizes, SHARES), room.awake, likelihood, share)
 
 

@@ -78,6 +78,7 @@ class Room(NamedTuple):
     """1 for each member that could learn the row, otherwise 0."""
     likelihood: np.ndarray
     """Of the target, by each member; for numbers relative to the largest."""
+    losses: np.ndarray
     z0: np.ndarray
     v: np.ndarray
     outputs: np.ndarray
@@ -95,8 +96,7 @@ class Room(NamedTuple):
     """Of the tuned member's loss, along each learned entry of x."""
 
 
-@intrinsic  # type: ignore[misc]
-def borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
+def _borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
     """The same array without a count of its users, for what the caller keeps alive: to count the
     views of each row up and down took as long as two fifths of the row."""
 
@@ -107,6 +107,9 @@ def borrowed(_: Any, array: types.Array) -> tuple[Any, Any]:
         return found._getvalue()
 
     return array(array), generate
+
+
+borrowed: Any = intrinsic(_borrowed)
 
 
 @njit
@@ -155,7 +158,7 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
     left = part(work, sizes, ROOM)
     row, row_slope, left = left[:d].reshape(1, d), left[d : 2 * d], left[2 * d :]
     said, left = left[: everyone * c].reshape(everyone, c), left[everyone * c :]
-    each, left = left[: 3 * everyone].reshape(3, everyone), left[3 * everyone :]
+    each, left = left[: 4 * everyone].reshape(4, everyone), left[4 * everyone :]
     z0, left = left[: m * k].reshape(m, k), left[m * k :]
     v, left = left[:m], left[m:]
     outputs, left = left[: everyone * k].reshape(everyone, k), left[everyone * k :]
@@ -173,6 +176,7 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
         each[0],
         each[1],
         each[2],
+        each[3],
         z0,
         v,
         outputs,
