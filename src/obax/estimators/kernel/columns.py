@@ -34,9 +34,10 @@ def names(features: int, lags: int, slots: int, expansion: str) -> list[Hashable
 
 
 def waves(features: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions, one for each wave, and phases. Standardised rows are about the root of the number
-    of features long, which is what the bandwidth is counted in. But for that, what a feature has in
-    them does not depend on how many there are: a late one leaves the waves of rows as they were."""
+    """Directions, one for each wave, and phases. Two standardised rows are about the root of twice
+    the number of features apart, which is what the bandwidth is counted in. But for that, what a
+    feature has in them does not depend on how many there are: a late one leaves waves as they were.
+    """
     columns = [np.random.default_rng((SEED, i)).standard_normal(WAVES) for i in range(features)]
     phases = np.random.default_rng(SEED).uniform(0.0, 2.0 * np.pi, WAVES)
-    return np.array(columns).reshape(features, WAVES).T / max(1, features) ** 0.5, phases
+    return np.array(columns).reshape(features, WAVES).T / max(1, 2 * features) ** 0.5, phases

@@ -1,9 +1,9 @@
 """The columns of a row beyond its standardised features: see `columns`.
 
-A wave is sqrt(2) cos(w . a / bandwidth + phase) with w drawn from a normal of variance 1 / f: the
-product of two rows' waves is on average exp(-|a - a'|^2 / (2 f bandwidth^2)), so that weights of
-waves are a Gaussian kernel machine (Rahimi and Recht 2007), and a bandwidth of 1 is about the
-distance of two rows. Each wave is as large as a standardised feature.
+A wave is sqrt(2) cos(w . a / bandwidth + phase) with w drawn from a normal of variance 1 / 2f: the
+product of two rows' waves is on average exp(-|a - a'|^2 / (4 f bandwidth^2)), so that weights of
+waves are a Gaussian kernel machine (Rahimi and Recht 2007), and a bandwidth of 1 is the distance of
+two rows. Each wave is as large as a standardised feature.
 """
 
 import math
