@@ -45,7 +45,7 @@ from .losses import LEAST, both_sides, proximal, softmax, suffered
 from .record import note
 from .statistics import LARGEST, count, deviations, importance
 from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
-from .views import Followers, Leader, Plain, Room, part
+from .views import Followers, Leader, Plain, Room, inlined, part
 
 WARM_UP, WARM_UP_ROWS = 10.0, 100.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
@@ -65,7 +65,7 @@ def standardise(vector: np.ndarray, sizes: np.ndarray, row: np.ndarray, a: np.nd
     a[sizes[FEATURES]] = 1.0
 
 
-@njit
+@inlined
 def speak(
     vector: np.ndarray,
     work: np.ndarray,
@@ -103,7 +103,7 @@ def speak(
     return able
 
 
-@njit
+@inlined
 def play_row(
     vector: np.ndarray,
     record: np.ndarray,
@@ -179,7 +179,7 @@ def play_row(
     return ACCEPTED, loss
 
 
-@njit
+@inlined
 def pull_of(i: int, sizes: np.ndarray, room: Room, target: float, label: int, delta: float) -> None:
     """-d loss / dz at what member i predicted, into `room.short[SLOPE]`."""
     kind, slope = sizes[LOSS], room.short[SLOPE]
@@ -192,7 +192,7 @@ def pull_of(i: int, sizes: np.ndarray, room: Room, target: float, label: int, de
         suffered(kind, room.outputs[i], target, delta, slope)
 
 
-@njit
+@inlined
 def learn(
     m: int,
     vector: np.ndarray,
@@ -233,7 +233,7 @@ def learn(
     return True
 
 
-@njit
+@inlined
 def weigh(
     vector: np.ndarray,
     work: np.ndarray,

@@ -1,7 +1,6 @@
 """The slope of the tuned member's loss in its hyperparameters: see the package."""
 
 import numpy as np
-from numba import njit
 
 from .algebra import dot, multiply, solve
 from .follower import FORGETTING, INERTIA
@@ -19,13 +18,13 @@ from .layout import (
     STEPS,
 )
 from .losses import LOGIT_VARIANCE, moderation, pull_slope
-from .views import Followers, Leader, Room
+from .views import Followers, Leader, Room, inlined
 
 # Lines of `room.short`.
 SLOPE, SHIFT, P, PULL, DSHIFT, DPULL, DZ0 = range(7)
 
 
-@njit
+@inlined
 def differentiate(
     sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int, k: int
 ) -> None:
@@ -48,7 +47,7 @@ def differentiate(
             q[i] -= slope * room.curved[1 + k, i]
 
 
-@njit
+@inlined
 def bend_spread(
     sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int
 ) -> None:
@@ -70,7 +69,7 @@ def bend_spread(
             bent[i] = forgetting * (1.0 - forgetting) * room.curved[0, i]
 
 
-@njit
+@inlined
 def hypergradient(
     work: np.ndarray,
     sizes: np.ndarray,
@@ -133,7 +132,7 @@ def hypergradient(
     return check
 
 
-@njit
+@inlined
 def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room) -> None:
     """Sensitivity and slope of the curvature after the row; before its curvature is added."""
     d = sizes[INPUTS]
