@@ -63,7 +63,7 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
         # What rounding has taken from the smallest eigenvalue.
         for i in range(d):
             matrix[i, i] += 4.0 * EPS * trace
-        definite = invert(matrix, drawn[0])
+        definite = invert(matrix, drawn[0], centre[0])
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
             centre[k, i] = ridge[i] * weights[k, i]
