@@ -11,7 +11,17 @@ import pytest
 
 import obax
 from obax.estimators.history import Record
-from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, SAID, Plan, kernel, layout, losses
+from obax.estimators.kernel import (
+    ACCEPTED,
+    LOSS,
+    OUTCOME,
+    SAID,
+    Plan,
+    algebra,
+    kernel,
+    layout,
+    losses,
+)
 from obax.problems import RowsBefore, StreamRow, stream_row
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -209,6 +219,21 @@ def test_the_root_of_a_row_is_found_whatever_its_variance():
         there = np.zeros(3)
         losses.softmax(z0 + variance * pull, shift, there)
         np.testing.assert_allclose(there, p, rtol=1e-6, atol=1e-9)
+
+
+def test_inverses_are_inverses_and_what_is_not_definite_has_none():
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 3, 8, 9):
+        roots = rng.standard_normal((d, 2 * d))
+        matrix, room = roots @ roots.T, np.empty((2, d))
+        found = matrix.copy()
+        assert algebra.invert(found, *room)
+        np.testing.assert_allclose(found @ matrix, np.eye(d), atol=1e-9)
+        np.testing.assert_array_equal(found, found.T)
+        vectors = np.linalg.eigh(matrix)[1]
+        for bad in range(d):
+            values = np.where(np.arange(d) == bad, -1.0, 1.0)
+            assert not algebra.invert(vectors * values @ vectors.T, *room)
 
 
 @pytest.mark.parametrize("name", CASES)

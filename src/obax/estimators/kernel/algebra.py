@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 TINY = float(np.finfo(np.float64).tiny)
-ONE, FOUR = np.uint64(1), np.uint64(4)
+ONE, TWO, FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
 SMALL = 32
 """Up to it an inverse is kept, beyond it factors."""
@@ -27,30 +27,56 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @njit
-def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
-    """The inverse of a symmetric matrix in its place, by sweeps over the upper triangle; False
-    where the matrix is not definite. `line` is room.
+def take_line(matrix: np.ndarray, k: int, line: np.ndarray) -> None:
+    """Row k of a symmetric matrix of which the upper triangle counts; zeros are left in it."""
+    for j in range(k):
+        line[j] = matrix[j, k]
+        matrix[j, k] = 0.0
+    for j in range(k, np.uint64(line.shape[0])):
+        line[j] = matrix[k, j]
+        matrix[k, j] = 0.0
+
+
+@njit
+def invert(matrix: np.ndarray, one: np.ndarray, two: np.ndarray) -> bool:
+    """The inverse of a symmetric matrix in its place, by sweeps over the upper triangle, two rows
+    at a time; False where the matrix is not definite. `one` and `two` are room for a line each.
 
     Small systems are solved so often that one inverse and products with it cost less than factors,
     whose substitutions wait for one number after the other. An inverse takes three times as many
     operations, which is what counts when they are large.
     """
     d = np.uint64(matrix.shape[0])
-    for k in range(d):
+    for pair in range(d // TWO):
+        k = TWO * pair
+        first, across = matrix[k, k], matrix[k, k + ONE]
+        if not first > 0.0:
+            return False
+        ratio = across / first
+        last = matrix[k + ONE, k + ONE] - ratio * across
+        if not last > 0.0:
+            return False
+        take_line(matrix, k, one)
+        take_line(matrix, k + ONE, two)
+        one[k], one[k + ONE], two[k], two[k + ONE] = -1.0, 0.0, 0.0, -1.0
+        # What the first of the two leaves of the second, so that nothing large cancels.
+        for j in range(d):
+            two[j] -= ratio * one[j]
+        for i in range(d):
+            by_one, by_two = one[i] / first, two[i] / last
+            for j in range(i, d):
+                matrix[i, j] -= by_one * one[j] + by_two * two[j]
+    if d % TWO == ONE:
+        k = d - ONE
         if not matrix[k, k] > 0.0:
             return False
-        inverse = 1.0 / matrix[k, k]
-        for j in range(k):
-            line[j] = matrix[j, k]
-            matrix[j, k] = 0.0
-        for j in range(k, d):
-            line[j] = matrix[k, j]
-            matrix[k, j] = 0.0
-        line[k] = -1.0
+        first = 1.0 / matrix[k, k]
+        take_line(matrix, k, one)
+        one[k] = -1.0
         for i in range(d):
-            scale = line[i] * inverse
+            by_one = first * one[i]
             for j in range(i, d):
-                matrix[i, j] -= scale * line[j]
+                matrix[i, j] -= by_one * one[j]
     for i in range(d):
         for j in range(i, d):
             matrix[i, j] = matrix[j, i] = -matrix[i, j]

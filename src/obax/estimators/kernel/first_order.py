@@ -10,14 +10,13 @@ diverge:
 import math
 
 import numpy as np
-from numba import njit
 
 from .algebra import dot
 from .layout import FEATURES, LOSS, OUTPUTS, SOFTMAX
-from .views import Plain
+from .views import Plain, inlined
 
 
-@njit
+@inlined
 def outputs_of(i: int, sizes: np.ndarray, plain: Plain, a: np.ndarray, outputs: np.ndarray) -> bool:
     """The outputs that member i predicts with; whether they are finite."""
     finite = True
@@ -27,7 +26,7 @@ def outputs_of(i: int, sizes: np.ndarray, plain: Plain, a: np.ndarray, outputs: 
     return finite
 
 
-@njit
+@inlined
 def descend(
     i: int,
     sizes: np.ndarray,

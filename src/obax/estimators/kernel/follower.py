@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from .algebra import SMALL, dot, factorise, invert, solve
 from .layout import (
@@ -20,12 +19,12 @@ from .layout import (
 )
 from .losses import moderation, sigmoid
 from .statistics import EPS
-from .views import Followers, Room
+from .views import Followers, Room, inlined
 
 PENALTY, INERTIA, FORGETTING = range(3)
 
 
-@njit
+@inlined
 def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: Followers) -> None:
     """Inverses of L and centres c of every member, if the state has moved since the last time."""
     if work[sizes[FRESH]] == 1.0:
@@ -47,7 +46,7 @@ def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: 
     work[sizes[FRESH]] = 1.0
 
 
-@njit
+@inlined
 def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
     """The same of one; where L is not definite, its centre is NaN, and it sits out."""
     d, steps, ridge = sizes[INPUTS], sizes[STEPS], followers.ridge[m]
@@ -65,7 +64,7 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
         # What rounding has taken from the smallest eigenvalue.
         for i in range(d):
             matrix[i, i] += 4.0 * EPS * trace
-        definite = invert(matrix, drawn[0]) if d <= SMALL else factorise(matrix)
+        definite = invert(matrix, drawn[0], centre[0]) if d <= SMALL else factorise(matrix)
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
             centre[k, i] = ridge[i] * weights[k, i]
@@ -75,7 +74,7 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
             centre[k, i] = weights[k, i] - drawn[k, i] if definite else math.nan
 
 
-@njit
+@inlined
 def look(m: int, sizes: np.ndarray, followers: Followers, room: Room) -> bool:
     """The outputs that member m predicts with; whether they are finite. Leaves s, z0 and v."""
     a, finite = room.row[0], True
@@ -90,7 +89,7 @@ def look(m: int, sizes: np.ndarray, followers: Followers, room: Room) -> bool:
     return finite
 
 
-@njit
+@inlined
 def trained(
     m: int, sizes: np.ndarray, followers: Followers, room: Room, pull: np.ndarray, weight: float
 ) -> float:
@@ -103,7 +102,7 @@ def trained(
     return total
 
 
-@njit
+@inlined
 def train(
     m: int,
     sizes: np.ndarray,

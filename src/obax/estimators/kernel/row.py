@@ -48,7 +48,7 @@ from .record import note
 from .repeat import repeat
 from .statistics import CLIP, LARGEST, count, deviations, importance, standardise
 from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient, is_bandwidth
-from .views import Followers, Leader, Plain, Room, part
+from .views import Followers, Leader, Plain, Room, inlined, part
 
 WARM_UP, WARM_UP_ROWS = 10.0, 300.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
@@ -65,7 +65,7 @@ REJECTED, ACCEPTED, ABSURD = range(3)
 LARGEST, which is left to Python to put into words."""
 
 
-@njit
+@inlined
 def speak(
     vector: np.ndarray,
     work: np.ndarray,
@@ -103,7 +103,7 @@ def speak(
     return able
 
 
-@njit
+@inlined
 def play_row(
     vector: np.ndarray,
     record: np.ndarray,
@@ -195,7 +195,7 @@ def play_row(
     return ACCEPTED, loss
 
 
-@njit
+@inlined
 def pull_of(i: int, sizes: np.ndarray, room: Room, target: float, label: int, delta: float) -> None:
     """-d loss / dz at what member i predicted, into `room.short[SLOPE]`."""
     kind, slope = sizes[LOSS], room.short[SLOPE]
@@ -208,7 +208,7 @@ def pull_of(i: int, sizes: np.ndarray, room: Room, target: float, label: int, de
         suffered(kind, room.outputs[i], target, delta, slope)
 
 
-@njit
+@inlined
 def learn(
     m: int,
     vector: np.ndarray,
@@ -251,7 +251,7 @@ def learn(
     return True
 
 
-@njit
+@inlined
 def weigh(
     vector: np.ndarray,
     work: np.ndarray,

@@ -1,7 +1,6 @@
 """The slope of the tuned member's loss in its hyperparameters: see the package."""
 
 import numpy as np
-from numba import njit
 
 from .algebra import dot, multiply_lines, solve
 from .columns import FOURIER
@@ -22,19 +21,19 @@ from .layout import (
     STEPS,
 )
 from .losses import LOGIT_VARIANCE, curvature_slope, moderation, pull_slope
-from .views import Followers, Leader, Room
+from .views import Followers, Leader, Room, inlined
 
 # Lines of `room.short`.
 SLOPE, SHIFT, P, PULL, DSHIFT, DPULL, DZ0 = range(7)
 
 
-@njit
+@inlined
 def is_bandwidth(sizes: np.ndarray, entry: int) -> bool:
     """Whether an entry of x is the bandwidth."""
     return sizes[EXPANSION] == FOURIER and entry == sizes[BANDWIDTH]
 
 
-@njit
+@inlined
 def differentiate(
     sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int, k: int
 ) -> None:
@@ -55,7 +54,7 @@ def differentiate(
             q[i] -= room.tilted[1 + k, i]
 
 
-@njit
+@inlined
 def bend_spread(
     sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int
 ) -> None:
@@ -76,7 +75,7 @@ def bend_spread(
             bent[i] += room.tilted[0, i]
 
 
-@njit
+@inlined
 def tilt(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int) -> None:
     """Along the learned entry j of x, d(forgetting A) times s and times u.
 
@@ -99,7 +98,7 @@ def tilt(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j:
                 room.tilted[k, i] += scale * room.curved[k, i]
 
 
-@njit
+@inlined
 def hypergradient(
     work: np.ndarray,
     sizes: np.ndarray,
@@ -169,7 +168,7 @@ def hypergradient(
     return check
 
 
-@njit
+@inlined
 def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, bend: float) -> None:
     """Sensitivity and slopes of the curvature after the row; before its curvature is added."""
     d = sizes[INPUTS]

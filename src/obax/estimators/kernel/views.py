@@ -29,6 +29,9 @@ from .layout import (
     WEIGHTS,
 )
 
+inlined: Any = njit(forceinline=True)
+"""For functions that get all of a member or of the room: hundreds of numbers, copied by a call."""
+
 
 class Followers(NamedTuple):
     """The members of the second order, along the first axis; the tuned one comes first."""
