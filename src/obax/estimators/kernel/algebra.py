@@ -27,7 +27,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @njit
-def take_line(matrix: np.ndarray, k: int, line: np.ndarray) -> None:
+def take_line(matrix: np.ndarray, k: np.uint64, line: np.ndarray) -> None:
     """Row k of a symmetric matrix of which the upper triangle counts; zeros are left in it."""
     for j in range(k):
         line[j] = matrix[j, k]
