@@ -55,7 +55,7 @@ WARM_UP, WARM_UP_ROWS = 10.0, 300.0
 MEAN_DECAY, SQUARE_ROWS = 0.9, 3000.0
 """Of the running mean of the hypergradient, and the rows in that of its square. These are many:
 what one change of the stream weighs must not be forgotten before the next, or the small slopes in
-between move x as far as the large ones. Until there are so many it is the last third of them: what
+between move x as far as the large ones. Until there are so many it is the last tenth of them: what
 the very first rows weigh, whose standardisation has not settled, must be forgotten."""
 LONGEST_SLOPE = 30.0
 """A slope counts for at most so many of its running sizes: one glitch is not to be what all slopes
@@ -288,7 +288,7 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
     plain_rate = work[sizes[SETTINGS] + STEP_SIZE]
     rate = plain_rate * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
     mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0)
-    square_share = max(1.0 / SQUARE_ROWS, 3.0 / (rows + 3.0))
+    square_share = max(1.0 / SQUARE_ROWS, 10.0 / (rows + 10.0))
     for j in range(sizes[LEARNED]):
         slope = slopes[j]
         if rows >= WARM_UP_ROWS:
@@ -305,6 +305,6 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
         if at == sizes[PENALTIES] + 1:
             # There is no more to remember than has been seen, and with a memory that is longer the
             # slope vanishes: there would be no way back after a change.
-            top = min(top, max(x[at], math.log(rows + 1.0)))
+            top = min(top, max(x[at], math.log(rows + WARM_UP_ROWS)))
         x[at] = min(max(x[at] - by * mean[j] / mean_share / size, low[at]), top)
     vector[sizes[ROWS]] = rows + 1.0
