@@ -244,18 +244,42 @@ def weigh(
 
 @njit
 def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.ndarray) -> None:
-    """The leader's step: along the running mean of the hypergradient, in units of its running size,
-    so that a start that is five orders of magnitude off is left as fast as any other."""
-    rows, x = vector[sizes[ROWS]], part(vector, sizes, X)
-    mean, square = part(vector, sizes, MEAN), part(vector, sizes, SQUARE)
-    low, high = part(work, sizes, LOW), part(work, sizes, HIGH)
-    rate = work[sizes[SETTINGS] + STEP_SIZE] * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
+    """The leader's step."""
+    rows, n = vector[sizes[ROWS]], sizes[LEARNED]
+    step(
+        part(vector, sizes, X),
+        part(vector, sizes, MEAN),
+        part(vector, sizes, SQUARE),
+        part(work, sizes, LOW),
+        part(work, sizes, HIGH),
+        sizes[ENTRIES : ENTRIES + n],
+        work[sizes[SETTINGS] + STEP_SIZE],
+        rows,
+        slopes,
+    )
+    vector[sizes[ROWS]] = rows + 1.0
+
+
+@njit
+def step(
+    x: np.ndarray,
+    mean: np.ndarray,
+    square: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    entries: np.ndarray,
+    step_size: float,
+    rows: float,
+    slopes: np.ndarray,
+) -> None:
+    """Along the running mean of the hypergradient, in units of its running size, so that a start
+    that is five orders of magnitude off is left as fast as any other."""
+    rate = step_size * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
     mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0)
     square_share = 1.0 - SQUARE_DECAY ** (rows + 1.0)
-    for j in range(sizes[LEARNED]):
+    for j in range(entries.shape[0]):
         mean[j] = MEAN_DECAY * mean[j] + (1.0 - MEAN_DECAY) * slopes[j]
         square[j] = SQUARE_DECAY * square[j] + (1.0 - SQUARE_DECAY) * slopes[j] * slopes[j]
         size = math.sqrt(square[j] / square_share) + 1e-12
-        at = sizes[ENTRIES + j]
+        at = entries[j]
         x[at] = min(max(x[at] - rate * mean[j] / mean_share / size, low[at]), high[at])
-    vector[sizes[ROWS]] = rows + 1.0

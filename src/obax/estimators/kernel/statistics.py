@@ -43,9 +43,12 @@ def deviations(value: float, average: float, variance: float) -> float:
 @njit
 def importance(vector: np.ndarray, sizes: np.ndarray, label: int) -> float:
     """The weight of a row in the leader's loss: 1, unless classes are balanced."""
-    if sizes[BALANCE] == 0:
-        return 1.0
-    frequency = part(vector, sizes, FREQUENCY)
+    return 1.0 if sizes[BALANCE] == 0 else rarity(part(vector, sizes, FREQUENCY), label)
+
+
+@njit
+def rarity(frequency: np.ndarray, label: int) -> float:
+    """How much more a row of a class counts than in a stream where all are as frequent."""
     total, seen = 0.0, 0.0
     for c in range(frequency.shape[0]):
         total += frequency[c]
@@ -73,7 +76,12 @@ def count(
         at = (sizes[TARGET_COUNT], sizes[TARGET_AVERAGE], sizes[TARGET_VARIANCE])
         renew(vector, at[0], at[1], at[2], target, memory)
         return
-    frequency = part(vector, sizes, FREQUENCY)
+    count_class(part(vector, sizes, FREQUENCY), label, memory)
+
+
+@njit
+def count_class(frequency: np.ndarray, label: int, memory: float) -> None:
+    """One more row of a class."""
     total = 0.0
     for c in range(frequency.shape[0]):
         total += frequency[c]

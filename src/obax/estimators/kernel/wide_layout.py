@@ -1,0 +1,212 @@
+"""What the wide engine works on: `head`, a vector of all that does not belong to a feature, and
+`cells`, a line of numbers for each feature, so that a key that is present is one place in memory.
+
+The first cell is the intercept's. There are twice as many cells as features when they run out.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from .growth import places
+from .layout import BOUNDS, HUBER, SIGMOID, SOFTMAX, SQUARED, Plan
+
+# Positions in `sizes`: plain numbers, then four for each member, then the learned entries of x.
+OUTPUTS, CLASSES, LOSS, WIDTH, BALANCE, LEARNED, MEMBERS, SHARES, MEMBER = range(9)
+ROOT, TUNED, HEAD_AT, CELL_AT, PER_MEMBER = range(5)
+# Positions in the head, before the classes' frequencies, the shares and the members.
+ROWS, TARGET_COUNT, TARGET_AVERAGE, TARGET_VARIANCE, FREQUENCY = range(5)
+# Positions in a cell, before what the members have.
+FIRST, SEEN, COUNT, AVERAGE, VARIANCE, OWN = range(6)
+# Positions in the settings, before the bounds of x.
+STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE, LOW = range(6)
+LEAST_CELLS = 128
+ROOT_PENALTY, ROOT_MEMORY = 1e-6, 1e4
+
+
+class Member(NamedTuple):
+    """One of the models that are mixed."""
+
+    root: bool
+    """Steps by the root of summed squares of gradients instead of by the curvature."""
+    tuned: bool
+    starts: tuple[float, ...]
+    """Penalty, inertia, memory; empty for the tuned one, whose start comes later."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WidePlan:
+    """The sizes of a wide model. `plan` says what x, the outputs and the members are."""
+
+    plan: Plan
+
+    @functools.cached_property
+    def members(self) -> tuple[Member, ...]:
+        """Those of the plan in their order; gradient steps of a rate are by the root here."""
+        frozen = [Member(False, False, (p, inertia, m)) for p, m, inertia in self.plan.frozen]
+        roots = [Member(True, False, (ROOT_PENALTY, 1 / r, ROOT_MEMORY)) for r in self.plan.rates]
+        return Member(False, True, ()), *frozen, *roots
+
+    def learned(self, member: Member) -> int:
+        """Entries of x that the member learns."""
+        return len(self.plan.entries) if member.tuned else 0
+
+    def head_width(self, member: Member) -> int:
+        """x, and the running mean of the hypergradient and of its square."""
+        return self.plan.width + 2 * self.learned(member)
+
+    def cell_width(self, member: Member) -> int:
+        """Curvature, its slopes, weights and their slopes."""
+        n, k = self.learned(member), self.plan.outputs
+        return 1 + n + k + n * k
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        """All of it, as the kernel reads it."""
+        plan, count = self.plan, len(self.members)
+        kind = {"logistic": SIGMOID, "squared": SQUARED, "huber": HUBER}[plan.loss]
+        kind = SOFTMAX if plan.outputs > 1 else kind
+        shares = FREQUENCY + plan.slots
+        numbers = [plan.outputs, plan.slots, kind, plan.width, int(plan.balance)]
+        numbers += [len(plan.entries), count, shares]
+        head, cell = shares + 3 * count, OWN
+        for member in self.members:
+            numbers += [int(member.root), self.learned(member), head, cell]
+            head += self.head_width(member)
+            cell += self.cell_width(member)
+        return np.concatenate([np.array([*numbers, head, cell], np.int64), plan.entries])
+
+    def settings(self, settings: tuple[float, ...]) -> np.ndarray:
+        """Step size, fading, memory of the statistics, delta, share; and the bounds of x."""
+        bounds = np.empty((2, self.plan.width))
+        for name, span in self.plan.spans.items():
+            bounds[:, slice(*span)] = np.log(BOUNDS[name])[:, None]
+        return np.concatenate([settings, bounds.ravel()])
+
+    def start(self, hyperparameters: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Head and cells before the first row."""
+        after = MEMBER + PER_MEMBER * len(self.members)
+        width, per_cell = self.sizes[after : after + 2].tolist()
+        head, cells = np.zeros(width), np.zeros((LEAST_CELLS, per_cell))
+        part = self.parts(head, cells)
+        part["shares"][:] = 1 / len(self.members)
+        part["residuals"][:] = 1.0
+        for name, value in hyperparameters.items():
+            part["0.x"][slice(*self.plan.spans[name])] = math.log(value)
+        for i, member in enumerate(self.members[1:], 1):
+            part[f"{i}.x"][:3] = np.log(member.starts)
+        return head, cells
+
+    def parts(self, head: np.ndarray, cells: np.ndarray) -> dict[str, np.ndarray]:
+        """Both by name, as views of them; those of member i begin with "i."."""
+        plan, count = self.plan, len(self.members)
+        shares, lines = FREQUENCY + plan.slots, len(cells)
+        found = {
+            "numbers": head[:FREQUENCY],
+            "frequency": head[FREQUENCY:shares],
+            "shares": head[shares : shares + count],
+            "residuals": head[shares + count : shares + 2 * count],
+            "sat_out": head[shares + 2 * count : shares + 3 * count],
+            "statistics": cells[:, :OWN],
+        }
+        at, cell, k = shares + 3 * count, OWN, plan.outputs
+        for i, member in enumerate(self.members):
+            n = self.learned(member)
+            found[f"{i}.x"] = head[at : at + plan.width]
+            found[f"{i}.mean"] = head[at + plan.width : at + plan.width + n]
+            found[f"{i}.square"] = head[at + plan.width + n : at + plan.width + 2 * n]
+            found[f"{i}.curvature"] = cells[:, cell]
+            found[f"{i}.curvature_slope"] = cells[:, cell + 1 : cell + 1 + n]
+            begin = cell + 1 + n
+            found[f"{i}.weights"] = cells[:, begin : begin + k]
+            end = begin + k + n * k
+            found[f"{i}.sensitivity"] = cells[:, begin + k : end].reshape(lines, n, k)
+            at += self.head_width(member)
+            cell = end
+        return found
+
+
+def enough(cells: np.ndarray, features: int) -> np.ndarray:
+    """The cells, twice as many of them as often as so many features need it."""
+    room = len(cells)
+    while room < features + 1:
+        room *= 2
+    if room == len(cells):
+        return cells
+    wide = np.zeros((room, cells.shape[1]))
+    wide[: len(cells)] = cells
+    return wide
+
+
+def widened(
+    wide: WidePlan,
+    old: WidePlan,
+    head: np.ndarray,
+    cells: np.ndarray,
+    hyperparameters: Mapping[str, float],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Head and cells of a plan with fewer classes. Two classes with one logit z become logits
+    (-z/2, z/2)."""
+    after, fresh = wide.start(hyperparameters)
+    room = np.zeros((len(cells), fresh.shape[1]))
+    new, before = wide.parts(after, room), old.parts(head, cells)
+    where = places(wide.plan, old.plan)
+    learned = np.searchsorted(wide.plan.entries, where[old.plan.entries])
+    share = halves(wide.plan, old.plan)
+    for name, part in before.items():
+        kind = name.split(".")[-1]
+        if kind == "x":
+            new[name][where] = part
+        elif kind in ("mean", "square"):
+            new[name][learned[: len(part)]] = part
+        elif kind == "curvature_slope":
+            new[name][:, learned[: part.shape[1]]] = part
+        elif kind == "weights":
+            new[name][:, : len(share)] = share * part
+        elif kind == "sensitivity":
+            new[name][:, learned[: part.shape[1]], : len(share)] = share * part
+        else:
+            new[name][tuple(slice(size) for size in part.shape)] = part
+    return after, room
+
+
+def from_dense(
+    wide: WidePlan, old: Plan, vector: np.ndarray, hyperparameters: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Head and cells that go on where a model with full curvature has stopped, which may have had
+    fewer classes: statistics, shares, x, weights and the diagonal of the curvature."""
+    head, cells = wide.start(hyperparameters)
+    cells = enough(cells, wide.plan.features)
+    new, before, f = wide.parts(head, cells), old.parts(vector), old.features
+    names = ("rows", "target_count", "target_average", "target_variance")
+    new["numbers"][:] = [before[name] for name in names]
+    for name in ("frequency", "shares", "residuals", "sat_out"):
+        new[name][: len(before[name])] = before[name]
+    where = places(wide.plan, old)
+    learned = np.searchsorted(wide.plan.entries, where[old.entries])
+    new["0.x"][where] = before["x"]
+    for name in ("mean", "square"):
+        new[f"0.{name}"][learned] = before[name]
+    statistics = new["statistics"][1 : f + 1]
+    for at, name in ((SEEN, "counts"), (COUNT, "counts"), (AVERAGE, "averages")):
+        statistics[:, at] = before[name]
+    statistics[:, VARIANCE] = before["variances"]
+    # The intercept, last there, is the first here.
+    order, share = np.append(f, np.arange(f)), halves(wide.plan, old)
+    second = len(before["weights"])
+    for i in range(len(wide.members)):
+        # A gradient step has no past there: that of the tuned member, which estimates the same.
+        weights = before["weights"][i] if i < second else before["plain_weights"][i - second]
+        curvature = np.diagonal(before["curvature"][i if i < second else 0])
+        new[f"{i}.weights"][: f + 1, : len(share)] = share * weights.T[order]
+        new[f"{i}.curvature"][: f + 1] = curvature[order]
+    return head, cells
+
+
+def halves(plan: Plan, old: Plan) -> np.ndarray:
+    """What becomes of the outputs of a plan with fewer classes."""
+    return np.array([-0.5, 0.5]) if plan.outputs > old.outputs == 1 else np.ones(old.outputs)
