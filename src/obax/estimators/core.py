@@ -27,12 +27,12 @@ from .kernel import (
 )
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
+from .sparse import PLAIN, Sparse, parts_of
 from .table import Features, Rows, Table, tables
 from .targets import coded
+from .wide import Placed, Wide
 
 NOT_FINITE = "learning it would have made the model NaN or Inf"
-PLAIN = frozenset({float, int, bool, np.float64, np.float32, np.int64})
-"""Types of values that are numbers without a second look."""
 MISSING = itertools.repeat(float("nan"))
 
 
@@ -45,19 +45,26 @@ class Core:
         self.classes: list[Hashable] = []
         self.index: dict[Hashable, int] = {}
         self.rejected = Rejected()
+        self.ignored = 0
+        """Values of features beyond `max_features` in rows that were learned."""
         self.rows = 0
         self.plan = options.plan(0, 0)
         self.vector = self.plan.start(options.starts)
         self.record = Record(self.plan.trail)
+        self.wide: Wide | None = None
+        """In place of the vector, once there are many features."""
         self.ready()
 
     def ready(self) -> None:
         """What follows from the rest: the kernel, its room to work in, and how a row is read."""
-        self._play = kernel()
         self._lock = threading.RLock()
+        self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
+        if self.wide is not None:
+            self.wide.ready(self.options.settings)
+            return
+        self._play = kernel()
         self._work = self.plan.work(self.options.settings)
         self._row = np.zeros((1, self.plan.features + 2))
-        self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
         pack = struct.Struct(f"{self.plan.features + 2}d").pack_into
         self._pack = functools.partial(pack, self._row.data, 0)
         self._values = _reader(list(self.names))
@@ -116,6 +123,8 @@ class Core:
         """Play a row if it is a dict of known names and plain numbers; whether it is."""
         if type(row) is not dict:
             return False
+        if self.wide is not None:
+            return self._played_wide(row, target, teach)
         try:
             if len(row) == len(self.names):
                 values = self._values(row)
@@ -131,11 +140,22 @@ class Core:
         self._play(self.vector, self.record.data, self._work, self.plan.sizes, self._row, self._out)
         return True
 
+    def _played_wide(self, row: Features, target: float, teach: float) -> bool:
+        """The same for a wide model. A row that brings new features is learned in `play`."""
+        assert self.wide is not None
+        full = len(self.names) >= self.options.most_features
+        if teach and not full and not row.keys() <= self.names.keys():
+            return False
+        unknown = self.wide.run_one(self.record.data, row, self.names, target, teach, self._out)
+        if unknown and teach and self._out[0, OUTCOME] != ABSURD:
+            self.ignored += unknown
+        return unknown is not None
+
     # ---- many rows -------------------------------------------------------------------------
 
     def play(
         self,
-        rows: Rows,
+        rows: Rows | Sparse,
         targets: Sequence[object] | np.ndarray | None,
         *,
         unlabelled: str = "reject",
@@ -144,7 +164,7 @@ class Core:
         """Test on every row, then train on it. Without `targets`, or where one is missing and
         `unlabelled` is `"predict"`, only test. With `trace`, note x and the
         members' shares after each row."""
-        parts = list(tables(rows))
+        parts = self._parts(rows)
         total = sum(len(table) for table in parts)
         if targets is not None and len(targets) != total:
             raise ValueError(
@@ -159,17 +179,21 @@ class Core:
                 begin += len(table)
             return joined(played, self.plan, self._known)
 
-    def predict(self, rows: Rows) -> np.ndarray:
+    def _parts(self, rows: Rows | Sparse) -> list[Table | Sparse]:
+        return parts_of(rows, self.options, self.names, self.wide is not None)
+
+    def predict(self, rows: Rows | Sparse) -> np.ndarray:
         """Predictions as in `Outcome`, for rows that are not learned. Values that would have a row
         rejected count as missing."""
         with self._lock:
-            found = [self._run(self._placed(table)).predictions for table in tables(rows)]
+            parts = self._parts(rows)
+            found = [self._run(self._placed(table)).predictions for table in parts]
         width = (len(self.classes),) if self.options.classify else ()
         return np.concatenate(found) if found else np.zeros((0, *width))
 
     def _play_table(
         self,
-        table: Table,
+        table: Table | Sparse,
         targets: Sequence[object] | np.ndarray | None,
         unlabelled: str,
         trace: bool,
@@ -177,9 +201,9 @@ class Core:
         """A table, in stretches between which classes are added."""
         size = len(table)
         rejected = dict(table.rejected)
-        if not self._make_room(table):
-            most = self.options.max_features
-            rejected = dict.fromkeys(range(size), f"more than max_features = {most} features")
+        # What is said of the row that makes a model wide, it says before.
+        before = self._run(self._placed(table)[:1]).predictions if self._widens(table) else None
+        self._make_room(table)
         goals = coded(self.options, targets, size, rejected, self.index, unlabelled)
         parts = []
         rows = self._placed(table)
@@ -194,10 +218,11 @@ class Core:
                 rows[begin:end], goals.values[begin:end], goals.teach[begin:end], trace
             )
             if said is not None:
-                part.predictions[0] = 0
-                part.predictions[0, : len(said)] = said
+                _say(part, said)
             rejected |= {begin + i: reason for i, reason in part.rejected.items()}
             parts.append(part)
+        if before is not None:
+            _say(parts[0], before[0])
         for i in sorted(rejected):
             self.rejected.add(self.rows + i + 1, rejected[i], table.row(i))
         self.rows += size
@@ -205,18 +230,32 @@ class Core:
         whole.rejected = rejected
         return whole
 
+    def _widens(self, table: Table | Sparse) -> bool:
+        """Whether the model is wide from the first row of this table on."""
+        if self.wide is not None or len(table.rejected) == len(table):
+            return False
+        together = self.names.keys() | set(table.names)
+        features = min(len(together), self.options.most_features)
+        return isinstance(table, Sparse) or self.options.wide(features)
+
     def _run(
         self,
-        rows: np.ndarray,
+        rows: np.ndarray | Placed,
         targets: np.ndarray | float = 0.0,
         teach: np.ndarray | bool = False,
         trace: bool = False,
     ) -> Outcome:
         """The kernel on rows in which no class is new. `rows` has room for target and `teach`."""
-        rows[:, -2], rows[:, -1] = targets, teach
-        said_end = self._out.shape[1]
+        said_end, record = self._out.shape[1], self.record.data
         out = np.empty((len(rows), said_end + trace * self.plan.trail))
-        self._play(self.vector, self.record.data, self._work, self.plan.sizes, rows, out)
+        if isinstance(rows, Placed):
+            assert self.wide is not None
+            goals = np.empty((len(rows), 2))
+            goals[:, 0], goals[:, 1] = targets, teach
+            self.wide.run(record, rows, goals, out)
+        else:
+            rows[:, -2], rows[:, -1] = targets, teach
+            self._play(self.vector, record, self._work, self.plan.sizes, rows, out)
         lost = np.flatnonzero(teach & (out[:, OUTCOME] != ACCEPTED)).tolist()
         said = out[:, SAID:said_end]
         if not self.options.classify:
@@ -230,14 +269,20 @@ class Core:
     def _known(self) -> int | None:
         return len(self.classes) if self.options.classify else None
 
-    def _placed(self, table: Table) -> np.ndarray:
+    def _placed(self, table: Table | Sparse) -> np.ndarray | Placed:
         """The values where the model has them, NaN for what it does not know or does not get; with
         room for target and `teach`."""
-        if table.names == list(self.names):
+        if self.wide is not None:
+            return self.wide.place(table, self.names)
+        if isinstance(table, Table) and table.names == list(self.names):
             wide = np.empty((len(table), self.plan.features + 2))
             wide[:, :-2] = table.values
             return wide
         wide = np.full((len(table), self.plan.features + 2), np.nan)
+        if isinstance(table, Sparse):
+            rows, places = table.placed(self.names)
+            wide[rows[places >= 0], places[places >= 0]] = table.values[places >= 0]
+            return wide
         for j, name in enumerate(table.names):
             if name in self.names:
                 wide[:, self.names[name]] = table.values[:, j]
@@ -253,26 +298,40 @@ class Core:
                 self.classes.append(label)
         self._fit_plan()
 
-    def _make_room(self, table: Table) -> bool:
-        """Columns for features that are new; whether there is room."""
+    def _make_room(self, table: Table | Sparse) -> None:
+        """Columns for features that are new, as many as there is room for."""
         if len(table.rejected) == len(table):
-            return True
-        new = [name for name in table.names if name not in self.names]
-        if len(self.names) + len(new) > self.options.max_features:
-            return False
-        for name in new:
-            self.names[name] = len(self.names)
-        if new:
-            self._fit_plan()
-        return True
-
-    def _fit_plan(self) -> None:
-        """A larger plan where the names or classes have outgrown this one. It has the very size
-        that is needed: to copy the state costs no more than to learn a row."""
-        old, plan = self.plan, self.options.plan(len(self.names), len(self.classes))
-        if plan == old:
             return
-        self.vector = grown(plan, old, self.vector, self.options.starts)
+        brought = table.brought if isinstance(table, Sparse) else table.names
+        new = [name for name in brought if name not in self.names]
+        for name in new[: max(0, self.options.most_features - len(self.names))]:
+            self.names[name] = len(self.names)
+        if new or (isinstance(table, Sparse) and self.wide is None):
+            self._fit_plan(isinstance(table, Sparse))
+        surplus = set(new) - self.names.keys()
+        if surplus:
+            self.ignored += table.count(surplus)
+
+    def _fit_plan(self, wide: bool = False) -> None:
+        """A larger plan where the names or classes have outgrown this one. It has the very size
+        that is needed: to copy the state costs no more than to learn a row. A `wide` one where that
+        is asked for, or needed."""
+        features, old = len(self.names), self.plan
+        wide = wide or self.wide is not None or self.options.wide(features)
+        plan = self.options.plan(0 if wide else features, len(self.classes))
+        if wide and self.wide is not None:
+            self.wide.make_room(features)
+        if plan == old and wide == (self.wide is not None):
+            return
+        starts = self.options.starts
+        if not wide:
+            self.vector = grown(plan, old, self.vector, starts)
+        elif self.wide is None:
+            self.wide = Wide.after(plan, old, self.vector, starts)
+            self.wide.make_room(features)
+            self.vector = np.zeros(0)
+        else:
+            self.wide.add_classes(plan, starts)
         self.plan = plan
         if plan.width > old.width:
             self.record = self.record.widened(plan.trail, trail_places(plan, old))
@@ -285,6 +344,8 @@ class Core:
         """The weights that the tuned member's next prediction is made with, a line for each output,
         the intercept last."""
         with self._lock:
+            if self.wide is not None:
+                return self.wide.centre(len(self.names))
             # An average row, for what it leaves behind.
             self._run(np.full((1, self.plan.features + 2), np.nan))
             begin, shape = self.plan.sizes[CENTRE], (self.plan.outputs, self.plan.inputs)
@@ -292,10 +353,19 @@ class Core:
 
     def hyperparameters(self, x: np.ndarray | None = None) -> Hyperparameters:
         """As people read them. `x`, with the members' shares behind it, defaults to now."""
-        if x is None:
+        if x is None and self.wide is not None:
+            x = self.wide.x
+        elif x is None:
             part = self.plan.parts(self.vector)
             x = np.append(part["x"], part["shares"])
         return named(self.options, self.plan, x, self.names, self.index)
+
+
+def _say(part: Outcome, said: np.ndarray) -> None:
+    """What was said of the first row, by a model that may have known fewer classes."""
+    first = part.predictions[:1].reshape(-1)
+    first[:] = 0
+    first[: np.size(said)] = said
 
 
 def _reader(names: list[Hashable]) -> Callable[[Features], tuple[object, ...]]:

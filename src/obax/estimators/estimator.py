@@ -12,7 +12,8 @@ from .core import Core
 from .history import Rejected
 from .options import Options
 from .outcome import Hyperparameters
-from .table import Features, Rows, Table, tables
+from .sparse import Sparse, from_matrix
+from .table import Features, Rows, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,6 +66,11 @@ class StreamingEstimator(Options):
     def rejected_(self) -> Rejected:
         """Rows that were rejected: `rejected_.count`, and the last 100 with their reasons."""
         return self._fitted.rejected
+
+    @property
+    def ignored_(self) -> int:
+        """Values of features beyond `max_features` in rows that were learned without them."""
+        return self._fitted.ignored
 
     @property
     def mean_loss_(self) -> float:
@@ -121,6 +127,7 @@ class StreamingEstimator(Options):
         faces.meet()  # A model that was made before scikit-learn was imported.
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     # ---- both ------------------------------------------------------------------------------
@@ -160,16 +167,22 @@ class StreamingEstimator(Options):
 
     def _validated(
         self, X: Rows, y: Targets | None = None, first: bool = False
-    ) -> tuple[Table, list[object] | np.ndarray | None]:
+    ) -> tuple[Rows | Sparse, list[object] | np.ndarray | None]:
         """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
         single NaN and Inf are left to the rule of `table`."""
         if faces.scikit_learn() is None:
-            return next(tables(X)), None if y is None else _targets(y)
+            return X, None if y is None else _targets(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
-        array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
+        checks = {"ensure_all_finite": False, "dtype": "numeric", "accept_sparse": "csr"}
+        array = validate_data(self, X, reset=first, **checks)
         names = getattr(self, "feature_names_in_", range(array.shape[1]))
-        table = Table(list(names), np.asarray(array, np.float64))
+        table: Rows | Sparse
+        if hasattr(array, "tocsr") and self.wide(array.shape[1]):
+            table = from_matrix(array, list(names))
+        else:
+            full = array.toarray() if hasattr(array, "tocsr") else array
+            table = Table(list(names), np.asarray(full, np.float64))
         if y is None:
             return table, None
         targets = self._validated_targets(y)

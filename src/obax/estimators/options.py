@@ -15,7 +15,9 @@ from .kernel import BOUNDS, FALLING, Plan
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
 LARGE = 64
-"""Features from which `solver="auto"` takes conjugate gradients instead of Cholesky factors."""
+"""Models with more features are wide: their curvature is diagonal."""
+MOST_PENALTIES = 1024
+"""Features that can have a penalty each; a wide model has one for all of them."""
 
 MEMBERS = ("tuned", "start", "short", "long", "sgd")
 """Words for members of the mixture: the tuned model, the same frozen where it starts, a short and a
@@ -119,7 +121,7 @@ class Options:
     solver: str = option("auto", one_of("auto", "cholesky", "cg"))
     solver_steps: int = option(20, integer)
     scale_memory: float = option(10_000.0, rows)
-    max_features: int = option(1024, integer)
+    max_features: int = option(100_000, integer)
 
     # What only one of the two has, as the other one has it.
     loss: ClassVar[str] = "logistic"
@@ -171,6 +173,15 @@ class Options:
         """One for each member, as the kernel has them."""
         rates = [f"sgd {rate:g}" for rate in RATES] if "sgd" in self.member_words else []
         return [word for word in self.member_words if word != "sgd"] + rates
+
+    @property
+    def most_features(self) -> int:
+        """How many features a model takes in."""
+        return min(self.max_features, MOST_PENALTIES) if self.per_feature else self.max_features
+
+    def wide(self, features: int) -> bool:
+        """Whether a model with so many features is wide."""
+        return features > LARGE and not self.per_feature
 
     def plan(self, features: int, classes: int) -> Plan:
         """The sizes of a model with so many features and classes."""

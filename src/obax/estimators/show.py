@@ -54,6 +54,11 @@ def explain(core: Core) -> str:
             f" {core.rejected.count:,} {rows_were} rejected, the last (row {last['row']:,}) "
             f"because {last['reason']}."
         )
+    if core.ignored:
+        text += (
+            f" {core.ignored:,} values of features beyond the first {len(core.names):,} "
+            f"(max_features) were ignored."
+        )
     return text
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from .core import Core
 from .history import Record
 from .options import Options
+from .wide import Wide
 
 VERSION = 3
 """Of what an estimator writes into a checkpoint."""
@@ -27,8 +28,7 @@ def check_version(extra: dict[str, Any]) -> None:
 
 def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays by name, and the rest as JSON can hold it."""
-    parts = core.plan.parts(core.vector)
-    arrays = {f"state.{name}": array.copy() for name, array in parts.items()}
+    arrays = {f"state.{name}": array.copy() for name, array in _parts(core).items()}
     record = zip(("rows", "loss", "x"), core.record.arrays(), strict=True)
     arrays |= {f"record.{name}": array for name, array in record}
     arrays["record.head"] = core.record.head
@@ -36,6 +36,8 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "names": [_tagged(name) for name in core.names],
         "classes": [_tagged(label) for label in core.classes],
         "rows": core.rows,
+        "wide": core.wide is not None,
+        "ignored": core.ignored,
         "rejected": {
             "count": core.rejected.count,
             "kept": [
@@ -51,6 +53,13 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     }
 
 
+def _parts(core: Core) -> dict[str, np.ndarray]:
+    """What the next row needs of the rows before, by name, as views."""
+    if core.wide is not None:
+        return {"head": core.wide.head, "cells": core.wide.cells[: len(core.names) + 1]}
+    return core.plan.parts(core.vector)
+
+
 def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> Core:
     """The core again. Arrays that do not fit its names and classes are an error."""
     found = {path.removeprefix("['").removesuffix("']"): array for path, array in arrays.items()}
@@ -59,9 +68,13 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
     core.classes = [_untagged(label) for label in plain["classes"]]
     core.index = {label: i for i, label in enumerate(core.classes)}
     core.rows = plain["rows"]
-    core.plan = options.plan(len(core.names), len(core.classes))
-    core.vector = core.plan.start({})
-    for name, part in core.plan.parts(core.vector).items():
+    core.ignored = plain["ignored"]
+    core.plan = options.plan(0 if plain["wide"] else len(core.names), len(core.classes))
+    if plain["wide"]:
+        core.wide = Wide.at_start(core.plan, options.starts, len(core.names))
+    else:
+        core.vector = core.plan.start({})
+    for name, part in _parts(core).items():
         array = found.get(f"state.{name}")
         if array is None or array.shape != part.shape or array.dtype != part.dtype:
             came = "missing" if array is None else f"{array.dtype}{list(array.shape)}"

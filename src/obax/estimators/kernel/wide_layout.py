@@ -180,7 +180,7 @@ def from_dense(
     """Head and cells that go on where a model with full curvature has stopped, which may have had
     fewer classes: statistics, shares, x, weights and the diagonal of the curvature."""
     head, cells = wide.start(hyperparameters)
-    cells = enough(cells, wide.plan.features)
+    cells = enough(cells, old.features)
     new, before, f = wide.parts(head, cells), old.parts(vector), old.features
     names = ("rows", "target_count", "target_average", "target_variance")
     new["numbers"][:] = [before[name] for name in names]

@@ -1,0 +1,160 @@
+"""The state of a wide model, and how its rows are read: see `kernel.wide`."""
+
+import operator
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .kernel import Plan
+from .kernel.wide_entry import wide_kernel
+from .kernel.wide_layout import WidePlan, enough, from_dense, widened
+from .sparse import PLAIN, Sparse
+from .table import Features, Table
+
+
+class Placed:
+    """Rows where the model has their features: -1 for one that it does not know."""
+
+    def __init__(self, begins: np.ndarray, index: np.ndarray, values: np.ndarray):
+        self.begins, self.index, self.values = begins, index, values
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def __getitem__(self, rows: slice) -> "Placed":
+        begin, end, _ = rows.indices(len(self))
+        span = slice(self.begins[begin], self.begins[end])
+        begins = self.begins[begin : end + 1] - self.begins[begin]
+        return Placed(begins, self.index[span], self.values[span])
+
+    def __setitem__(self, rows: list[int], value: float) -> None:
+        for i in rows:
+            self.values[self.begins[i] : self.begins[i + 1]] = value
+
+
+class Wide:
+    """Head and cells of a wide model, and the kernel that works on them."""
+
+    def __init__(self, plan: Plan, head: np.ndarray, cells: np.ndarray):
+        self.plan, self.head, self.cells = WidePlan(plan), head, cells
+
+    @classmethod
+    def at_start(cls, plan: Plan, starts: Mapping[str, float], features: int) -> "Wide":
+        """One that has learned nothing yet."""
+        wide = cls(plan, *WidePlan(plan).start(starts))
+        wide.make_room(features)
+        return wide
+
+    @classmethod
+    def after(
+        cls, plan: Plan, old: Plan, vector: np.ndarray, starts: Mapping[str, float]
+    ) -> "Wide":
+        """One that goes on where a model with full curvature has stopped."""
+        return cls(plan, *from_dense(WidePlan(plan), old, vector, starts))
+
+    def ready(self, settings: tuple[float, ...]) -> None:
+        """What follows from the rest."""
+        self._play = wide_kernel()
+        self._settings = self.plan.settings(settings)
+        self._goal = np.zeros((1, 2))
+        self._all = np.zeros(0, np.int64)
+        self._values: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"plan": self.plan.plan, "head": self.head, "cells": self.cells}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["plan"], state["head"].copy(), state["cells"].copy())  # type: ignore[misc]
+
+    def make_room(self, features: int) -> None:
+        """Cells for so many features."""
+        self.cells = enough(self.cells, features)
+
+    def add_classes(self, plan: Plan, starts: Mapping[str, float]) -> None:
+        """A plan with more classes."""
+        new, old = WidePlan(plan), self.plan
+        self.head, self.cells = widened(new, old, self.head, self.cells, starts)
+        self.plan = new
+
+    def place(self, table: Table | Sparse, names: Mapping[Hashable, int]) -> Placed:
+        """Rows in the order of the model's features, however theirs is."""
+        if isinstance(table, Table):
+            index = np.array([names.get(name, -1) for name in table.names], np.int64)
+            order = np.argsort(index, kind="stable")
+            begins = np.arange(len(table) + 1) * len(index)
+            values = np.ascontiguousarray(table.values[:, order]).ravel()
+            return Placed(begins, np.tile(index[order], len(table)), values)
+        rows, places = table.placed(names)
+        order = np.lexsort((places, rows))
+        return Placed(table.begins, places[order], table.values[order])
+
+    def run(self, record: np.ndarray, rows: Placed, goals: np.ndarray, out: np.ndarray) -> None:
+        """Play rows: see `kernel.wide_entry`."""
+        fixed = (self.head, record, self.cells, self.plan.sizes, self._settings)
+        self._play(*fixed, rows.begins, rows.index, rows.values, goals, out)
+
+    def run_one(
+        self,
+        record: np.ndarray,
+        row: Features,
+        names: dict[Hashable, int],
+        target: float,
+        teach: float,
+        out: np.ndarray,
+    ) -> int | None:
+        """Play a dict of plain numbers, and count the features that are not known; `None`, and
+        nothing is played, if it is something else."""
+        read = self._read(row, names)
+        if read is None:
+            return None
+        index, values, unknown = read
+        self._goal[0] = target, teach
+        begins = np.array((0, len(index)))
+        fixed = (self.head, record, self.cells, self.plan.sizes, self._settings)
+        self._play(*fixed, begins, index, values, self._goal, out)
+        return unknown
+
+    def _read(
+        self, row: Features, names: dict[Hashable, int]
+    ) -> tuple[np.ndarray, np.ndarray, int] | None:
+        """Places, in their order, and values of a row; how many keys are not known."""
+        try:
+            if len(row) == len(names) > 1:
+                if len(self._all) != len(names):
+                    self._all = np.arange(len(names))
+                    self._values = operator.itemgetter(*names)
+                values = self._values(row)
+                if not PLAIN.issuperset(map(type, values)):
+                    return None
+                return self._all, np.array(values, np.float64), 0
+        except KeyError:
+            pass
+        except OverflowError:
+            return None
+        if not PLAIN.issuperset(map(type, row.values())):
+            return None
+        get = names.get
+        pairs = sorted([(get(name, -1), value) for name, value in row.items()])
+        places = [place for place, _ in pairs]
+        try:
+            values = np.array([value for _, value in pairs], np.float64)
+        except OverflowError:
+            return None
+        return np.array(places, np.int64), values, places.count(-1)
+
+    @property
+    def x(self) -> np.ndarray:
+        """Of the tuned member, with the shares of all behind it."""
+        part = self.plan.parts(self.head, self.cells)
+        return np.append(part["0.x"], part["shares"])
+
+    def centre(self, features: int) -> np.ndarray:
+        """The weights that the tuned member's next prediction is made with, a line for each output,
+        the intercept last."""
+        part = self.plan.parts(self.head, self.cells[: features + 1])
+        penalty, inertia, memory = np.exp(part["0.x"][:3])
+        stiff = inertia + memory / (1 + memory) * part["0.curvature"]
+        kept = stiff / (stiff + penalty)
+        kept[0] = 1.0
+        return np.roll(kept[:, None] * part["0.weights"], -1, axis=0).T
