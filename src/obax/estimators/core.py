@@ -28,7 +28,7 @@ from .kernel import (
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .sparse import PLAIN, Sparse, parts_of
-from .table import Features, Rows, Table, tables
+from .table import LARGEST, Features, Rows, Table, order_of, tables
 from .targets import coded
 from .wide import Placed, Wide
 
@@ -141,15 +141,28 @@ class Core:
         return True
 
     def _played_wide(self, row: Features, target: float, teach: float) -> bool:
-        """The same for a wide model. A row that brings new features is learned in `play`."""
+        """The same for a wide model, to which a row may bring new features."""
         assert self.wide is not None
-        full = len(self.names) >= self.options.most_features
-        if teach and not full and not row.keys() <= self.names.keys():
+        known = not teach or row.keys() <= self.names.keys()
+        if not known and not self._meet(row):
             return False
-        unknown = self.wide.run_one(self.record.data, row, self.names, target, teach, self._out)
-        if unknown and teach and self._out[0, OUTCOME] != ABSURD:
-            self.ignored += unknown
-        return unknown is not None
+        if not self.wide.run_one(self.record.data, row, self.names, target, teach, self._out):
+            return False
+        if not known and self._out[0, OUTCOME] != ABSURD:
+            self.ignored += sum(name not in self.names for name in row)
+        return True
+
+    def _meet(self, row: Features) -> bool:
+        """Know the features of a row that is not going to be rejected; whether it is such a row."""
+        assert self.wide is not None
+        values: Any = row.values()
+        if not PLAIN.issuperset(map(type, values)) or max(map(abs, values)) > LARGEST:
+            return False
+        new = sorted((name for name in row if name not in self.names), key=order_of)
+        for name in new[: max(0, self.options.most_features - len(self.names))]:
+            self.names[name] = len(self.names)
+        self.wide.make_room(len(self.names))
+        return True
 
     # ---- many rows -------------------------------------------------------------------------
 
@@ -280,8 +293,9 @@ class Core:
             return wide
         wide = np.full((len(table), self.plan.features + 2), np.nan)
         if isinstance(table, Sparse):
-            rows, places = table.placed(self.names)
-            wide[rows[places >= 0], places[places >= 0]] = table.values[places >= 0]
+            places = table.placed(self.names)
+            known = places >= 0
+            wide[table.rows[known], places[known]] = table.values[known]
             return wide
         for j, name in enumerate(table.names):
             if name in self.names:

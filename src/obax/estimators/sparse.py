@@ -45,19 +45,20 @@ class Sparse:
         names = [self.names[column] for column in self.columns[span]]
         return dict(zip(names, self.values[span].tolist(), strict=True))
 
-    def placed(self, names: Mapping[Hashable, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Of every value, its row and the place of its name; -1 for one that is not known."""
+    def placed(self, names: Mapping[Hashable, int]) -> np.ndarray:
+        """Of every value the place of its name; -1 for one that is not known."""
         places = np.array([names.get(name, -1) for name in self.names], np.int64)
-        return self._rows, places[self.columns]
+        return places[self.columns]
 
     def count(self, names: set[Hashable]) -> int:
         """The values of these names in rows that are not rejected."""
         theirs = np.array([name in names for name in self.names])[self.columns]
-        theirs[np.isin(self._rows, list(self.rejected))] = False
+        theirs[np.isin(self.rows, list(self.rejected))] = False
         return int(theirs.sum())
 
     @property
-    def _rows(self) -> np.ndarray:
+    def rows(self) -> np.ndarray:
+        """Of every value, its row."""
         return np.repeat(np.arange(len(self)), np.diff(self.begins))
 
     @property
@@ -65,7 +66,7 @@ class Sparse:
         """The names that come with a row that is not rejected."""
         if not self.rejected:
             return self.names
-        theirs = self.columns[~np.isin(self._rows, list(self.rejected))]
+        theirs = self.columns[~np.isin(self.rows, list(self.rejected))]
         return [self.names[i] for i in np.unique(theirs)]
 
 

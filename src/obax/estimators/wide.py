@@ -1,5 +1,7 @@
 """The state of a wide model, and how its rows are read: see `kernel.wide`."""
 
+import contextlib
+import itertools
 import operator
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -11,6 +13,8 @@ from .kernel.wide_entry import wide_kernel
 from .kernel.wide_layout import WidePlan, enough, from_dense, widened
 from .sparse import PLAIN, Sparse
 from .table import Features, Table
+
+UNKNOWN = itertools.repeat(-1)
 
 
 class Placed:
@@ -58,6 +62,7 @@ class Wide:
         self._play = wide_kernel()
         self._settings = self.plan.settings(settings)
         self._goal = np.zeros((1, 2))
+        self._begins = np.zeros(2, np.int64)
         self._all = np.zeros(0, np.int64)
         self._values: Any = None
 
@@ -78,16 +83,12 @@ class Wide:
         self.plan = new
 
     def place(self, table: Table | Sparse, names: Mapping[Hashable, int]) -> Placed:
-        """Rows in the order of the model's features, however theirs is."""
+        """Rows where the model has their features."""
         if isinstance(table, Table):
             index = np.array([names.get(name, -1) for name in table.names], np.int64)
-            order = np.argsort(index, kind="stable")
             begins = np.arange(len(table) + 1) * len(index)
-            values = np.ascontiguousarray(table.values[:, order]).ravel()
-            return Placed(begins, np.tile(index[order], len(table)), values)
-        rows, places = table.placed(names)
-        order = np.lexsort((places, rows))
-        return Placed(table.begins, places[order], table.values[order])
+            return Placed(begins, np.tile(index, len(table)), table.values.flatten())
+        return Placed(table.begins, table.placed(names), table.values)
 
     def run(self, record: np.ndarray, rows: Placed, goals: np.ndarray, out: np.ndarray) -> None:
         """Play rows: see `kernel.wide_entry`."""
@@ -102,46 +103,27 @@ class Wide:
         target: float,
         teach: float,
         out: np.ndarray,
-    ) -> int | None:
-        """Play a dict of plain numbers, and count the features that are not known; `None`, and
-        nothing is played, if it is something else."""
-        read = self._read(row, names)
-        if read is None:
-            return None
-        index, values, unknown = read
-        self._goal[0] = target, teach
-        begins = np.array((0, len(index)))
+    ) -> bool:
+        """Play a row if it is a dict of plain numbers; whether it is."""
+        size, values, index = len(row), row.values(), None
+        if size == len(names) > 1:
+            if len(self._all) != size:
+                self._all, self._values = np.arange(size), operator.itemgetter(*names)
+            with contextlib.suppress(KeyError):
+                values, index = self._values(row), self._all
+        if not PLAIN.issuperset(map(type, values)):
+            return False
+        try:
+            numbers = np.fromiter(values, np.float64, size)
+        except OverflowError:
+            return False
+        if index is None:
+            index = np.fromiter(map(names.get, row, UNKNOWN), np.int64, size)
+        self._begins[1] = size
+        self._goal[0, 0], self._goal[0, 1] = target, teach
         fixed = (self.head, record, self.cells, self.plan.sizes, self._settings)
-        self._play(*fixed, begins, index, values, self._goal, out)
-        return unknown
-
-    def _read(
-        self, row: Features, names: dict[Hashable, int]
-    ) -> tuple[np.ndarray, np.ndarray, int] | None:
-        """Places, in their order, and values of a row; how many keys are not known."""
-        try:
-            if len(row) == len(names) > 1:
-                if len(self._all) != len(names):
-                    self._all = np.arange(len(names))
-                    self._values = operator.itemgetter(*names)
-                values = self._values(row)
-                if not PLAIN.issuperset(map(type, values)):
-                    return None
-                return self._all, np.array(values, np.float64), 0
-        except KeyError:
-            pass
-        except OverflowError:
-            return None
-        if not PLAIN.issuperset(map(type, row.values())):
-            return None
-        get = names.get
-        pairs = sorted([(get(name, -1), value) for name, value in row.items()])
-        places = [place for place, _ in pairs]
-        try:
-            values = np.array([value for _, value in pairs], np.float64)
-        except OverflowError:
-            return None
-        return np.array(places, np.int64), values, places.count(-1)
+        self._play(*fixed, self._begins, index, numbers, self._goal, out)
+        return True
 
     @property
     def x(self) -> np.ndarray:

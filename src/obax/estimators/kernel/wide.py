@@ -12,7 +12,8 @@ the follower of the package with *diagonal* curvature, the same for every class:
 
 where sums are over the rows that had feature i and their age counts such rows: what a word means is
 not forgotten while it is not used. h is p (1 - p) for two classes, the mean eigenvalue of the
-Hessian for more, 1 for numbers. The second kind, by the root, is AdaGrad with an implicit step.
+Hessian for more, 1 for numbers. The second kind, by the root, is AdaGrad with an implicit step; the
+members of the first order are such, and x of the second kind is not learned.
 
 With L_i = stiff_i + penalty (0 for the intercept): y_new,i = (1 - penalty / L_i) y_i + a_i / L_i k,
 where `losses` solves for k = weight pull(z*) as always. The sensitivity S = dy/dx is carried along
@@ -106,13 +107,18 @@ def play_row(
     if absurd:
         return ABSURD, 0.0
     places, room = np.zeros(keys, np.int64), np.empty((1 + count, keys))
-    a, rows, at = room[0], head[ROWS], 1
+    a, rows, at, sorted = room[0], head[ROWS], 1, True
     a[0] = 1.0
     for i in range(index.shape[0]):
         if index[i] >= 0:
             places[at] = index[i] + 1
             a[at] = scaled(cells[places[at]], values[i], rows)
+            sorted = sorted and places[at] > places[at - 1]
             at += 1
+    if not sorted:
+        # So that the order of the keys changes nothing.
+        order = np.argsort(places)
+        places, room[0] = places[order], a[order]
 
     # Test: every member, then all of them together.
     z0, v, awake = np.empty((count, outs)), np.empty(count), np.empty(count)

@@ -37,12 +37,9 @@ def own(sizes: np.ndarray, m: int, what: int) -> int:
 
 
 @njit
-def stiffness(root: bool, inertia: float, past: float) -> tuple[float, float]:
-    """How firmly a weight stays where it is, of what the past has left; and the slope in that."""
-    if not root:
-        return inertia + past, 1.0
-    size = math.sqrt(1.0 + past)
-    return inertia * size, 0.5 * inertia / size
+def stiffness(root: bool, inertia: float, past: float) -> float:
+    """How firmly a weight stays where it is, of what the past has left."""
+    return inertia * math.sqrt(1.0 + past) if root else inertia + past
 
 
 @njit
@@ -65,12 +62,12 @@ def say(
     for k in range(outs):
         z0[k] = 0.0
     for i in range(places.shape[0]):
-        cell, ridge = cells[places[i]], penalty if i > 0 else 0.0
-        inverse[i] = 1.0 / (stiffness(root, inertia, forgetting * cell[at])[0] + ridge)
+        cell, ridge = places[i], penalty if i > 0 else 0.0
+        inverse[i] = 1.0 / (stiffness(root, inertia, forgetting * cells[cell, at]) + ridge)
         v += a[i] * a[i] * inverse[i]
         by = a[i] * (1.0 - ridge * inverse[i])
         for k in range(outs):
-            z0[k] += by * cell[weights_at + k]
+            z0[k] += by * cells[cell, weights_at + k]
     return v
 
 
@@ -86,18 +83,9 @@ def lift_of(
 
 
 @njit
-def lift_slope(
-    kind: int,
-    root: bool,
-    weight: float,
-    dweight: float,
-    p: np.ndarray,
-    pull: np.ndarray,
-    dpull: np.ndarray,
-) -> float:
-    """How `lift_of` moves where the weight moves by dweight and the pull, 1 - p or -p, by dpull."""
-    if root:
-        return 2.0 * weight * (dweight * dot(pull, pull) + weight * dot(pull, dpull))
+def lift_slope(kind: int, weight: float, dweight: float, p: np.ndarray, dpull: np.ndarray) -> float:
+    """How `lift_of` moves, but by the root, where the weight moves by dweight and the pull, 1 - p
+    or -p, by dpull."""
     if kind == SOFTMAX:
         size, along = 1.0 - dot(p, p), 2.0 * dot(p, dpull)
         return (dweight * size + weight * along) / (p.shape[0] - 1.0)
@@ -157,14 +145,13 @@ def learn(
     for j in range(n):
         entry, dz0, dv = entries[j], short[DZ0 + j], 0.0
         for i in range(places.shape[0]):
-            cell, ridge = cells[places[i]], penalty if i > 0 else 0.0
-            change = _stiffer(
-                root, inertia, forgetting, faster, ridge, cell[at], cell[at + 1 + j], entry
-            )
+            cell, ridge = places[i], penalty if i > 0 else 0.0
+            past, tilt = cells[cell, at], cells[cell, at + 1 + j]
+            change = _stiffer(inertia, forgetting, faster, ridge, past, tilt, entry)
             dv -= change * (a[i] * inverse[i]) ** 2
             keep, drawn = _drawn(ridge, inverse[i], change, entry)
             for k in range(outs):
-                moved = keep * cell[s_at + j * outs + k] - drawn * cell[y_at + k]
+                moved = keep * cells[cell, s_at + j * outs + k] - drawn * cells[cell, y_at + k]
                 dz0[k] += a[i] * moved
         slopes[j] = 0.0
         for k in range(outs):
@@ -174,7 +161,7 @@ def learn(
             short[DSHIFT, 0] = (1.0 if entry == shifts_at + 1 else 0.0) - short[DSHIFT, 0]
         dweight = weight if classify and entry == weights_at + label else 0.0
         pull_slope(kind, p, v, pull, bend, weight, dz0, dv, dweight, short[DSHIFT], dpull)
-        lifts[j] = lift_slope(kind, root, weight, dweight, p, pull, dpull)
+        lifts[j] = lift_slope(kind, weight, dweight, p, dpull)
         check += abs(slopes[j]) + abs(dv) + abs(lifts[j])
         for k in range(outs):
             pushes[j, k] = dweight * pull[k] + weight * dpull[k]
@@ -184,30 +171,29 @@ def learn(
         return False
 
     for i in range(places.shape[0]):
-        cell, ridge = cells[places[i]], penalty if i > 0 else 0.0
+        cell, ridge = places[i], penalty if i > 0 else 0.0
         spread = a[i] * inverse[i]
         for j in range(n):
-            past, tilt = cell[at], cell[at + 1 + j]
-            change = _stiffer(root, inertia, forgetting, faster, ridge, past, tilt, entries[j])
+            past, tilt = cells[cell, at], cells[cell, at + 1 + j]
+            change = _stiffer(inertia, forgetting, faster, ridge, past, tilt, entries[j])
             keep, drawn = _drawn(ridge, inverse[i], change, entries[j])
             pushed = weight * change * spread * inverse[i]
             begin = s_at + j * outs
             for k in range(outs):
-                moved = keep * cell[begin + k] - drawn * cell[y_at + k]
+                moved = keep * cells[cell, begin + k] - drawn * cells[cell, y_at + k]
                 moved += spread * pushes[j, k] - pushed * pull[k]
-                cell[begin + k] = fading * moved
+                cells[cell, begin + k] = fading * moved
             longer = faster * past if entries[j] == MEMORY else 0.0
-            cell[at + 1 + j] = forgetting * tilt + longer + lifts[j] * a[i] * a[i]
+            cells[cell, at + 1 + j] = forgetting * tilt + longer + lifts[j] * a[i] * a[i]
         for k in range(outs):
-            kept = (1.0 - ridge * inverse[i]) * cell[y_at + k]
-            cell[y_at + k] = kept + spread * weight * pull[k]
-        cell[at] = forgetting * cell[at] + lift * a[i] * a[i]
+            kept = (1.0 - ridge * inverse[i]) * cells[cell, y_at + k]
+            cells[cell, y_at + k] = kept + spread * weight * pull[k]
+        cells[cell, at] = forgetting * cells[cell, at] + lift * a[i] * a[i]
     return True
 
 
 @njit
 def _stiffer(
-    root: bool,
     inertia: float,
     forgetting: float,
     faster: float,
@@ -217,14 +203,13 @@ def _stiffer(
     entry: int,
 ) -> float:
     """dL of a feature along an entry of x."""
-    firm, slope = stiffness(root, inertia, forgetting * past)
-    change = slope * forgetting * tilt
+    change = forgetting * tilt
     if entry == PENALTY:
         change += ridge
     elif entry == INERTIA:
-        change += firm if root else inertia
+        change += inertia
     elif entry == MEMORY:
-        change += slope * faster * past
+        change += faster * past
     return change
 
 
