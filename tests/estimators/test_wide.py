@@ -44,6 +44,7 @@ def same(a, b):
     size = len(a.names) + 1
     np.testing.assert_array_equal(a.wide.head, b.wide.head)
     np.testing.assert_array_equal(a.wide.cells[:size], b.wide.cells[:size])
+    np.testing.assert_array_equal(a.wide.square, b.wide.square)
     np.testing.assert_array_equal(a.record.data, b.record.data)
 
 

@@ -25,6 +25,7 @@ from .kernel import (
     kernel,
     trail_places,
 )
+from .kernel.wide_layout import MOST_FULL
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .sparse import PLAIN, Sparse, parts_of
@@ -214,8 +215,8 @@ class Core:
         """A table, in stretches between which classes are added."""
         size = len(table)
         rejected = dict(table.rejected)
-        # What is said of the row that makes a model wide, it says before.
-        before = self._run(self._placed(table)[:1]).predictions if self._widens(table) else None
+        # That there are more features is news of the very row that is to be predicted.
+        before = self._run(self._placed(table)[:1]).predictions if self._turns(table) else None
         self._make_room(table)
         goals = coded(self.options, targets, size, rejected, self.index, unlabelled)
         parts = []
@@ -243,12 +244,15 @@ class Core:
         whole.rejected = rejected
         return whole
 
-    def _widens(self, table: Table | Sparse) -> bool:
-        """Whether the model is wide from the first row of this table on."""
-        if self.wide is not None or len(table.rejected) == len(table):
+    def _turns(self, table: Table | Sparse) -> bool:
+        """Whether the first row of this table makes the model wide, or too wide for full
+        curvature."""
+        if len(table.rejected) == len(table):
             return False
-        together = self.names.keys() | set(table.names)
-        features = min(len(together), self.options.most_features)
+        features = len(self.names.keys() | set(table.names))
+        features = min(features, self.options.most_features)
+        if self.wide is not None:
+            return len(self.wide.square) > 0 and features > MOST_FULL
         return isinstance(table, Sparse) or self.options.wide(features)
 
     def _run(

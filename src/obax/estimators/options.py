@@ -191,8 +191,10 @@ class Options:
         by_cg = self.solver == "cg" or (self.solver == "auto" and features > LARGE)
         start = {"start": (float(self.penalty), float(self.memory), float(self.inertia))}
         words = self.member_words
+        frozen = {word: f for word, f in (start | FROZEN).items() if word in words}
         return Plan(
-            frozen=tuple(f for word, f in (start | FROZEN).items() if word in words),
+            frozen=tuple(frozen.values()),
+            long=list(frozen).index("long") if "long" in frozen else None,
             rates=RATES if "sgd" in words else (),
             features=features,
             loss=self.loss,

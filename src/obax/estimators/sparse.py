@@ -4,11 +4,13 @@ The rule of `table` holds, but that a key that is not there contributes nothing 
 key with a missing value counts as there.
 """
 
+import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from .kernel.wide_layout import MOST_FULL
 from .options import LARGE, Options
 from .table import LARGEST, Features, Rows, Table, order_of, tables
 
@@ -62,12 +64,29 @@ class Sparse:
         return np.repeat(np.arange(len(self)), np.diff(self.begins))
 
     @property
-    def brought(self) -> list[Hashable]:
-        """The names that come with a row that is not rejected."""
-        if not self.rejected:
-            return self.names
-        theirs = self.columns[~np.isin(self.rows, list(self.rejected))]
-        return [self.names[i] for i in np.unique(theirs)]
+    def brought(self) -> dict[Hashable, int]:
+        """The names that come with a row that is not rejected, in their order; and which it is."""
+        taken = ~np.isin(self.rows, list(self.rejected))
+        columns, first = np.unique(self.columns[taken], return_index=True)
+        rows = self.rows[taken][first].tolist()
+        return {self.names[i]: row for i, row in zip(columns.tolist(), rows, strict=True)}
+
+    def split(self, names: Mapping[Hashable, int], most: int) -> list["Sparse"]:
+        """In two, before the row that brings more than `most` names, if any does and has rows
+        before it."""
+        rows = sorted(row for name, row in self.brought.items() if name not in names)
+        room = most - len(names)
+        if not 0 <= room < len(rows) or rows[room] == 0:
+            return [self]
+        cut = rows[room]
+        middle = self.begins[cut]
+        return [
+            Sparse(self.names, begins, self.columns[span], self.values[span])
+            for begins, span in (
+                (self.begins[: cut + 1], slice(None, middle)),
+                (self.begins[cut:] - middle, slice(middle, None)),
+            )
+        ]
 
 
 def from_dicts(rows: Sequence[Features]) -> Sparse | None:
@@ -115,13 +134,15 @@ def parts_of(
     rows: Rows | Sparse, options: Options, names: Mapping[Hashable, int], wide: bool
 ) -> list[Table | Sparse]:
     """Rows of any kind for a model that knows some names: as tables or, from the row on that makes
-    it wide, by their keys."""
+    it wide, by their keys; cut where the row comes that makes it too wide for full curvature."""
     if isinstance(rows, Sparse):
-        return [rows]
+        return [*rows.split(names, MOST_FULL)]
     if hasattr(rows, "tocsr"):
         matrix: Any = rows
         few = not wide and not options.wide(matrix.shape[1])
-        return list(tables(matrix.toarray())) if few else [from_matrix(matrix)]
+        if few:
+            return list(tables(matrix.toarray()))
+        return [*from_matrix(matrix).split(names, MOST_FULL)]
     dicts = _as_dicts(rows)
     if dicts is None or options.per_feature:
         return list(tables(rows))
@@ -129,7 +150,8 @@ def parts_of(
     rest = from_dicts(dicts[cut:]) if cut < len(dicts) else None
     if rest is None:
         return list(tables(rows))
-    return [*(tables(dicts[:cut]) if cut else ()), rest]
+    known = names if not cut else dict.fromkeys((*names, *itertools.chain(*dicts[:cut])), 0)
+    return [*(tables(dicts[:cut]) if cut else ()), *rest.split(known, MOST_FULL)]
 
 
 def _as_dicts(rows: object) -> Sequence[Features] | None:

@@ -56,7 +56,8 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def _parts(core: Core) -> dict[str, np.ndarray]:
     """What the next row needs of the rows before, by name, as views."""
     if core.wide is not None:
-        return {"head": core.wide.head, "cells": core.wide.cells[: len(core.names) + 1]}
+        wide, size = core.wide, len(core.names) + 1
+        return {"head": wide.head, "cells": wide.cells[:size], "square": wide.square}
     return core.plan.parts(core.vector)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .kernel import Plan
 from .kernel.wide_entry import wide_kernel
-from .kernel.wide_layout import WidePlan, enough, from_dense, widened
+from .kernel.wide_layout import WidePlan, enough, fit_square, from_dense, widened
 from .sparse import PLAIN, Sparse
 from .table import Features, Table
 
@@ -40,14 +40,14 @@ class Placed:
 class Wide:
     """Head and cells of a wide model, and the kernel that works on them."""
 
-    def __init__(self, plan: Plan, head: np.ndarray, cells: np.ndarray):
-        self.plan, self.head, self.cells = WidePlan(plan), head, cells
+    def __init__(self, plan: Plan, head: np.ndarray, cells: np.ndarray, square: np.ndarray):
+        self.plan, self.head, self.cells, self.square = WidePlan(plan), head, cells, square
 
     @classmethod
     def at_start(cls, plan: Plan, starts: Mapping[str, float], features: int) -> "Wide":
         """One that has learned nothing yet."""
-        wide = cls(plan, *WidePlan(plan).start(starts))
-        wide.make_room(features)
+        wide = cls(plan, *WidePlan(plan).start(starts), WidePlan(plan).square(features))
+        wide.cells = enough(wide.cells, features)
         return wide
 
     @classmethod
@@ -67,14 +67,17 @@ class Wide:
         self._values: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"plan": self.plan.plan, "head": self.head, "cells": self.cells}
+        arrays = (self.head, self.cells, self.square)
+        return {"plan": self.plan.plan, "arrays": [array.copy() for array in arrays]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["plan"], state["head"].copy(), state["cells"].copy())  # type: ignore[misc]
+        # Arrays that come from another process may be views of a file that cannot be written.
+        self.__init__(state["plan"], *(array.copy() for array in state["arrays"]))  # type: ignore[misc]
 
     def make_room(self, features: int) -> None:
-        """Cells for so many features."""
+        """For so many features."""
         self.cells = enough(self.cells, features)
+        self.square = fit_square(self.plan, self.head, self.cells, self.square, features)
 
     def add_classes(self, plan: Plan, starts: Mapping[str, float]) -> None:
         """A plan with more classes."""
@@ -92,7 +95,7 @@ class Wide:
 
     def run(self, record: np.ndarray, rows: Placed, goals: np.ndarray, out: np.ndarray) -> None:
         """Play rows: see `kernel.wide_entry`."""
-        fixed = (self.head, record, self.cells, self.plan.sizes, self._settings)
+        fixed = (self.head, record, self.cells, self.square, self.plan.sizes, self._settings)
         self._play(*fixed, rows.begins, rows.index, rows.values, goals, out)
 
     def run_one(
@@ -121,7 +124,7 @@ class Wide:
             index = np.fromiter(map(names.get, row, UNKNOWN), np.int64, size)
         self._begins[1] = size
         self._goal[0, 0], self._goal[0, 1] = target, teach
-        fixed = (self.head, record, self.cells, self.plan.sizes, self._settings)
+        fixed = (self.head, record, self.cells, self.square, self.plan.sizes, self._settings)
         self._play(*fixed, self._begins, index, numbers, self._goal, out)
         return True
 

@@ -122,6 +122,8 @@ class Plan:
     """Of conjugate gradients; 0 for Cholesky factors."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
+    long: int | None = None
+    """Which of them has a long memory; the full curvature of a wide model is its."""
     rates: tuple[float, ...] = ()
     """Step sizes of the members of the first order."""
 

@@ -20,6 +20,8 @@ where `losses` solves for k = weight pull(z*) as always. The sensitivity S = dy/
 feature by feature and so is dA_i/dx, with all that depends on x: the hypergradient is exact but for
 `fading`. Logits are not moderated: the v of a diagonal is no variance where features go together.
 
+One member, the long memory, has full curvature up to MOST_FULL features: see `wide_full`.
+
 **Scaling.** A feature that has been there in nine of ten rows is standardised, and where its value
 is missing it counts as its mean. Any other, a word, is divided by the root of its mean square and
 not centred: absent is 0. A key with a missing value counts as there.
@@ -36,6 +38,7 @@ from .mixture import densities, learn_residuals, mix, renew as renew_shares, sha
 from .record import note
 from .row import ABSURD, ACCEPTED, REJECTED, step
 from .statistics import CLIP, LARGEST, STATISTICS_ROWS, count_class, deviations, rarity, renew
+from .wide_full import learn_full, say_full
 from .wide_layout import (
     AVERAGE,
     BALANCE,
@@ -44,7 +47,9 @@ from .wide_layout import (
     DELTA,
     FIRST,
     FREQUENCY,
+    FULL,
     HEAD_AT,
+    KIND,
     LEARNED,
     LOSS,
     LOW,
@@ -87,6 +92,7 @@ def play_row(
     head: np.ndarray,
     record: np.ndarray,
     cells: np.ndarray,
+    square: np.ndarray,
     sizes: np.ndarray,
     settings: np.ndarray,
     index: np.ndarray,
@@ -124,7 +130,11 @@ def play_row(
     z0, v, awake = np.empty((count, outs)), np.empty(count), np.empty(count)
     each = np.empty((count, said.shape[0]))
     for m in range(count):
-        v[m] = say(head, cells, sizes, m, places, a, room[1 + m], z0[m])
+        if square.shape[0] > 0 and own(sizes, m, KIND) == FULL:
+            v[m] = 0.0
+            say_full(cells, sizes, m, places, a, z0[m])
+        else:
+            v[m] = say(head, cells, sizes, m, places, a, room[1 + m], z0[m])
         finite = math.isfinite(v[m])
         for k in range(outs):
             finite = finite and math.isfinite(z0[m, k])
@@ -163,22 +173,28 @@ def play_row(
     # Train and tune: every member that can.
     slopes, learned = np.empty(sizes[LEARNED]), 0.0
     for m in range(count):
-        fine = awake[m] > 0.0 and learn(
-            head,
-            cells,
-            sizes,
-            settings,
-            m,
-            places,
-            a,
-            room[1 + m],
-            z0[m],
-            v[m],
-            target_z,
-            weight,
-            balance * weight,
-            slopes,
-        )
+        fine = awake[m] > 0.0
+        if fine and square.shape[0] > 0 and own(sizes, m, KIND) == FULL:
+            fine = learn_full(
+                head, cells, sizes, settings, square, m, places, a, z0[m], target_z, weight
+            )
+        elif fine:
+            fine = learn(
+                head,
+                cells,
+                sizes,
+                settings,
+                m,
+                places,
+                a,
+                room[1 + m],
+                z0[m],
+                v[m],
+                target_z,
+                weight,
+                balance * weight,
+                slopes,
+            )
         if fine and own(sizes, m, TUNED) > 0:
             lead(head, sizes, settings, m, slopes)
         learned += 1.0 if fine else 0.0

@@ -12,7 +12,8 @@ from .wide import play_row, trail
 from .wide_layout import CLASSES
 
 WidePlay = Callable[..., None]
-"""`play(head, record, cells, sizes, settings, begins, index, values, goals, out)`: as `entry.Play`.
+"""`play(head, record, cells, square, sizes, settings, begins, index, values, goals, out)`: as
+`entry.Play`.
 
 Row i has the keys `index[begins[i] : begins[i + 1]]`, negative where they are not known, and their
 values, NaN where one is missing; a line of `goals` has the target and the weight, 0 for a row that
@@ -29,7 +30,14 @@ def wide_kernel() -> WidePlay:
 def _compiled(sources: int, *, cache: bool) -> WidePlay:
     @numba.njit(
         void(
-            *(float64[::1], float64[::1], float64[:, ::1], int64[::1], float64[::1]),
+            *(
+                float64[::1],
+                float64[::1],
+                float64[:, ::1],
+                float64[:, ::1],
+                int64[::1],
+                float64[::1],
+            ),
             *(int64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1]),
         ),
         cache=cache,
@@ -38,6 +46,7 @@ def _compiled(sources: int, *, cache: bool) -> WidePlay:
         head: np.ndarray,
         record: np.ndarray,
         cells: np.ndarray,
+        square: np.ndarray,
         sizes: np.ndarray,
         settings: np.ndarray,
         begins: np.ndarray,
@@ -54,6 +63,7 @@ def _compiled(sources: int, *, cache: bool) -> WidePlay:
                 head,
                 record,
                 cells,
+                square,
                 sizes,
                 settings,
                 index[begin:end],

@@ -17,7 +17,8 @@ from .layout import BOUNDS, HUBER, SIGMOID, SOFTMAX, SQUARED, Plan
 
 # Positions in `sizes`: plain numbers, then four for each member, then the learned entries of x.
 OUTPUTS, CLASSES, LOSS, WIDTH, BALANCE, LEARNED, MEMBERS, SHARES, MEMBER = range(9)
-ROOT, TUNED, HEAD_AT, CELL_AT, PER_MEMBER = range(5)
+KIND, TUNED, HEAD_AT, CELL_AT, PER_MEMBER = range(5)
+CURVED, ROOT, FULL = range(3)
 # Positions in the head, before the classes' frequencies, the shares and the members.
 ROWS, TARGET_COUNT, TARGET_AVERAGE, TARGET_VARIANCE, FREQUENCY = range(5)
 # Positions in a cell, before what the members have.
@@ -25,14 +26,20 @@ FIRST, SEEN, COUNT, AVERAGE, VARIANCE, OWN = range(6)
 # Positions in the settings, before the bounds of x.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE, LOW = range(6)
 LEAST_CELLS = 128
+MOST_FULL = 511
+"""Features up to which one member has full curvature."""
 ROOT_PENALTY, ROOT_MEMORY = 1e-6, 1e4
+FULL_STARTS = (1e-3, 10.0, 1e4)
+INTERCEPT_VARIANCE = 10.0
+"""In the full curvature: nothing is known of it at first."""
 
 
 class Member(NamedTuple):
     """One of the models that are mixed."""
 
-    root: bool
-    """Steps by the root of summed squares of gradients instead of by the curvature."""
+    kind: int
+    """CURVED: steps by the curvature; ROOT: by the root of summed squares of gradients; FULL: by
+    the full curvature while that is possible, see `wide_full`, then CURVED."""
     tuned: bool
     starts: tuple[float, ...]
     """Penalty, inertia, memory; empty for the tuned one, whose start comes later."""
@@ -46,10 +53,23 @@ class WidePlan:
 
     @functools.cached_property
     def members(self) -> tuple[Member, ...]:
-        """Those of the plan in their order; gradient steps of a rate are by the root here."""
-        frozen = [Member(False, False, (p, inertia, m)) for p, m, inertia in self.plan.frozen]
-        roots = [Member(True, False, (ROOT_PENALTY, 1 / r, ROOT_MEMORY)) for r in self.plan.rates]
-        return Member(False, True, ()), *frozen, *roots
+        """Those of the plan in their order; gradient steps of a rate are by the root here, and the
+        long memory is the one with the full curvature."""
+        frozen = [Member(CURVED, False, (p, inertia, m)) for p, m, inertia in self.plan.frozen]
+        if self.plan.long is not None:
+            frozen[self.plan.long] = Member(FULL, False, FULL_STARTS)
+        roots = [Member(ROOT, False, (ROOT_PENALTY, 1 / r, ROOT_MEMORY)) for r in self.plan.rates]
+        return Member(CURVED, True, ()), *frozen, *roots
+
+    def square(self, features: int) -> np.ndarray:
+        """The covariance of weights of which nothing is known; empty where nobody has any."""
+        side = min(room_for(features), MOST_FULL + 1)
+        if self.plan.long is None or features > MOST_FULL:
+            side = 0
+        square = np.zeros((side, side))
+        np.fill_diagonal(square, 1 / FULL_STARTS[1])
+        square[:1, :1] = INTERCEPT_VARIANCE
+        return square
 
     def learned(self, member: Member) -> int:
         """Entries of x that the member learns."""
@@ -75,7 +95,7 @@ class WidePlan:
         numbers += [len(plan.entries), count, shares]
         head, cell = shares + 3 * count, OWN
         for member in self.members:
-            numbers += [int(member.root), self.learned(member), head, cell]
+            numbers += [member.kind, self.learned(member), head, cell]
             head += self.head_width(member)
             cell += self.cell_width(member)
         return np.concatenate([np.array([*numbers, head, cell], np.int64), plan.entries])
@@ -130,16 +150,40 @@ class WidePlan:
         return found
 
 
-def enough(cells: np.ndarray, features: int) -> np.ndarray:
-    """The cells, twice as many of them as often as so many features need it."""
-    room = len(cells)
+def room_for(features: int) -> int:
+    """Cells for so many features and the intercept."""
+    room = LEAST_CELLS
     while room < features + 1:
         room *= 2
-    if room == len(cells):
+    return room
+
+
+def enough(cells: np.ndarray, features: int) -> np.ndarray:
+    """The cells, twice as many of them as often as so many features need it."""
+    room = room_for(features)
+    if room <= len(cells):
         return cells
     wide = np.zeros((room, cells.shape[1]))
     wide[: len(cells)] = cells
     return wide
+
+
+def fit_square(
+    wide: WidePlan, head: np.ndarray, cells: np.ndarray, square: np.ndarray, features: int
+) -> np.ndarray:
+    """The covariance with room for so many features. Where they are too many it is given up, and
+    its diagonal goes into the cells of the member that had it."""
+    fresh, side = wide.square(features), len(square)
+    if len(fresh) > side:
+        fresh[:side, :side] = square
+        return fresh
+    if len(fresh) == side:
+        return square
+    part, i = wide.parts(head, cells), 1 + (wide.plan.long or 0)
+    _, inertia, memory = np.exp(part[f"{i}.x"][:3])
+    known = np.maximum(1 / np.diagonal(square) - inertia, 0) * (1 + memory) / memory
+    part[f"{i}.curvature"][:side] = known
+    return fresh
 
 
 def widened(
@@ -176,9 +220,9 @@ def widened(
 
 def from_dense(
     wide: WidePlan, old: Plan, vector: np.ndarray, hyperparameters: Mapping[str, float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Head and cells that go on where a model with full curvature has stopped, which may have had
-    fewer classes: statistics, shares, x, weights and the diagonal of the curvature."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Head, cells and covariance that go on where a dense model has stopped, which may have had
+    fewer classes: statistics, shares, x, weights and the curvature or its diagonal."""
     head, cells = wide.start(hyperparameters)
     cells = enough(cells, old.features)
     new, before, f = wide.parts(head, cells), old.parts(vector), old.features
@@ -204,7 +248,12 @@ def from_dense(
         curvature = np.diagonal(before["curvature"][i if i < second else 0])
         new[f"{i}.weights"][: f + 1, : len(share)] = share * weights.T[order]
         new[f"{i}.curvature"][: f + 1] = curvature[order]
-    return head, cells
+    square, long = wide.square(f), wide.plan.long
+    if long is not None and before["rows"] > 0:
+        known = before["curvature"][1 + long][np.ix_(order, order)]
+        known[np.diag_indices(f + 1)] += 1 / np.diagonal(square)[: f + 1]
+        square[: f + 1, : f + 1] = np.linalg.inv(known)
+    return head, cells, square
 
 
 def halves(plan: Plan, old: Plan) -> np.ndarray:

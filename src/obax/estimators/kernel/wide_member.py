@@ -14,6 +14,7 @@ from .wide_layout import (
     DELTA,
     FADING,
     HEAD_AT,
+    KIND,
     LEARNED,
     LOSS,
     MEMBER,
@@ -55,7 +56,7 @@ def say(
 ) -> float:
     """Outputs z0 of a row; v is returned, 1 / L is left in `inverse`."""
     x, at = own(sizes, m, HEAD_AT), own(sizes, m, CELL_AT)
-    root, outs = own(sizes, m, ROOT) > 0, sizes[OUTPUTS]
+    root, outs = own(sizes, m, KIND) == ROOT, sizes[OUTPUTS]
     weights_at = at + 1 + own(sizes, m, TUNED)
     penalty, inertia = math.exp(head[x + PENALTY]), math.exp(head[x + INERTIA])
     forgetting, v = sigmoid(head[x + MEMORY]), 0.0
@@ -114,7 +115,7 @@ def learn(
     """Train the member on a row of which `say` has left z0, v and 1 / L; the slopes of the loss in
     the learned entries of x. False, and nothing is written, where something is not finite."""
     x, at, n = own(sizes, m, HEAD_AT), own(sizes, m, CELL_AT), own(sizes, m, TUNED)
-    root, outs, kind = own(sizes, m, ROOT) > 0, sizes[OUTPUTS], sizes[LOSS]
+    root, outs, kind = own(sizes, m, KIND) == ROOT, sizes[OUTPUTS], sizes[LOSS]
     classify, label = kind <= SOFTMAX, int(target) if kind <= SOFTMAX else 0
     short = np.zeros((DZ0 + n, outs))
     p, pull, shift, dpull = short[P], short[PULL], short[SHIFT], short[DPULL]
