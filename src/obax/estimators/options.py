@@ -11,7 +11,7 @@ from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
-from .kernel import BOUNDS, FALLING, Plan
+from .kernel import BOUNDS, Plan
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
 LARGE = 64
@@ -22,7 +22,7 @@ MOST_PENALTIES = 1024
 MEMBERS = ("tuned", "start", "short", "long", "sgd")
 """Words for members of the mixture: the tuned model, the same frozen where it starts, a short and a
 long memory, and steps down the gradient at the rates of `RATES`."""
-AUTO = ("tuned",)
+AUTO = ("tuned", "start", "sgd")
 RATES = (0.01, 0.1, 0.3, 1.0)
 FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
 """Penalty, memory and inertia, whatever the start."""
@@ -88,9 +88,9 @@ def some_of(*choices: str) -> Check:
 
 
 def fraction(value: object) -> Expected:
-    """A number from 0 up to but not 1, or `None`."""
-    fine = value is None or (_is_number(value) and 0 <= value < 1)  # type: ignore[operator]
-    return None if fine else "None or a number from 0 up to, but not, 1"
+    """A number from 0 up to, but not, 1."""
+    fine = _is_number(value) and 0 <= value < 1  # type: ignore[operator]
+    return None if fine else "a number from 0 up to, but not, 1"
 
 
 def members(value: object) -> Expected:
@@ -114,7 +114,7 @@ class Options:
     _: dataclasses.KW_ONLY
     learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE))
     members: str | tuple[str, ...] = option("auto", members)
-    share: float | None = option(None, fraction)
+    share: float = option(0.001, fraction)
     per_feature: bool = option(False)
     step_size: float = option(0.01, positive)
     horizon: float = option(500.0, rows)
@@ -141,6 +141,11 @@ class Options:
             if expected is not None:
                 raise ValueError(f"{field.name} must be {expected}, but got {value!r}.")
             values[field.name] = tuple(value) if isinstance(value, list) else value
+        if self.imbalance is not None and set(self.members) > {"tuned"}:
+            raise ValueError(
+                f"members must be 'auto' or 'tuned' with imbalance={self.imbalance!r}, because "
+                f"shares move by likelihood, which knows no balance, but got {self.members!r}."
+            )
         return kind(**values)
 
     @property
@@ -156,16 +161,18 @@ class Options:
     @property
     def settings(self) -> tuple[float, float, float, float, float]:
         """The numbers of the kernel: how the leader, the statistics and the shares move."""
-        share = FALLING if self.share is None else float(self.share)
-        return self.step_size, 1 - 1 / self.horizon, self.scale_memory, self.delta, share
+        fading, share = 1 - 1 / self.horizon, float(self.share)
+        return self.step_size, fading, self.scale_memory, self.delta, share
 
     @property
     def member_words(self) -> tuple[str, ...]:
         """The members, in the order of MEMBERS. Classes that are balanced leave the tuned one
         alone: likelihood, which the others would win by, is not what is asked for there."""
-        if isinstance(self.members, str):
-            alone = self.members == "tuned" or self.imbalance is not None
-            return ("tuned",) if alone else AUTO
+        if self.members == "tuned" or self.imbalance is not None:
+            return ("tuned",)
+        if self.members == "auto":
+            # Where nothing is learned, the tuned one stays at the start.
+            return AUTO if self.learn else tuple(word for word in AUTO if word != "start")
         return tuple(word for word in MEMBERS if word in self.members)
 
     @property

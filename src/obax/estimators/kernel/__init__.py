@@ -41,5 +41,4 @@ one solve for each direction. u, c and the factors of L are left behind in `work
 from .entry import LOSS as LOSS, OUTCOME as OUTCOME, SAID as SAID, kernel as kernel
 from .growth import grown as grown, places as places, trail_places as trail_places
 from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
-from .mixture import FALLING as FALLING
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED

@@ -1,9 +1,7 @@
-"""Linear algebra of a row: Cholesky factors, conjugate gradients and what both are used through.
+"""Linear algebra of a row: inverses, conjugate gradients and what both are used through.
 
 Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
 """
-
-import math
 
 import numpy as np
 from numba import njit
@@ -38,45 +36,33 @@ def multiply(
 
 
 @njit
-def factorise(matrix: np.ndarray, upper: np.ndarray) -> bool:
-    """Cholesky factors of a symmetric matrix, both ways round, with the *inverse* of the diagonal
-    in place of the diagonal; False where the matrix is not definite.
+def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
+    """The inverse of a symmetric matrix in its place, by sweeps over the upper triangle; False
+    where the matrix is not definite. `line` is room.
 
-    The upper triangle of `matrix` is read and used up; the lower one gets the other factor.
+    Small systems are solved so often that one inverse and products with it cost less than factors,
+    whose substitutions wait for one number after the other.
     """
     d = np.uint64(matrix.shape[0])
-    for j in range(d):
-        if not matrix[j, j] > 0.0:
+    for k in range(d):
+        if not matrix[k, k] > 0.0:
             return False
-        inverse = 1.0 / math.sqrt(matrix[j, j])
-        upper[j, j] = inverse
-        for i in range(j + ONE, d):
-            upper[j, i] = matrix[j, i] * inverse
-        for i in range(j + ONE, d):
-            scale = upper[j, i]
-            for k in range(i, d):
-                matrix[i, k] -= scale * upper[j, k]
-    for j in range(d):
-        for i in range(j, d):
-            matrix[i, j] = upper[j, i]
+        inverse = 1.0 / matrix[k, k]
+        for j in range(k):
+            line[j] = matrix[j, k]
+            matrix[j, k] = 0.0
+        for j in range(k, d):
+            line[j] = matrix[k, j]
+            matrix[k, j] = 0.0
+        line[k] = -1.0
+        for i in range(d):
+            scale = line[i] * inverse
+            for j in range(i, d):
+                matrix[i, j] -= scale * line[j]
+    for i in range(d):
+        for j in range(i, d):
+            matrix[i, j] = matrix[j, i] = -matrix[i, j]
     return True
-
-
-@njit
-def substitute(lower: np.ndarray, upper: np.ndarray, b: np.ndarray) -> None:
-    """The solution u of the system that `factorise` has factorised, in place of b."""
-    d = np.uint64(b.shape[0])
-    for j in range(d):
-        value = b[j] * upper[j, j]
-        b[j] = value
-        for i in range(j + ONE, d):
-            b[i] -= value * upper[j, i]
-    for back in range(d):
-        at = d - ONE - back
-        value = b[at] * lower[at, at]
-        b[at] = value
-        for i in range(at):
-            b[i] -= value * lower[at, i]
 
 
 @njit
@@ -136,11 +122,12 @@ def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> No
 
 
 @njit
-def solve(first: np.ndarray, second: np.ndarray, lines: np.ndarray, steps: int) -> None:
-    """L^-1 of each line, in place: by factors `first` and `second`, or, with `steps`, by conjugate
-    gradients on `first`."""
-    if steps > 0:
-        conjugate_gradients(first, lines, steps)
+def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray, steps: int) -> None:
+    """L^-1 of each line: `matrix` is L^-1 itself or, with `steps`, L, for conjugate gradients."""
+    if steps == 0:
+        multiply_lines(matrix, lines, out)
         return
     for c in range(lines.shape[0]):
-        substitute(first, second, lines[c])
+        for i in range(lines.shape[1]):
+            out[c, i] = lines[c, i]
+    conjugate_gradients(matrix, out, steps)

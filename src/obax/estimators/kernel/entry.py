@@ -12,7 +12,7 @@ from numba import float64, int64, void
 
 from .layout import CLASSES, FEATURES, SHARES, X
 from .row import play_row
-from .views import members, room
+from .views import borrowed, members, room
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -21,7 +21,7 @@ learned, in their order.
 A line of `rows` has the features, NaN where one is missing, the target, and 1 if the row is to be
 learned. A line of `out` gets what became of the row, its loss before it was learned, what was said
 of it (see `row`) and, where it is long enough, x and the members' shares after it and, after
-those, the likelihood that each member gave the target (densities relative to the largest).
+those, what each member said: the probability of the target, or a number in its deviations.
 """
 OUTCOME, LOSS, SAID = range(3)
 T = TypeVar("T")
@@ -64,10 +64,12 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         out: np.ndarray,
     ) -> None:
         _ = sources
+        vector, record, work = borrowed(vector), borrowed(record), borrowed(work)
+        sizes, rows, out = borrowed(sizes), borrowed(rows), borrowed(out)
         f = sizes[FEATURES]
         said_end = SAID + max(1, sizes[CLASSES])
         followers, leader, plain = members(vector, work, sizes)
-        space = room(sizes)
+        space = room(work, sizes)
         trail = vector[sizes[X] : sizes[SHARES + 1]]
         for i in range(rows.shape[0]):
             row, line = rows[i], out[i]
@@ -88,6 +90,7 @@ def _compiled(sources: int, *, cache: bool) -> Play:
             if line.shape[0] > said_end:
                 line[said_end : said_end + trail.shape[0]] = trail
             if line.shape[0] > said_end + trail.shape[0]:
-                line[said_end + trail.shape[0] :] = space.likelihood
+                label = int(row[f]) if sizes[CLASSES] > 0 else 0
+                line[said_end + trail.shape[0] :] = space.said[:, label]
 
     return play

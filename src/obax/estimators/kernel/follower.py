@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import njit
 
-from .algebra import dot, factorise, solve
+from .algebra import dot, invert, solve
 from .layout import (
     FEATURES,
     FRESH,
@@ -27,7 +27,7 @@ PENALTY, INERTIA, FORGETTING = range(3)
 
 @njit
 def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: Followers) -> None:
-    """Factors of L and centres c of every member, if the state has moved since the last time."""
+    """Inverses of L and centres c of every member, if the state has moved since the last time."""
     if work[sizes[FRESH]] == 1.0:
         return
     f, at = sizes[FEATURES], sizes[X] + sizes[PENALTIES]
@@ -51,25 +51,24 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
     """The same of one; where L is not definite, its centre is NaN, and it sits out."""
     d, steps, ridge = sizes[INPUTS], sizes[STEPS], followers.ridge[m]
     inertia, forgetting = followers.hyper[m, INERTIA], followers.hyper[m, FORGETTING]
-    matrix, curvature = followers.first[m], followers.curvature[m]
+    matrix, curvature = followers.inverse[m], followers.curvature[m]
     trace = 0.0
     for i in range(d):
         for j in range(d):
             matrix[i, j] = forgetting * curvature[i, j]
         matrix[i, i] += inertia + ridge[i]
         trace += matrix[i, i]
+    drawn, centre, weights = followers.drawn[m], followers.centre[m], followers.weights[m]
     definite = True
     if steps == 0:
         # What rounding has taken from the smallest eigenvalue.
         for i in range(d):
             matrix[i, i] += 4.0 * EPS * trace
-        definite = factorise(matrix, followers.second[m])
-    drawn, centre, weights = followers.drawn[m], followers.centre[m], followers.weights[m]
+        definite = invert(matrix, drawn[0])
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
-            drawn[k, i] = ridge[i] * weights[k, i]
-    if definite:
-        solve(matrix, followers.second[m], drawn, steps)
+            centre[k, i] = ridge[i] * weights[k, i]
+    solve(matrix, centre, drawn, steps)
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
             centre[k, i] = weights[k, i] - drawn[k, i] if definite else math.nan
@@ -78,14 +77,12 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
 @njit
 def look(m: int, sizes: np.ndarray, followers: Followers, room: Room) -> bool:
     """The outputs that member m predicts with; whether they are finite. Leaves s, z0 and v."""
-    spread, finite = room.spread[m], True
-    for i in range(sizes[INPUTS]):
-        spread[i] = room.a[i]
-    solve(followers.first[m], followers.second[m], room.spread[m : m + 1], sizes[STEPS])
-    v = dot(spread, room.a)
+    a, finite = room.row[0], True
+    solve(followers.inverse[m], room.row, room.spread[m : m + 1], sizes[STEPS])
+    v = dot(room.spread[m], a)
     by = moderation(v) if sizes[LOSS] <= SOFTMAX else 1.0
     for k in range(sizes[OUTPUTS]):
-        z0 = dot(followers.centre[m, k], room.a)
+        z0 = dot(followers.centre[m, k], a)
         room.z0[m, k], room.outputs[m, k] = z0, z0 / by
         finite = finite and math.isfinite(room.outputs[m, k])
     room.v[m] = v
@@ -121,8 +118,8 @@ def train(
         step = weight * pull[k]
         for i in range(d):
             followers.weights[m, k, i] = followers.centre[m, k, i] + step * room.spread[m, i]
-    curvature = followers.curvature[m]
+    curvature, a = followers.curvature[m], room.row[0]
     for i in range(d):
-        lift = bend * room.a[i]
+        lift = bend * a[i]
         for j in range(d):
-            curvature[i, j] = forgetting * curvature[i, j] + lift * room.a[j]
+            curvature[i, j] = forgetting * curvature[i, j] + lift * a[j]

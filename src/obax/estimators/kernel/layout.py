@@ -1,7 +1,7 @@
 """What the kernel works on: three flat vectors, and `sizes`, which says how they are cut.
 
 - `vector`: all that the next row needs of the rows before; what a checkpoint keeps;
-- `work`: settings, and what can be computed again from `vector`: factors and centres, which a
+- `work`: settings, and what can be computed again from `vector`: inverses and centres, which a
   prediction and the learning of the row share;
 - `record`: see `history`.
 
@@ -38,7 +38,7 @@ VECTOR_PARTS = (
     "rows",  # learned so far
     "x",  # logarithms of the hyperparameters of the tuned member
     "shares",  # of the members in the prediction; right after x, to be noted with it
-    "residuals",  # running mean square of each member, for regression
+    "residuals",  # running mean of twice the loss of each member, for regression
     "sat_out",  # rows that a member could not take part in
     "mean",  # running mean of the hypergradient
     "square",  # ... and of its square
@@ -85,11 +85,11 @@ VECTOR_PARTS = (
     HIGH,
     HYPER,  # penalty, inertia and forgetting of each member of the second order
     RATES,  # of the members of the first order
-    FIRST,  # a Cholesky factor; L itself for conjugate gradients
-    SECOND,  # the other factor
+    INVERSE,  # of L; for conjugate gradients L itself
     CENTRE,
     DRAWN,
     RIDGE,
+    ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
 ) = range(31, 44)
@@ -119,7 +119,7 @@ class Plan:
     per_feature: bool = False
     balance: bool = False
     steps: int = 0
-    """Of conjugate gradients; 0 for Cholesky factors."""
+    """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
     long: int | None = None
@@ -194,9 +194,10 @@ class Plan:
         n, k, d, m = len(self.entries), self.outputs, self.inputs, 1 + len(self.frozen)
         lengths = [math.prod(shape) for shape in self.shapes.values()]
         square, lines = m * d * d, m * k * d
-        second = 0 if self.steps else square
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates)]
-        work += [square, second, lines, lines, m * d]
+        work += [square, lines, lines, m * d]
+        by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
+        work += [d + by_member + (7 + n) * k + n + (1 + k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
@@ -229,5 +230,5 @@ class Plan:
         fixed = [(penalty, inertia, m / (1 + m)) for penalty, m, inertia in self.frozen]
         # The first three are the tuned member's, which move.
         work[self.sizes[HYPER] + 3 : self.sizes[RATES]] = np.ravel(fixed)
-        work[self.sizes[RATES] : self.sizes[FIRST]] = self.rates
+        work[self.sizes[RATES] : self.sizes[INVERSE]] = self.rates
         return work

@@ -109,11 +109,11 @@ def proximal(
 
 @njit
 def shared_curvature(p: np.ndarray) -> float:
-    """One number for the curvature diag(p) - p p' of the softmax."""
+    """One number for the curvature diag(p) - p p' of the softmax: the mean of its diagonal."""
     total = 0.0
     for k in range(p.shape[0]):
         total += p[k] * (1.0 - p[k])
-    return 0.5 * total
+    return total / p.shape[0]
 
 
 @njit

@@ -10,12 +10,12 @@ rows of any stream, their sum is at most ln N above that of the best member. Wit
     (k + 1) ln N + k ln(1 / share) + (T - k - 1) ln(1 / (1 - share))
 
 above that of the best sequence of members with k switches in T rows (Herbster and Warmuth 1998).
-By default share = 1 / (t + 1) in row t, which costs ln(T + 1) without switches, however long the
-stream, and one that comes in row t costs ln(N (t + 1)) instead of a share known in advance.
-
-For numbers p_i is a Gaussian around what the member said with its own running residual variance,
-all in deviations of the target, and what is said is the mean of the mixture. The same bound holds
-for the log score of the mixture's *density*; for squared error it is evidence, not proof.
+For numbers p_i = exp(-loss_i / scale), the loss in deviations of the target; scale is the least
+running mean of twice the loss among the members, known before the row: for squared loss a Gaussian
+around what the member said, with the residual variance of the best. What is said is the mean under
+the shares. The bounds then hold for the log score of the mixture's *density* (in units of the scale
+for the sum of the losses of a member); for the squared error of its mean they do where members err
+by less than a deviation of the residuals (exp-concavity), and are evidence, not proof, beyond.
 
 A member that cannot say something finite of a row sits out: the others speak for it, and it keeps
 its share, as if it had said what they did (Freund et al. 1997), which leaves the bound to them.
@@ -30,10 +30,8 @@ LEAST = 1e-300
 """Shares do not fall below it, so that they cannot be lost to underflow: over 1e12 rows that is
 1e-288 in the bound."""
 RESIDUAL_ROWS = 100.0
-"""The memory of the residual variance."""
+"""The memory of the running means."""
 LEAST_VARIANCE = 1e-12
-FALLING = -1.0
-"""In place of a share: 1 / (t + 1)."""
 
 
 @njit
@@ -74,33 +72,26 @@ def renew(shares: np.ndarray, awake: np.ndarray, likelihood: np.ndarray, share: 
 
 
 @njit
-def share_of(share: float, rows: float) -> float:
-    """What is shared out after the row that comes after `rows` others."""
-    return 1.0 / (rows + 2.0) if share == FALLING else share
-
-
-@njit
 def densities(
-    awake: np.ndarray, said: np.ndarray, target: float, residuals: np.ndarray, out: np.ndarray
+    awake: np.ndarray, losses: np.ndarray, residuals: np.ndarray, out: np.ndarray
 ) -> None:
-    """Densities of a number, relative to the largest of them."""
-    top = -math.inf
+    """Of a number by each member, relative to the largest of them."""
+    scale, least = math.inf, math.inf
     for i in range(awake.shape[0]):
         if awake[i] > 0.0:
-            error = target - said[i, 0]
-            out[i] = -0.5 * (error * error / residuals[i] + math.log(residuals[i]))
-            top = max(top, out[i])
+            scale = min(scale, residuals[i])
+            least = min(least, losses[i])
     for i in range(awake.shape[0]):
-        out[i] = math.exp(out[i] - top) if awake[i] > 0.0 else 0.0
+        out[i] = math.exp((least - losses[i]) / scale) if awake[i] > 0.0 else 0.0
 
 
 @njit
 def learn_residuals(
-    awake: np.ndarray, said: np.ndarray, target: float, residuals: np.ndarray, rows: float
+    awake: np.ndarray, losses: np.ndarray, residuals: np.ndarray, rows: float
 ) -> None:
-    """Running mean squares; the first rows count as they come."""
+    """Running means of twice the loss; the first rows count as they come."""
     by = 1.0 / min(rows + 2.0, RESIDUAL_ROWS)
     for i in range(awake.shape[0]):
         if awake[i] > 0.0:
-            error = target - said[i, 0]
-            residuals[i] = max(residuals[i] + by * (error * error - residuals[i]), LEAST_VARIANCE)
+            new = residuals[i] + by * (2.0 * losses[i] - residuals[i])
+            residuals[i] = max(new, LEAST_VARIANCE)

@@ -84,7 +84,7 @@ def speak(
         if i < seconds:
             finite = look(i, sizes, followers, room)
         else:
-            finite = outputs_of(i - seconds, sizes, plain, room.a, outputs)
+            finite = outputs_of(i - seconds, sizes, plain, room.row[0], outputs)
         room.awake[i] = 1.0 if finite else 0.0
         if kind == SIGMOID:
             theirs[1] = sigmoid(outputs[0])
@@ -129,7 +129,8 @@ def play_row(
             absurd = absurd or abs(row[i]) > LARGEST
         if absurd:
             return ABSURD, 0.0
-    standardise(vector, sizes, row, room.a)
+    a = room.row[0]
+    standardise(vector, sizes, row, a)
     if not speak(vector, work, sizes, followers, plain, room, said):
         return REJECTED, 0.0
     label = int(target) if classify else 0
@@ -156,12 +157,12 @@ def play_row(
             m, vector, work, sizes, followers, leader, room, target_z, label, delta, balance
         )
         learned += room.learned[m]
-    length = dot(room.a[: sizes[FEATURES] + 1], room.a[: sizes[FEATURES] + 1])
+    length = dot(a, a)
     for i in range(seconds, everyone):
         room.learned[i] = room.awake[i]
         if room.awake[i] > 0.0:
             suffered(kind, room.outputs[i], target_z, delta, slope)
-            descend(i - seconds, sizes, plain, room.a, slope, length)
+            descend(i - seconds, sizes, plain, a, slope, length)
             learned += 1.0
     # The guard: nothing of a member is written before all of it is known to be finite.
     if not learned > 0.0:
@@ -230,15 +231,18 @@ def weigh(
     label: int,
 ) -> None:
     """The members' shares, now that the target is known."""
-    rows, likelihood = vector[sizes[ROWS]], room.likelihood
+    likelihood = room.likelihood
     if sizes[LOSS] <= SOFTMAX:
         for i in range(likelihood.shape[0]):
             likelihood[i] = max(room.said[i, label], LEAST)
     else:
-        residuals = part(vector, sizes, RESIDUALS)
-        mixture.densities(room.awake, room.said, target, residuals, likelihood)
-        mixture.learn_residuals(room.awake, room.said, target, residuals, rows)
-    share = mixture.share_of(work[sizes[SETTINGS] + SHARE], rows)
+        residuals, losses, slope = part(vector, sizes, RESIDUALS), room.losses, room.short[SLOPE]
+        delta = work[sizes[SETTINGS] + DELTA]
+        for i in range(losses.shape[0]):
+            losses[i] = suffered(sizes[LOSS], room.outputs[i], target, delta, slope)
+        mixture.densities(room.awake, losses, residuals, likelihood)
+        mixture.learn_residuals(room.awake, losses, residuals, vector[sizes[ROWS]])
+    share = work[sizes[SETTINGS] + SHARE]
     mixture.renew(part(vector, sizes, SHARES), room.awake, likelihood, share)
 
 

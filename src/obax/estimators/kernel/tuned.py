@@ -31,7 +31,7 @@ def differentiate(
 ) -> None:
     """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u."""
     penalties, d = sizes[PENALTIES], sizes[INPUTS]
-    entry, q, ridge = leader.entries[j], room.solved[j, k], followers.ridge[0]
+    entry, q, ridge = leader.entries[j], room.asked[j, k], followers.ridge[0]
     y, drawn, sensitivity = followers.weights[0, k], followers.drawn[0, k], leader.sensitivity[j, k]
     for i in range(d):
         q[i] = ridge[i] * sensitivity[i]
@@ -86,9 +86,8 @@ def hypergradient(
     which is finite if they are."""
     outs, kind, n, d = sizes[OUTPUTS], sizes[LOSS], sizes[LEARNED], sizes[INPUTS]
     penalties, classify = sizes[PENALTIES], kind <= SOFTMAX
-    a, spread, z0, v = room.a, room.spread[0], room.z0[0], room.v[0]
+    a, spread, z0, v = room.row[0], room.spread[0], room.z0[0], room.v[0]
     p, pull, slope = room.short[P], room.short[PULL], room.short[SLOPE]
-    first, second = followers.first[0], followers.second[0]
     if leader.slope.shape[0] > 0:
         # dL / d forgetting = A + forgetting dA / d forgetting, times s and times u.
         forgetting = followers.hyper[0, FORGETTING]
@@ -107,7 +106,7 @@ def hypergradient(
         room.slopes[j] = 0.0
         for k in range(outs):
             differentiate(sizes, followers, leader, room, j, k)
-            q = room.solved[j, k]
+            q = room.asked[j, k]
             dz0[k] = dot(leader.sensitivity[j, k], a) - dot(spread, q)
             change = dz0[k]
             if classify:
@@ -116,7 +115,7 @@ def hypergradient(
             dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
             for i in range(d):
                 q[i] += weight * pull[k] * bent[i]
-        solve(first, second, room.solved[j], sizes[STEPS])
+        solve(followers.inverse[0], room.asked[j], room.solved[j], sizes[STEPS])
         if kind == SIGMOID:
             # One logit for two classes: the shift is that of the second less that of the first.
             dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]

@@ -1,0 +1,278 @@
+"""The mixture of members: its guarantee on streams that are made to hurt, its shares worked in
+numpy, and mutants of both."""
+
+import math
+
+import numpy as np
+import pytest
+
+from obax.estimators import StreamingClassifier, StreamingRegressor
+from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, REJECTED, SAID
+
+EVERYONE = ("tuned", "start", "short", "long", "sgd")
+ROWS = 500
+
+
+def features(seed=0):
+    return np.random.default_rng(seed).standard_normal((ROWS, 3))
+
+
+def streams():
+    """Labels that hurt: rules that flip, cycles, an abrupt change, a constant, noise."""
+    rows, t = features(), np.arange(ROWS)
+    rule = rows[:, 0] > 0
+    return {
+        "flips": np.where(t // 50 % 2 == 0, rule, ~rule).astype(int),
+        "cycle": t // 3 % 2,
+        "three in a cycle": t // 5 % 3,
+        "abrupt": np.where(t < ROWS // 2, rule, rows[:, 1] > 0).astype(int),
+        "constant": np.where(t == 0, 1, 0),
+        "noise": np.random.default_rng(1).integers(0, 2, ROWS),
+    }
+
+
+def prepared(model, rows, classes=0):
+    """The core with its features and classes known before the first row."""
+    core = model._made
+    core.names = {i: i for i in range(rows.shape[1])}
+    core.add_classes(list(range(classes)))
+    return core
+
+
+def played(core, rows, targets):
+    """Play rows: outcomes, losses, shares *before* each row, and what each member said."""
+    plan = core.plan
+    n, end, before = plan.members, SAID + max(1, plan.slots), plan.parts(core.vector)["shares"]
+    out = np.zeros((len(rows), end + plan.trail + n))
+    first = before.copy()
+    lines = np.column_stack([rows, np.asarray(targets, float), np.ones(len(rows))])
+    core._play(core.vector, core.record.data, core._work, plan.sizes, lines, out)
+    shares = out[:, end + plan.width : end + plan.trail]
+    return out[:, OUTCOME], out[:, LOSS], np.vstack([first, shares]), out[:, end + plan.trail :]
+
+
+def classified(labels, **options):
+    rows = features()
+    core = prepared(StreamingClassifier(**options), rows, int(labels.max()) + 1)
+    outcome, losses, shares, likelihood = played(core, rows, labels)
+    assert (outcome == ACCEPTED).all()
+    return losses, shares, likelihood
+
+
+def mixed(likelihood, share, *, mutant=None):
+    """The shares and losses of a mixture, in numpy; or of one with something wrong in it."""
+    count = likelihood.shape[1]
+    shares, losses = [np.full(count, 1 / count)], []
+    for p in likelihood:
+        w = shares[-1]
+        seen = w.copy()
+        if mutant == "a member left out":
+            seen[p.argmax()] = 0.0
+        said = seen @ p
+        losses.append(-math.log(max(said, 1e-300)))
+        new = w / p / np.sum(w / p) if mutant == "inverted" else w * p / (w @ p)
+        if mutant == "not normalised":
+            new = w * p
+        shares.append((1 - share) * new + (0.0 if mutant == "no share" else share / count))
+    return np.array(losses), np.array(shares)
+
+
+def best_with_switches(losses, switches):
+    """The least sum of losses of a sequence of members with so many switches at most."""
+    best = np.zeros((switches + 1, losses.shape[1]))
+    for row in losses:
+        other = np.full_like(best, np.inf)
+        other[1:] = best[:-1].min(axis=1)[:, None]
+        best = np.minimum(best, other) + row
+    return best.min(axis=1)
+
+
+def complaints(losses, shares, likelihood, share):
+    """What is wrong with the losses of a mixture whose members gave these likelihoods."""
+    found = []
+    if not np.allclose(shares.sum(axis=1), 1.0, atol=1e-9):
+        found.append("shares do not sum to 1")
+    rows, count = likelihood.shape
+    own = -np.log(np.maximum(likelihood, 1e-300))
+    for k, best in enumerate(best_with_switches(own, 12)):
+        bound = (k + 1) * math.log(count) - (rows - k - 1) * math.log1p(-share)
+        if k and share == 0:
+            break
+        bound += k * math.log(1 / share) if k else 0.0
+        if not losses.sum() <= best + bound + 1e-9:
+            found.append(f"{losses.sum() - best:.2f} above {k} switches, allowed {bound:.2f}")
+    return found
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.05])
+@pytest.mark.parametrize("name", streams())
+def test_the_mixture_is_never_worse_than_its_best_member(name, share):
+    """Within ln N of the best member, and with a share within the cost of switches of the best
+    sequence of members, on every stream."""
+    losses, shares, likelihood = classified(streams()[name], members=EVERYONE, share=share)
+    assert complaints(losses, shares, likelihood, share) == []
+    expected = mixed(likelihood, share)
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(shares, expected[1], rtol=1e-6, atol=1e-200)
+
+
+@pytest.mark.parametrize("mutant", ["no share", "inverted", "not normalised", "a member left out"])
+def test_the_guarantee_catches_a_mixture_that_is_wrong(mutant):
+    """Two members that are right in turn, so that a switch is needed."""
+    good = np.where(np.arange(400) < 200, 0.9, 0.1)
+    likelihood = np.column_stack([good, 1 - good])
+    losses, shares = mixed(likelihood, 0.01)
+    assert complaints(losses, shares, likelihood, 0.01) == []
+    losses, shares = mixed(likelihood, 0.01, mutant=mutant)
+    if mutant == "no share":
+        shares = shares / shares.sum(axis=1, keepdims=True)
+    assert complaints(losses, shares, likelihood, 0.01)
+
+
+def test_members_are_the_models_they_would_be_alone():
+    """To rounding for those of the second order; steps of the first order worked in numpy."""
+    labels = streams()["flips"]
+    _, _, said = classified(labels, members=EVERYONE)
+    for column, options in (
+        (0, {}),
+        (1, {"learn": ()}),
+        (2, {"learn": (), "memory": 30.0}),
+        (3, {"learn": (), "memory": 3000.0}),
+    ):
+        alone = classified(labels, members="tuned", **options)[2]
+        np.testing.assert_allclose(said[:, column], alone[:, 0], rtol=1e-9)
+    rows, weights = features(), np.zeros(4)
+    for t, label in enumerate(labels):
+        past = rows[:t]
+        deviation = past.std(axis=0) if t else np.zeros(3)
+        a = np.where(deviation > 0, rows[t] - (past.mean(axis=0) if t else 0.0), 0.0)
+        a = np.append(np.clip(a / np.where(deviation > 0, deviation, 1.0), -10, 10), 1.0)
+        p = 1 / (1 + math.exp(-weights @ a))
+        assert said[t, 5] == pytest.approx(p if label else 1 - p, rel=1e-4)
+        if t == 29:  # later rows move the statistics by four deviations at most
+            break
+        weights += 0.1 * (label - p) * a
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_numbers_are_mixed_by_density(loss):
+    """Shares worked in numpy, and the log score of the mixture within ln N of the best member's."""
+    rng = np.random.default_rng(3)
+    rows = features(3)
+    targets = rows @ [1.0, -2.0, 0.5] * np.where(np.arange(ROWS) < 250, 1, -1)
+    targets += rng.standard_normal(ROWS)
+    model = StreamingRegressor(loss=loss, members=EVERYONE, share=0.0)
+    core = prepared(model, rows)
+    part, n = core.plan.parts(core.vector), core.plan.members
+    shares, residuals, total, own = np.full(n, 1 / n), np.ones(n), 0.0, np.zeros(n)
+    for t in range(ROWS):
+        deviation = math.sqrt(part["target_variance"])
+        target = (targets[t] - part["target_average"]) / deviation if deviation else 0.0
+        average = part["target_average"].copy()
+        said = core.predict(dict(enumerate(rows[t])))[0]
+        _, _, after, outputs = played(core, rows[t : t + 1], targets[t : t + 1])
+        error = np.abs(np.clip(target, -10, 10) - outputs[0])
+        losses = 0.5 * error**2
+        if loss == "huber":
+            inside = np.minimum(error, 1.345)
+            losses = inside * (error - 0.5 * inside)
+        assert said == pytest.approx(average + deviation * (shares @ outputs[0]), abs=1e-9)
+        scores = losses / residuals.min()
+        total -= math.log(shares @ np.exp(-scores))
+        own += scores
+        shares = shares * np.exp(scores.min() - scores)
+        shares = np.maximum(shares / shares.sum(), 1e-300)
+        residuals += (2 * losses - residuals) / min(t + 2.0, 100.0)
+        residuals = np.maximum(residuals, 1e-12)
+        np.testing.assert_allclose(after[1], shares, rtol=1e-6, atol=1e-250)
+    assert total <= own.min() + math.log(n) + 1e-6
+
+
+@pytest.mark.parametrize("broken", ["sensitivity", "curvature"])
+def test_a_member_that_is_not_finite_sits_out(broken):
+    """The tuned member's state is broken: it cannot learn, or not even speak. The others go on."""
+    rows, labels = features(), streams()["abrupt"]
+    core = prepared(StreamingClassifier(), rows, 2)
+    played(core, rows[:100], labels[:100])
+    part = core.plan.parts(core.vector)
+    part[broken][(0,) * part[broken].ndim] = 1e308 if broken == "sensitivity" else math.nan
+    core.ready()
+    before = {name: array.copy() for name, array in part.items()}
+    outcome, losses, shares, _ = played(core, rows[100:101], labels[100:101])
+    assert outcome[0] == ACCEPTED and math.isfinite(losses[0])
+    assert part["sat_out"].tolist() == [1.0] + [0.0] * (core.plan.members - 1)
+    np.testing.assert_array_equal(part["weights"][0], before["weights"][0])
+    assert (part["weights"][1] != before["weights"][1]).any()
+    assert part["rows"] == 101 and shares[1].sum() == pytest.approx(1)
+    if broken == "curvature":
+        # As if it had said what the others did.
+        assert shares[1][0] == pytest.approx(0.999 * shares[0][0] + 0.001 / core.plan.members)
+
+
+def test_a_row_is_rejected_where_no_member_can_take_it():
+    rows, labels = features(), streams()["abrupt"]
+    core = prepared(StreamingClassifier(), rows, 2)
+    part = core.plan.parts(core.vector)
+    part["weights"][:] = part["plain_weights"][:] = math.nan
+    before = core.vector.copy()
+    outcome, _, _, _ = played(core, rows[:1], labels[:1])
+    assert outcome[0] == REJECTED
+    np.testing.assert_array_equal(core.vector, before)
+    assert core.predict(rows[:1])[0].tolist() == [0.5, 0.5]
+
+
+def test_late_features_and_classes_find_every_member_as_it_was():
+    rows, labels = features(), streams()["abrupt"]
+    model = StreamingClassifier(members=EVERYONE)
+    model.learn_many(rows, labels)
+    core = model._core
+    said = played(core, rows[:1], labels[:1])[3]
+    before = model.predict_proba_many(rows[:20]).to_numpy()
+    core.names |= {"late": 3}
+    core._fit_plan()
+    np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-9)
+    shares = core.plan.parts(core.vector)["shares"].copy()
+    core.add_classes(["third"])
+    np.testing.assert_array_equal(core.plan.parts(core.vector)["shares"], shares)
+    three = model.predict_proba_many(rows[:20]).to_numpy()
+    np.testing.assert_array_equal(three[:, :2].argmax(axis=1), before.argmax(axis=1))
+    wide = np.column_stack([rows[:1], [[math.nan]]])
+    assert played(core, wide, labels[:1])[3].shape == said.shape
+
+
+def test_members_are_named_and_their_shares_shown():
+    rows, labels = features(), streams()["abrupt"]
+    model = StreamingClassifier(members=("sgd", "tuned"))
+    model.learn_many(rows, labels)
+    members = model.hyperparameters_["members"]
+    assert list(members) == ["tuned", "sgd 0.01", "sgd 0.1", "sgd 0.3", "sgd 1"]
+    assert sum(members.values()) == pytest.approx(1)
+    history = model.hyperparameter_history_["members"]
+    assert {name: curve[-1] for name, curve in history.items()} == members
+    top = max(members, key=members.__getitem__)
+    assert f"carried by: {top} {members[top]:.0%}" in model.explain()
+    assert list(StreamingClassifier(learn=()).checked().member_names)[:2] == ["tuned", "sgd 0.01"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"members": ()}, "members must be 'auto', 'tuned' or a tuple of 'tuned' and some of"),
+        ({"members": ("start",)}, "members must be 'auto'"),
+        ({"members": ("tuned", "tuned")}, "members must be 'auto'"),
+        ({"members": None}, "members must be 'auto'"),
+        ({"share": 1.0}, "share must be a number from 0 up to, but not, 1, but got 1.0"),
+        ({"share": -0.1}, "share must be"),
+        (
+            {"members": ("tuned", "sgd"), "imbalance": "weights"},
+            "members must be 'auto' or 'tuned'",
+        ),
+    ],
+)
+def test_members_and_share_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        StreamingClassifier(**options).prepare()
+
+
+def test_classes_that_are_balanced_have_the_tuned_model_alone():
+    assert StreamingClassifier(imbalance="weights").checked().member_names == ["tuned"]
