@@ -181,7 +181,7 @@ def test_the_record_is_bounded_and_true():
         ({"step_size": 0.0}, "step_size must be a number > 0"),
         ({"max_features": 0}, "max_features must be an integer"),
         ({"solver": "gradient"}, "solver must be one of 'auto', 'cholesky', 'cg', but got"),
-        ({"solver_steps": 1.5}, "solver_steps must be an integer >= 1"),
+        ({"max_features": 1.5}, "max_features must be an integer >= 1"),
         ({"learn": None}, "learn must be a tuple of some of"),
     ],
 )

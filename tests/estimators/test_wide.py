@@ -168,7 +168,7 @@ def test_missing_values_of_a_table_are_its_means_and_words_are_not_centred():
     error = np.abs(model.progressive(rows, target) - target)[200:].mean()
     assert error < 0.6 * np.abs(target).mean()
     texts, labels = words(400)
-    by_words = StreamingClassifier()
+    by_words = StreamingClassifier(members="tuned")
     by_words.learn_many(texts, labels)
     # A row without any known word is what the intercept says.
     second = by_words.predict_proba_one({"never seen": 1})[by_words._core.classes[1]]
@@ -245,6 +245,27 @@ def test_imbalance_is_answered_here_too():
     assert recalls[1] > recalls[0]
     weights = balanced.hyperparameters_["class_weights"]
     assert weights[True] > weights[False]
+
+
+def test_features_that_go_together_are_told_apart():
+    """The last 100 values of a series, which are nearly the same: by the member with full
+    curvature, as well as by the noise; and it is kept when the model grows."""
+    rng = np.random.default_rng(0)
+    series, noise = np.zeros(1300), rng.standard_normal(1300)
+    for t in range(2, 1300):
+        series[t] = 1.6 * series[t - 1] - 0.64 * series[t - 2] + noise[t]
+    rows = np.lib.stride_tricks.sliding_window_view(series, 100)[:-1]
+    model, alone = StreamingRegressor(), StreamingRegressor(members="tuned")
+    errors = [(m.progressive(rows, series[100:]) - series[100:])[600:] for m in (model, alone)]
+    assert np.mean(errors[0] ** 2) < 1.4 < np.mean(errors[1] ** 2)
+    assert model.hyperparameters_["members"]["long"] > 0.5
+    assert len(model._core.wide.square) == 128
+    before = model._core.wide.square.copy()
+    model.learn_one(dict.fromkeys(range(200), 0.0), 0.0)
+    np.testing.assert_array_equal(np.diagonal(model._core.wide.square)[201:], 0.1)
+    assert np.abs(model._core.wide.square[:101, :101] - before[:101, :101]).max() < 0.2
+    model.learn_one(dict.fromkeys(range(600), 0.0), 0.0)
+    assert model._core.wide.square.size == 0
 
 
 def test_text_is_learned_better_than_by_the_best_of_river():

@@ -7,7 +7,21 @@ from obax.estimators.history import Record
 from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, REJECTED, SAID, Plan
 from obax.estimators.kernel.wide import scaled
 from obax.estimators.kernel.wide_entry import wide_kernel
-from obax.estimators.kernel.wide_layout import AVERAGE, FIRST, OWN, SEEN, VARIANCE, WidePlan
+from obax.estimators.kernel.wide_layout import (
+    AVERAGE,
+    CELL_AT,
+    FIRST,
+    FULL_STARTS,
+    MEMBER,
+    OWN,
+    PER_MEMBER,
+    ROOT,
+    SEEN,
+    VARIANCE,
+    WidePlan,
+    enough,
+    fit_square,
+)
 
 FEATURES = 6
 ALL = ("penalty", "inertia", "memory", "class_weights", "logit_shifts")
@@ -15,17 +29,18 @@ CASES = {"sigmoid": ("logistic", 2), "softmax": ("logistic", 4), "squared": ("sq
 CASES |= {"huber": ("huber", 0)}
 HOLD = (0.0, 1.0, 1e9, 0.5, 0.0)
 """A leader that stands still and forgets nothing; delta 0.5; no share."""
+NONE = np.zeros((0, 0))
 
 
-def play(wide, head, cells, rows, targets, settings=HOLD, teach=1.0):
+def play(wide, head, cells, rows, targets, settings=HOLD, square=NONE):
     """Learn rows, lists of (feature, value); the state after them, and what came out."""
     head, cells, size = head.copy(), cells.copy(), SAID + max(1, wide.plan.slots)
     out = np.zeros((len(rows), size))
     begins = np.cumsum([0, *map(len, rows)])
     index = np.array([i for row in rows for i, _ in row], np.int64)
     values = np.array([value for row in rows for _, value in row])
-    goals = np.column_stack([targets, np.full(len(rows), teach)])
-    data = (Record(wide.plan.trail).data, cells, wide.sizes, wide.settings(settings))
+    goals = np.column_stack([targets, np.ones(len(rows))])
+    data = (Record(wide.plan.trail).data, cells, square, wide.sizes, wide.settings(settings))
     wide_kernel()(head, *data, begins, index, values, goals, out)
     return head, cells, out
 
@@ -76,14 +91,14 @@ def test_every_member_is_at_the_minimum_of_what_it_solves(name):
         x = old[f"{i}.x"]
         penalty, inertia, memory = np.exp(x[:3])
         past = memory / (1 + memory) * old[f"{i}.curvature"][keys]
-        stiff = inertia * np.sqrt(1 + past) if member.root else inertia + past
+        stiff = inertia * np.sqrt(1 + past) if member.kind == ROOT else inertia + past
         ridge = np.where(np.array(keys) > 0, penalty, 0.0)
         before, y = old[f"{i}.weights"][keys], new[f"{i}.weights"][keys]
         pull = pull_of(name, a @ y, target, x, wide.plan.slots)
         slope = stiff[:, None] * (y - before) + ridge[:, None] * y - a[:, None] * pull
         np.testing.assert_allclose(slope, 0, atol=1e-11)
         lift = new[f"{i}.curvature"][keys] - past
-        if member.root:
+        if member.kind == ROOT:
             np.testing.assert_allclose(lift, a**2 * np.sum(pull**2), rtol=1e-9)
         elif name in ("squared", "huber"):
             np.testing.assert_allclose(lift, a**2 * (name == "squared"), atol=1e-12)
@@ -189,3 +204,66 @@ def test_the_rule_of_scaling():
     assert scaled(cell, 4.0, 140.0) == pytest.approx(0.5)
     assert scaled(np.zeros(OWN), 7.0, 3.0) == 1
     assert scaled(np.zeros(OWN), 7.0, 0.0) == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_member_with_full_curvature_is_a_filter(name):
+    """Against NumPy: weights and covariance after some rows; and what is left of it in the cells
+    when the features get too many."""
+    loss, classes = CASES[name]
+    frozen = ((1e-3, 30.0, 1.0),)
+    wide = WidePlan(Plan(FEATURES, loss, classes, (), frozen=frozen, names=("tuned", "long")))
+    head, cells = wide.start({})
+    square, side = wide.square(FEATURES), FEATURES + 1
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((4, FEATURES))
+    targets = rng.integers(0, classes, 4) if classes else rng.standard_normal(4)
+    y, covariance = np.zeros((side, wide.plan.outputs)), square[:side, :side].copy()
+    keep = 1 - 0.5 / FULL_STARTS[2]
+    kept = np.append(1.0, np.full(FEATURES, keep))[:, None]
+    for row, target in zip(rows, targets, strict=True):
+        # Statistics that leave rows and targets as they are.
+        part = wide.parts(head, cells)
+        part["statistics"][:side], part["numbers"][:] = [0, 0, 0, 0, 1], [0, 1, 0, 1]
+        state = (wide, head, cells, [list(enumerate(row))], [target])
+        head, cells, _ = play(*state, square=square)
+        found = wide.parts(head, cells)["1.weights"][:side]
+        a = np.append(1.0, row)
+        s = covariance @ a
+        pull = pull_of(name, a @ (found / kept), target, np.zeros(11), classes)
+        y = kept * (y + np.outer(s, pull))
+        np.testing.assert_allclose(found, y, rtol=1e-9, atol=1e-12)
+        p = np.eye(classes)[int(target)] - pull if classes > 2 else target - pull
+        h = {"sigmoid": p * (1 - p), "squared": 1.0, "huber": abs(pull) < 0.5}.get(name)
+        h = (1 - p @ p) / (classes - 1) if classes > 2 else float(np.ravel(h)[0])
+        covariance = keep**2 * (covariance - h / (1 + h * (a @ s)) * np.outer(s, s))
+        covariance += (1 - keep**2) / FULL_STARTS[1] * np.eye(side)
+        np.testing.assert_allclose(square[:side, :side], covariance, rtol=1e-9, atol=1e-12)
+    cells = enough(cells, 600)
+    assert fit_square(wide, head, cells, square, 600).size == 0
+    stiff = FULL_STARTS[1] + FULL_STARTS[2] / (1 + FULL_STARTS[2]) * cells[:side, at(wide, 1)]
+    np.testing.assert_allclose(1 / stiff, np.minimum(np.diagonal(covariance), 0.1), rtol=1e-9)
+
+
+def at(wide, member):
+    """Where in a cell the curvature of a member stands."""
+    return int(wide.sizes[MEMBER + PER_MEMBER * member + CELL_AT])
+
+
+def test_a_filter_that_is_not_definite_sits_out():
+    """A mutant covariance: nothing is written."""
+    plan = Plan(
+        FEATURES, "squared", learned=(), frozen=((1e-3, 30.0, 1.0),), names=("tuned", "long")
+    )
+    wide = WidePlan(plan)
+    head, cells = wide.start({})
+    part = wide.parts(head, cells)
+    part["numbers"][:] = 0, 1, 0, 1
+    part["statistics"][:, VARIANCE] = 1
+    square = -wide.square(FEATURES)
+    before = square.copy()
+    head, after, out = play(wide, head, cells, [[(0, 1.0), (1, 2.0)]], [3.0], square=square)
+    assert out[0, OUTCOME] == ACCEPTED
+    np.testing.assert_array_equal(wide.parts(head, after)["sat_out"], [0, 1])
+    np.testing.assert_array_equal(wide.parts(head, after)["1.weights"], 0)
+    np.testing.assert_array_equal(square, before)

@@ -33,10 +33,9 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
       leader's loss is then the class-balanced one.
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
-    - `solver`: `"cholesky"`, or `"cg"` with `solver_steps` steps, for the follower's Newton system;
-      `"auto"` takes Cholesky up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_features`, `max_classes`: rows that would need more are rejected.
+    - `max_features`: features beyond it are ignored, and counted in `ignored_`. `max_classes`: rows
+      that would need more are rejected.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     one (`partial_fit`, `fit`, `predict_proba` ...).

@@ -18,6 +18,7 @@ from .kernel import (
     ACCEPTED,
     CENTRE,
     LOSS,
+    MOST_FULL,
     OUTCOME,
     REJECTED,
     SAID,
@@ -25,7 +26,6 @@ from .kernel import (
     kernel,
     trail_places,
 )
-from .kernel.wide_layout import MOST_FULL
 from .options import Options
 from .outcome import Hyperparameters, Outcome, joined, named
 from .sparse import PLAIN, Sparse, parts_of
@@ -336,7 +336,7 @@ class Core:
         is asked for, or needed."""
         features, old = len(self.names), self.plan
         wide = wide or self.wide is not None or self.options.wide(features)
-        plan = self.options.plan(0 if wide else features, len(self.classes))
+        plan = self.options.plan(0 if wide else features, len(self.classes), wide)
         if wide and self.wide is not None:
             self.wide.make_room(features)
         if plan == old and wide == (self.wide is not None):
@@ -351,7 +351,7 @@ class Core:
         else:
             self.wide.add_classes(plan, starts)
         self.plan = plan
-        if plan.width > old.width:
+        if plan.trail > old.trail:
             self.record = self.record.widened(plan.trail, trail_places(plan, old))
         self.ready()
 

@@ -11,11 +11,11 @@ from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
-from .kernel import BOUNDS, Plan
+from .kernel import BOUNDS, LONG, Plan
 
 LEARNABLE = ("penalty", "forgetting", "inertia")
 LARGE = 64
-"""Models with more features are wide: their curvature is diagonal."""
+"""Models with more features are wide: see `kernel.wide`."""
 MOST_PENALTIES = 1024
 """Features that can have a penalty each; a wide model has one for all of them."""
 
@@ -23,6 +23,7 @@ MEMBERS = ("tuned", "start", "short", "long", "sgd")
 """Words for members of the mixture: the tuned model, the same frozen where it starts, a short and a
 long memory, and steps down the gradient at the rates of `RATES`."""
 AUTO = ("tuned", "start", "sgd")
+"""A wide model has the long memory too, because there it is the one with full curvature."""
 RATES = (0.01, 0.1, 0.3, 1.0)
 FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
 """Penalty, memory and inertia, whatever the start."""
@@ -118,8 +119,6 @@ class Options:
     per_feature: bool = option(False)
     step_size: float = option(0.01, positive)
     horizon: float = option(500.0, rows)
-    solver: str = option("auto", one_of("auto", "cholesky", "cg"))
-    solver_steps: int = option(20, integer)
     scale_memory: float = option(10_000.0, rows)
     max_features: int = option(100_000, integer)
 
@@ -178,8 +177,7 @@ class Options:
     @property
     def member_names(self) -> list[str]:
         """One for each member, as the kernel has them."""
-        rates = [f"sgd {rate:g}" for rate in RATES] if "sgd" in self.member_words else []
-        return [word for word in self.member_words if word != "sgd"] + rates
+        return list(self.plan(0, 0).names)
 
     @property
     def most_features(self) -> int:
@@ -190,26 +188,27 @@ class Options:
         """Whether a model with so many features is wide."""
         return features > LARGE and not self.per_feature
 
-    def plan(self, features: int, classes: int) -> Plan:
+    def plan(self, features: int, classes: int, wide: bool = False) -> Plan:
         """The sizes of a model with so many features and classes."""
         learned = tuple("memory" if name == "forgetting" else name for name in self.learn)
         if self.imbalance is not None:
             learned += ("class_weights" if self.imbalance == "weights" else "logit_shifts",)
-        by_cg = self.solver == "cg" or (self.solver == "auto" and features > LARGE)
         start = {"start": (float(self.penalty), float(self.memory), float(self.inertia))}
         words = self.member_words
+        if wide and self.members == "auto" and len(words) > 1:
+            words += (LONG,)
         frozen = {word: f for word, f in (start | FROZEN).items() if word in words}
+        rates = RATES if "sgd" in words else ()
         return Plan(
-            frozen=tuple(frozen.values()),
-            long=list(frozen).index("long") if "long" in frozen else None,
-            rates=RATES if "sgd" in words else (),
             features=features,
             loss=self.loss,
             classes=classes,
             learned=learned,
             per_feature=bool(self.per_feature),
             balance=self.imbalance is not None,
-            steps=int(self.solver_steps) if by_cg else 0,
+            frozen=tuple(frozen.values()),
+            rates=rates,
+            names=("tuned", *frozen, *(f"sgd {rate:g}" for rate in rates)),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernel.wide_layout import MOST_FULL
+from .kernel import MOST_FULL
 from .options import LARGE, Options
 from .table import LARGEST, Features, Rows, Table, order_of, tables
 

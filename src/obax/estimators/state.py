@@ -70,8 +70,9 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
     core.index = {label: i for i, label in enumerate(core.classes)}
     core.rows = plain["rows"]
     core.ignored = plain["ignored"]
-    core.plan = options.plan(0 if plain["wide"] else len(core.names), len(core.classes))
-    if plain["wide"]:
+    wide = plain["wide"]
+    core.plan = options.plan(0 if wide else len(core.names), len(core.classes), wide)
+    if wide:
         core.wide = Wide.at_start(core.plan, options.starts, len(core.names))
     else:
         core.vector = core.plan.start({})

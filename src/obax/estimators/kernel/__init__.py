@@ -42,3 +42,4 @@ from .entry import LOSS as LOSS, OUTCOME as OUTCOME, SAID as SAID, kernel as ker
 from .growth import grown as grown, places as places, trail_places as trail_places
 from .layout import BOUNDS as BOUNDS, CENTRE as CENTRE, Plan as Plan
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED
+from .wide_layout import LONG as LONG, MOST_FULL as MOST_FULL

@@ -1,4 +1,4 @@
-"""Linear algebra of a row: inverses, conjugate gradients and what both are used through.
+"""Linear algebra of a row: inverses and products with them.
 
 Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
 """
@@ -6,11 +6,8 @@ Inner loops run along rows of a matrix, so that they vectorise without reorderin
 import numpy as np
 from numba import njit
 
-TINY = float(np.finfo(np.float64).tiny)
 ONE = np.uint64(1)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
-CONVERGED = 1e-30
-"""A squared residual of this share of the first one is rounding."""
 
 
 @njit
@@ -66,46 +63,6 @@ def invert(matrix: np.ndarray, line: np.ndarray) -> bool:
 
 
 @njit
-def conjugate_gradients(matrix: np.ndarray, lines: np.ndarray, steps: int) -> None:
-    """The solutions of matrix u = line for each line, in place, all side by side.
-
-    Preconditioned by the diagonal; `steps` steps, fewer where nothing is left to do.
-    """
-    count, d = lines.shape
-    left, inverse = lines.copy(), np.empty(d)
-    direction, product = np.empty((count, d)), np.empty((count, d))
-    size, enough = np.zeros(count), np.empty(count)
-    for i in range(d):
-        inverse[i] = 1.0 / matrix[i, i]
-    for c in range(count):
-        for i in range(d):
-            direction[c, i] = left[c, i] * inverse[i]
-            size[c] += left[c, i] * direction[c, i]
-            lines[c, i] = 0.0
-        enough[c] = max(CONVERGED * size[c], TINY)
-    for _ in range(steps):
-        busy = False
-        for c in range(count):
-            busy = busy or size[c] > enough[c]
-        if not busy:
-            return
-        multiply_lines(matrix, direction, product)
-        for c in range(count):
-            along = dot(direction[c], product[c])
-            if not (size[c] > enough[c] and along > TINY):
-                continue
-            move, new = size[c] / along, 0.0
-            for i in range(d):
-                lines[c, i] += move * direction[c, i]
-                left[c, i] -= move * product[c, i]
-                new += left[c, i] * left[c, i] * inverse[i]
-            keep = new / size[c]
-            for i in range(d):
-                direction[c, i] = left[c, i] * inverse[i] + keep * direction[c, i]
-            size[c] = new
-
-
-@njit
 def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> None:
     """out = matrix line for each line and a symmetric matrix, which, being what does not fit into
     the processor's cache, is read once for all of them; two rows go together."""
@@ -119,15 +76,3 @@ def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> No
             first, second, target = lines[c, 2 * half], lines[c, 2 * half + 1], out[c]
             for j in range(d):
                 target[j] += first * one[j] + second * two[j]
-
-
-@njit
-def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray, steps: int) -> None:
-    """L^-1 of each line: `matrix` is L^-1 itself or, with `steps`, L, for conjugate gradients."""
-    if steps == 0:
-        multiply_lines(matrix, lines, out)
-        return
-    for c in range(lines.shape[0]):
-        for i in range(lines.shape[1]):
-            out[c, i] = lines[c, i]
-    conjugate_gradients(matrix, out, steps)

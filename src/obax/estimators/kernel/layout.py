@@ -29,10 +29,9 @@ SIGMOID, SOFTMAX, SQUARED, HUBER = range(4)
     PENALTIES,
     LEARNED,
     BALANCE,
-    STEPS,
     SECOND_ORDER,  # members
     FIRST_ORDER,  # members
-) = range(11)
+) = range(10)
 # ... then where the parts of `vector` begin, ...
 VECTOR_PARTS = (
     "rows",  # learned so far
@@ -76,7 +75,7 @@ VECTOR_PARTS = (
     TARGET_VARIANCE,
     FREQUENCY,
     VECTOR_END,
-) = range(11, 31)
+) = range(10, 30)
 # ... then the parts of `work`, and last the learned entries of x.
 (
     FRESH,  # 1 while what follows RATES belongs to `vector`
@@ -85,14 +84,14 @@ VECTOR_PARTS = (
     HIGH,
     HYPER,  # penalty, inertia and forgetting of each member of the second order
     RATES,  # of the members of the first order
-    INVERSE,  # of L; for conjugate gradients L itself
+    INVERSE,  # of L
     CENTRE,
     DRAWN,
     RIDGE,
     ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
-) = range(31, 44)
+) = range(30, 43)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 
@@ -108,8 +107,8 @@ BOUNDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The sizes of a model: how many features and classes, what is learned, how systems are
-    solved, who its members are. `loss` is `"logistic"`, `"squared"` or `"huber"`; `classes` is 0
+    """The sizes of a model: how many features and classes, what is learned, who its
+    members are. `loss` is `"logistic"`, `"squared"` or `"huber"`; `classes` is 0
     for regression."""
 
     features: int
@@ -118,14 +117,12 @@ class Plan:
     learned: tuple[str, ...] = ("penalty", "inertia", "memory")
     per_feature: bool = False
     balance: bool = False
-    steps: int = 0
-    """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
-    long: int | None = None
-    """Which of them has a long memory; the full curvature of a wide model is its."""
     rates: tuple[float, ...] = ()
     """Step sizes of the members of the first order."""
+    names: tuple[str, ...] = ()
+    """Of the members."""
 
     @property
     def slots(self) -> int:
@@ -198,7 +195,7 @@ class Plan:
         work += [square, lines, lines, m * d]
         by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
         work += [d + by_member + (7 + n) * k + n + (1 + k + n + 2 * n * k) * d]
-        numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
+        numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         return np.concatenate([np.array([*numbers, m, len(self.rates)], np.int64), *offsets])
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from .algebra import dot, multiply, solve
+from .algebra import dot, multiply, multiply_lines
 from .follower import FORGETTING, INERTIA
 from .layout import (
     CLASSES,
@@ -16,7 +16,6 @@ from .layout import (
     SETTINGS,
     SIGMOID,
     SOFTMAX,
-    STEPS,
 )
 from .losses import LOGIT_VARIANCE, moderation, pull_slope
 from .views import Followers, Leader, Room
@@ -115,7 +114,7 @@ def hypergradient(
             dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
             for i in range(d):
                 q[i] += weight * pull[k] * bent[i]
-        solve(followers.inverse[0], room.asked[j], room.solved[j], sizes[STEPS])
+        multiply_lines(followers.inverse[0], room.asked[j], room.solved[j])
         if kind == SIGMOID:
             # One logit for two classes: the shift is that of the second less that of the first.
             dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]

@@ -34,7 +34,7 @@ from numba import njit
 
 from .layout import SIGMOID, SOFTMAX
 from .losses import LEAST, sigmoid, softmax, suffered
-from .mixture import densities, learn_residuals, mix, renew as renew_shares, share_of
+from .mixture import densities, learn_residuals, mix, renew as renew_shares
 from .record import note
 from .row import ABSURD, ACCEPTED, REJECTED, step
 from .statistics import CLIP, LARGEST, STATISTICS_ROWS, count_class, deviations, rarity, renew
@@ -232,10 +232,12 @@ def weigh(
         for m in range(count):
             likelihood[m] = max(said[m, label], LEAST)
     else:
-        densities(awake, said, target, residuals, likelihood)
-        learn_residuals(awake, said, target, residuals, head[ROWS])
-    share = share_of(settings[SHARE], head[ROWS])
-    renew_shares(head[at : at + count], awake, likelihood, share)
+        losses, slope = np.empty(count), np.empty(1)
+        for m in range(count):
+            losses[m] = suffered(sizes[LOSS], said[m], target, settings[DELTA], slope)
+        densities(awake, losses, residuals, likelihood)
+        learn_residuals(awake, losses, residuals, head[ROWS])
+    renew_shares(head[at : at + count], awake, likelihood, settings[SHARE])
 
 
 @njit

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .growth import places
+from .growth import member_places, places
 from .layout import BOUNDS, HUBER, SIGMOID, SOFTMAX, SQUARED, Plan
 
 # Positions in `sizes`: plain numbers, then four for each member, then the learned entries of x.
@@ -26,6 +26,7 @@ FIRST, SEEN, COUNT, AVERAGE, VARIANCE, OWN = range(6)
 # Positions in the settings, before the bounds of x.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE, LOW = range(6)
 LEAST_CELLS = 128
+LONG = "long"
 MOST_FULL = 511
 """Features up to which one member has full curvature."""
 ROOT_PENALTY, ROOT_MEMORY = 1e-6, 1e4
@@ -56,15 +57,20 @@ class WidePlan:
         """Those of the plan in their order; gradient steps of a rate are by the root here, and the
         long memory is the one with the full curvature."""
         frozen = [Member(CURVED, False, (p, inertia, m)) for p, m, inertia in self.plan.frozen]
-        if self.plan.long is not None:
-            frozen[self.plan.long] = Member(FULL, False, FULL_STARTS)
+        if self.full is not None:
+            frozen[self.full - 1] = Member(FULL, False, FULL_STARTS)
         roots = [Member(ROOT, False, (ROOT_PENALTY, 1 / r, ROOT_MEMORY)) for r in self.plan.rates]
         return Member(CURVED, True, ()), *frozen, *roots
+
+    @property
+    def full(self) -> int | None:
+        """Which member has full curvature."""
+        return self.plan.names.index(LONG) if LONG in self.plan.names else None
 
     def square(self, features: int) -> np.ndarray:
         """The covariance of weights of which nothing is known; empty where nobody has any."""
         side = min(room_for(features), MOST_FULL + 1)
-        if self.plan.long is None or features > MOST_FULL:
+        if self.full is None or features > MOST_FULL:
             side = 0
         square = np.zeros((side, side))
         np.fill_diagonal(square, 1 / FULL_STARTS[1])
@@ -179,8 +185,7 @@ def fit_square(
         return fresh
     if len(fresh) == side:
         return square
-    part, i = wide.parts(head, cells), 1 + (wide.plan.long or 0)
-    _, inertia, memory = np.exp(part[f"{i}.x"][:3])
+    part, i, (_, inertia, memory) = wide.parts(head, cells), wide.full, FULL_STARTS
     known = np.maximum(1 / np.diagonal(square) - inertia, 0) * (1 + memory) / memory
     part[f"{i}.curvature"][:side] = known
     return fresh
@@ -228,8 +233,12 @@ def from_dense(
     new, before, f = wide.parts(head, cells), old.parts(vector), old.features
     names = ("rows", "target_count", "target_average", "target_variance")
     new["numbers"][:] = [before[name] for name in names]
-    for name in ("frequency", "shares", "residuals", "sat_out"):
-        new[name][: len(before[name])] = before[name]
+    new["frequency"][: len(before["frequency"])] = before["frequency"]
+    # A member that is new has the share of one among all and begins as the tuned one.
+    ours = member_places(wide.plan, old)
+    for name in ("shares", "residuals", "sat_out"):
+        scale = len(ours) / len(wide.members) if name == "shares" else 1
+        new[name][ours[: len(before[name])]] = scale * before[name]
     where = places(wide.plan, old)
     learned = np.searchsorted(wide.plan.entries, where[old.entries])
     new["0.x"][where] = before["x"]
@@ -241,18 +250,18 @@ def from_dense(
     statistics[:, VARIANCE] = before["variances"]
     # The intercept, last there, is the first here.
     order, share = np.append(f, np.arange(f)), halves(wide.plan, old)
-    second = len(before["weights"])
+    second, square = len(before["weights"]), wide.square(f)
     for i in range(len(wide.members)):
+        was = int(np.flatnonzero(ours == i)[0]) if i in ours else 0
         # A gradient step has no past there: that of the tuned member, which estimates the same.
-        weights = before["weights"][i] if i < second else before["plain_weights"][i - second]
-        curvature = np.diagonal(before["curvature"][i if i < second else 0])
+        first = was >= second
+        weights = before["plain_weights"][was - second] if first else before["weights"][was]
+        curvature = before["curvature"][0 if first else was][np.ix_(order, order)]
         new[f"{i}.weights"][: f + 1, : len(share)] = share * weights.T[order]
-        new[f"{i}.curvature"][: f + 1] = curvature[order]
-    square, long = wide.square(f), wide.plan.long
-    if long is not None and before["rows"] > 0:
-        known = before["curvature"][1 + long][np.ix_(order, order)]
-        known[np.diag_indices(f + 1)] += 1 / np.diagonal(square)[: f + 1]
-        square[: f + 1, : f + 1] = np.linalg.inv(known)
+        new[f"{i}.curvature"][: f + 1] = np.diagonal(curvature)
+        if i == wide.full:
+            known = curvature + np.diag(1 / np.diagonal(square)[: f + 1])
+            square[: f + 1, : f + 1] = np.linalg.inv(known)
     return head, cells, square
 
 
