@@ -262,7 +262,7 @@ def test_features_that_go_together_are_told_apart():
     assert len(model._core.wide.square) == 128
     before = model._core.wide.square.copy()
     model.learn_one(dict.fromkeys(range(200), 0.0), 0.0)
-    np.testing.assert_array_equal(np.diagonal(model._core.wide.square)[201:], 0.1)
+    np.testing.assert_array_equal(np.diagonal(model._core.wide.square)[201:], 1 / 3)
     assert np.abs(model._core.wide.square[:101, :101] - before[:101, :101]).max() < 0.2
     model.learn_one(dict.fromkeys(range(600), 0.0), 0.0)
     assert model._core.wide.square.size == 0

@@ -11,7 +11,6 @@ from obax.estimators.kernel.wide_layout import (
     AVERAGE,
     CELL_AT,
     FIRST,
-    FULL_STARTS,
     MEMBER,
     OWN,
     PER_MEMBER,
@@ -219,7 +218,8 @@ def test_the_member_with_full_curvature_is_a_filter(name):
     rows = rng.standard_normal((4, FEATURES))
     targets = rng.integers(0, classes, 4) if classes else rng.standard_normal(4)
     y, covariance = np.zeros((side, wide.plan.outputs)), square[:side, :side].copy()
-    keep = 1 - 0.5 / FULL_STARTS[2]
+    _, inertia, memory = wide.members[1].starts
+    keep = 1 - 0.5 / memory
     kept = np.append(1.0, np.full(FEATURES, keep))[:, None]
     for row, target in zip(rows, targets, strict=True):
         # Statistics that leave rows and targets as they are.
@@ -237,12 +237,12 @@ def test_the_member_with_full_curvature_is_a_filter(name):
         h = {"sigmoid": p * (1 - p), "squared": 1.0, "huber": abs(pull) < 0.5}.get(name)
         h = (1 - p @ p) / (classes - 1) if classes > 2 else float(np.ravel(h)[0])
         covariance = keep**2 * (covariance - h / (1 + h * (a @ s)) * np.outer(s, s))
-        covariance += (1 - keep**2) / FULL_STARTS[1] * np.eye(side)
+        covariance += (1 - keep**2) / inertia * np.eye(side)
         np.testing.assert_allclose(square[:side, :side], covariance, rtol=1e-9, atol=1e-12)
     cells = enough(cells, 600)
     assert fit_square(wide, head, cells, square, 600).size == 0
-    stiff = FULL_STARTS[1] + FULL_STARTS[2] / (1 + FULL_STARTS[2]) * cells[:side, at(wide, 1)]
-    np.testing.assert_allclose(1 / stiff, np.minimum(np.diagonal(covariance), 0.1), rtol=1e-9)
+    stiff = inertia + memory / (1 + memory) * cells[:side, at(wide, 1)]
+    np.testing.assert_allclose(1 / stiff, np.minimum(np.diagonal(covariance), 1 / inertia))
 
 
 def at(wide, member):

@@ -30,7 +30,8 @@ LONG = "long"
 MOST_FULL = 511
 """Features up to which one member has full curvature."""
 ROOT_PENALTY, ROOT_MEMORY = 1e-6, 1e4
-FULL_STARTS = (1e-3, 10.0, 1e4)
+FULL_STARTS = {True: (1e-3, 10.0, 1e5), False: (1e-3, 3.0, 1e5)}
+"""For classes and for numbers, of which a row tells more."""
 INTERCEPT_VARIANCE = 10.0
 """In the full curvature: nothing is known of it at first."""
 
@@ -58,7 +59,7 @@ class WidePlan:
         long memory is the one with the full curvature."""
         frozen = [Member(CURVED, False, (p, inertia, m)) for p, m, inertia in self.plan.frozen]
         if self.full is not None:
-            frozen[self.full - 1] = Member(FULL, False, FULL_STARTS)
+            frozen[self.full - 1] = Member(FULL, False, FULL_STARTS[self.plan.slots > 0])
         roots = [Member(ROOT, False, (ROOT_PENALTY, 1 / r, ROOT_MEMORY)) for r in self.plan.rates]
         return Member(CURVED, True, ()), *frozen, *roots
 
@@ -73,7 +74,7 @@ class WidePlan:
         if self.full is None or features > MOST_FULL:
             side = 0
         square = np.zeros((side, side))
-        np.fill_diagonal(square, 1 / FULL_STARTS[1])
+        np.fill_diagonal(square, 1 / FULL_STARTS[self.plan.slots > 0][1])
         square[:1, :1] = INTERCEPT_VARIANCE
         return square
 
@@ -185,7 +186,8 @@ def fit_square(
         return fresh
     if len(fresh) == side:
         return square
-    part, i, (_, inertia, memory) = wide.parts(head, cells), wide.full, FULL_STARTS
+    part, i = wide.parts(head, cells), wide.full
+    _, inertia, memory = FULL_STARTS[wide.plan.slots > 0]
     known = np.maximum(1 / np.diagonal(square) - inertia, 0) * (1 + memory) / memory
     part[f"{i}.curvature"][:side] = known
     return fresh
