@@ -58,7 +58,8 @@ def test_csv_and_json_lines_give_the_same_answers(tmp_path):
     assert [one["t"] for one in found] == list(range(1, 151))
     said = [one["prediction"] == row["up"] for one, row in zip(found, rows, strict=True)]
     assert np.mean(said[50:]) > 0.85
-    assert set(found[-1]["hyperparameters"]) == {"penalty", "forgetting", "memory", "inertia"}
+    names = {"penalty", "forgetting", "memory", "inertia", "members"}
+    assert set(found[-1]["hyperparameters"]) == names
 
 
 def test_faulty_lines_are_rejected_and_the_rest_goes_on(tmp_path):

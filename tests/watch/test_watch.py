@@ -78,6 +78,7 @@ def test_the_data_of_a_stream(address):
         "forgetting",
         "memory",
         "inertia",
+        "members",
     ]
     curve = data["charts"][0]["curves"][0]
     assert curve["x"][-1] == 300 and len(curve["x"]) == len(curve["y"])

@@ -19,7 +19,9 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
 
     The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
     leader) move with every row, along the derivative of the loss of predicting that row before it
-    was learned. There is one model, no grid. Features are standardised on the way in.
+    was learned. What is said is said by a mixture of this model, the same frozen at its start, and
+    a few plain ones, weighted by likelihood, so that tuning cannot make it worse. Features are
+    standardised on the way in.
 
     **Arguments:**
 
@@ -27,6 +29,10 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
       the L2 penalty; `memory` the number of rows that the window goes back, m, the same as a
       forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
     - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"` are learned; the others stay.
+    - `members`: who predicts: `"auto"`, `"tuned"` alone, or a tuple of `"tuned"` and some of
+      `"start"`, `"short"`, `"long"` (frozen models: the start, a memory of 30, of 3,000 rows) and
+      `"sgd"` (steps down the gradient at four rates). `share`: what part of their weights is shared
+      out anew after each row, so that members can come back.
     - `per_feature`: one penalty for each feature.
     - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
       class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
@@ -46,7 +52,7 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     >>> model.predict_one({"size": 6.0}), model.predict_one({"size": 0.0})
     ('large', 'small')
     >>> sorted(model.hyperparameters_)
-    ['forgetting', 'inertia', 'memory', 'penalty']
+    ['forgetting', 'inertia', 'members', 'memory', 'penalty']
     """
 
     @property

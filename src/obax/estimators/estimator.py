@@ -50,8 +50,9 @@ class StreamingEstimator(Options):
 
     @property
     def hyperparameters_(self) -> Hyperparameters:
-        """The hyperparameters now: penalty, forgetting (and the same as memory, in rows), inertia;
-        a dict by feature or by class where there is one for each."""
+        """The hyperparameters of the tuned member now: penalty, forgetting (and the same as memory,
+        in rows), inertia; a dict by feature or by class where there is one for each. And `members`,
+        the share of each member in the prediction."""
         return self._fitted.hyperparameters()
 
     @property
@@ -85,13 +86,13 @@ class StreamingEstimator(Options):
 
     @property
     def coef_(self) -> np.ndarray:
-        """The weights of standardised features, one row for each output."""
+        """The tuned member's weights of standardised features, one row for each output."""
         core = self._fitted
         return core.centre[:, : len(core.names)]
 
     @property
     def intercept_(self) -> np.ndarray:
-        """The outputs of an average row."""
+        """The tuned member's outputs of an average row."""
         return self._fitted.centre[:, -1]
 
     def explain(self) -> str:
@@ -99,7 +100,8 @@ class StreamingEstimator(Options):
         return show.explain(self._fitted)
 
     def plot(self) -> "Figure":
-        """Learning curve, drift and every hyperparameter over time, as one matplotlib figure."""
+        """Learning curve, drift, every hyperparameter and the members' shares over time, as one
+        matplotlib figure."""
         return show.plot(self._fitted)
 
     # ---- River -----------------------------------------------------------------------------

@@ -58,7 +58,8 @@ def _stream(folder: Path) -> dict[str, Any]:
     for name, curve in history["hyperparameters"].items():
         curves = curve if isinstance(curve, dict) else {name: curve}
         drawn = {label: (rows, values) for label, values in curves.items()}
-        charts.append(_chart(name.replace("_", " "), "row", drawn, log=name != "forgetting"))
+        log = name not in ("forgetting", "members")
+        charts.append(_chart(name.replace("_", " "), "row", drawn, log=log))
     rejected = live["rejected"]
     return {
         "title": "stream",

@@ -35,7 +35,15 @@ inertia and forgetting by dr, di, dl, and y by S,
     dv     = -s . dL s,
     dy_new = S - L^-1 (q + k dL s) + s dk,
 
-one solve for each direction. u, c and the factors of L are left behind in `work`.
+one solve for each direction. u, c and the inverse of L are left behind in `work`. Several outputs
+share A, and with it L, s and v: the curvature h of a row is the mean of p (1 - p) over the classes.
+
+A model has several *members* of this kind, one of them tuned, the others frozen, and some of the
+first order, which step down the gradient. They get the same standardised row, and `mixture` says
+what they say together and why that is never much worse than the best of them.
+
+Files: `layout` and `views` (where things stand), `statistics`, `algebra`, `losses`; `follower`,
+`tuned`, `first_order` (the members), `mixture`; `row` (one row by all of them), `entry`.
 """
 
 from .entry import LOSS as LOSS, OUTCOME as OUTCOME, SAID as SAID, kernel as kernel

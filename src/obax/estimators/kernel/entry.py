@@ -12,7 +12,7 @@ from numba import float64, int64, void
 
 from .layout import CLASSES, FEATURES, SHARES, X
 from .row import play_row
-from .views import borrowed, members, room
+from .views import members, room, shaped
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -64,8 +64,12 @@ def _compiled(sources: int, *, cache: bool) -> Play:
         out: np.ndarray,
     ) -> None:
         _ = sources
-        vector, record, work = borrowed(vector), borrowed(record), borrowed(work)
-        sizes, rows, out = borrowed(sizes), borrowed(rows), borrowed(out)
+        vector, record = (
+            shaped(vector, vector.shape),
+            shaped(record, record.shape),
+        )
+        work, sizes = shaped(work, work.shape), shaped(sizes, sizes.shape)
+        rows, out = shaped(rows, rows.shape), shaped(out, out.shape)
         f = sizes[FEATURES]
         said_end = SAID + max(1, sizes[CLASSES])
         followers, leader, plain = members(vector, work, sizes)

@@ -18,6 +18,8 @@ from .layout import HUBER, SIGMOID, SOFTMAX, SQUARED
 
 MOST_STEPS, CONVERGED = 100, 1e-14
 """Newton steps to z*; a handful is enough for most rows."""
+SMALL = 1e-7
+"""Newton steps square the error: what one of this size leaves is rounding."""
 LOGIT_VARIANCE = math.pi / 8
 LEAST = 1e-300
 """The least probability that has a logarithm here."""
@@ -30,6 +32,15 @@ def sigmoid(z: float) -> float:
         return 1.0 / (1.0 + math.exp(-z))
     e = math.exp(z)
     return e / (1.0 + e)
+
+
+@njit
+def both_sides(z: float, out: np.ndarray) -> None:
+    """The probabilities of the second class, with logit z, and of the first."""
+    e = math.exp(-abs(z))
+    large = 1.0 / (1.0 + e)
+    first = 1 if z < 0.0 else 0
+    out[1 - first], out[first] = large, e * large
 
 
 @njit
@@ -133,13 +144,14 @@ def _sigmoid_root(z0: float, wv: float, label: float, shift: float) -> float:
         else:
             high = z
         newton = -error / (1.0 + wv * p * (1.0 - p))
+        if abs(newton) <= SMALL * (1.0 + abs(z)):
+            z += newton
+            break
         if low < z + newton < high and abs(newton) < 0.5 * abs(step):
             step = newton
         else:
             step = 0.5 * (low + high) - z
         z += step
-        if abs(step) <= CONVERGED * (1.0 + abs(z)):
-            break
     return sigmoid(z + shift)
 
 

@@ -41,7 +41,7 @@ from .layout import (
     VARIANCES,
     X,
 )
-from .losses import LEAST, proximal, sigmoid, softmax, suffered
+from .losses import LEAST, both_sides, proximal, softmax, suffered
 from .record import note
 from .statistics import LARGEST, count, deviations, importance
 from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
@@ -87,8 +87,7 @@ def speak(
             finite = outputs_of(i - seconds, sizes, plain, room.row[0], outputs)
         room.awake[i] = 1.0 if finite else 0.0
         if kind == SIGMOID:
-            theirs[1] = sigmoid(outputs[0])
-            theirs[0] = sigmoid(-outputs[0])
+            both_sides(outputs[0], theirs)
         elif kind == SOFTMAX:
             softmax(outputs, room.none, theirs)
         else:
@@ -161,7 +160,7 @@ def play_row(
     for i in range(seconds, everyone):
         room.learned[i] = room.awake[i]
         if room.awake[i] > 0.0:
-            suffered(kind, room.outputs[i], target_z, delta, slope)
+            pull_of(i, sizes, room, target_z, label, delta)
             descend(i - seconds, sizes, plain, a, slope, length)
             learned += 1.0
     # The guard: nothing of a member is written before all of it is known to be finite.
@@ -178,6 +177,19 @@ def play_row(
     count(vector, sizes, row, target, label, work[sizes[SETTINGS] + SCALE_MEMORY])
     note(record, loss, vector[sizes[X] : sizes[SHARES + 1]])
     return ACCEPTED, loss
+
+
+@njit
+def pull_of(i: int, sizes: np.ndarray, room: Room, target: float, label: int, delta: float) -> None:
+    """-d loss / dz at what member i predicted, into `room.short[SLOPE]`."""
+    kind, slope = sizes[LOSS], room.short[SLOPE]
+    if kind == SIGMOID:
+        slope[0] = room.said[i, 0] if label > 0 else -room.said[i, 1]
+    elif kind == SOFTMAX:
+        for k in range(slope.shape[0]):
+            slope[k] = (1.0 if k == label else 0.0) - room.said[i, k]
+    else:
+        suffered(kind, room.outputs[i], target, delta, slope)
 
 
 @njit
@@ -211,7 +223,7 @@ def learn(
     bend = proximal(kind, room.z0[m], room.v[m], target, weight, shift, delta, p, pull)
     check = trained(m, sizes, followers, room, pull, weight)
     if tuned:
-        suffered(kind, room.outputs[0], target, delta, room.short[SLOPE])
+        pull_of(0, sizes, room, target, label, delta)
         check += hypergradient(work, sizes, followers, leader, room, label, weight, bend, balance)
     if not math.isfinite(check):
         return False
