@@ -7,6 +7,7 @@ from obax.estimators.history import Record
 from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, REJECTED, SAID, Plan
 from obax.estimators.kernel.wide import scaled
 from obax.estimators.kernel.wide_entry import wide_kernel
+from obax.estimators.kernel.wide_growth import enough, fit_square
 from obax.estimators.kernel.wide_layout import (
     AVERAGE,
     CELL_AT,
@@ -18,8 +19,6 @@ from obax.estimators.kernel.wide_layout import (
     SEEN,
     VARIANCE,
     WidePlan,
-    enough,
-    fit_square,
 )
 
 FEATURES = 6

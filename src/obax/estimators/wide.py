@@ -10,7 +10,8 @@ import numpy as np
 
 from .kernel import Plan
 from .kernel.wide_entry import wide_kernel
-from .kernel.wide_layout import WidePlan, enough, fit_square, from_dense, widened
+from .kernel.wide_growth import enough, fit_square, from_dense, widened
+from .kernel.wide_layout import WidePlan
 from .sparse import PLAIN, Sparse
 from .table import Features, Table
 
