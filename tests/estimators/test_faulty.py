@@ -33,7 +33,6 @@ BAD = {
     "label NaN": ({"a": 1.0}, math.nan, "no target"),
     "label a list": ({"a": 1.0}, ["x"], "not hashable"),
     "one class too many": ({"a": 1.0}, "third", "would be class 3"),
-    "too many features": ({str(i): 1.0 for i in range(9)}, True, "max_features"),
 }
 
 

@@ -111,16 +111,6 @@ def test_huber_does_not_follow_outliers():
     assert errors["huber"] < 0.6 * errors["squared"]
 
 
-def test_many_features_go_through_cg():
-    rng = np.random.default_rng(4)
-    rows = rng.standard_normal((300, 70))
-    target = rows[:, :5].sum(axis=1)
-    model = StreamingRegressor(memory=1000.0)
-    said = model.progressive(rows, target)
-    assert model._core.plan.steps == 20
-    assert np.corrcoef(said[200:], target[200:])[0, 1] > 0.95
-
-
 def test_history_plot_and_words():
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((600, 3))

@@ -49,12 +49,11 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
       counted along the stream, at most 100.
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
-    - `solver`: `"cholesky"`, a direct solution, or `"cg"` with `solver_steps` steps, for the
-      follower's Newton system; `"auto"` takes the direct one up to 64 features.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_features`, `max_classes`: rows that would need more are rejected. `max_categories`: words
-      of a feature with a column of their own; others share 16. `max_pending`: how many rows wait
-      for their labels, see `learn_one`.
+    - `max_features`: features beyond it are ignored, and counted in `ignored_`. `max_classes`: rows
+      that would need more are rejected. `max_categories`: words of a feature with a column of
+      their own; others share 16. `max_pending`: how many rows wait for their labels, see
+      `learn_one`.
 
     Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     one (`partial_fit`, `fit`, `predict_proba` ...).

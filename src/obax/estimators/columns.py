@@ -52,6 +52,8 @@ class Columns:
         self.dates: dict[Hashable, None] = {}
         self._zeros: dict[Hashable, dict[Hashable, float]] = {}
         """By feature, all columns of its words, as in a row that has none of them."""
+        self.ignored = 0
+        """Values without a column, until somebody takes note of them."""
 
     @property
     def busy(self) -> bool:
@@ -69,7 +71,8 @@ class Columns:
     def pieces(self, table: Table, names: Container[Hashable], room: int) -> Iterator[Table]:
         """The table as tables of numbers, cut before each row with which a column is new, so that
         the rows before are learned without it, as if they had come alone. `room` is how many
-        columns there may be beyond `names`; a row that would need more is rejected."""
+        columns there may be beyond `names`; values that would need more are ignored, and counted in
+        `ignored`."""
         plain = not (self.busy or table.words or table.days)
         if plain and all(name in names for name in table.names):
             yield table
@@ -149,7 +152,7 @@ class Columns:
     def _encoded(
         self, table: Table, begin: int, end: int, places: dict[int, str], *, learn: bool = False
     ) -> Table:
-        """Some rows, in columns of numbers. To `learn`, every value must have a column."""
+        """Some rows, in columns of numbers. To `learn`, values without a column are counted."""
         names: list[Hashable] = []
         parts: list[np.ndarray] = []
         for j, kind in sorted(places.items()):
@@ -169,8 +172,7 @@ class Columns:
         values = np.concatenate([np.zeros((end - begin, 0)), *parts], axis=1)
         rejected = {i - begin: table.rejected[i] for i in table.rejected if begin <= i < end}
         if learn:
-            for i, reason in self._without(table, begin, end, places).items():
-                rejected.setdefault(i, reason)
+            self.ignored += self._without(table, begin, end, places, rejected)
         twice = [name for name, times in collections.Counter(names).items() if times > 1]
         if twice:
             keep = [names.index(name) for name in dict.fromkeys(names)]
@@ -180,10 +182,12 @@ class Columns:
         return Table.of(names, values, rejected, table, begin)
 
     def _without(
-        self, table: Table, begin: int, end: int, places: dict[int, str]
-    ) -> dict[int, str]:
-        """Reasons of rows that have a value for which there was no room."""
-        found: dict[int, str] = {}
+        self, table: Table, begin: int, end: int, places: dict[int, str], rejected: dict[int, str]
+    ) -> int:
+        """How many values of rows that are learned have no column."""
+        found = 0
+        learned = np.ones(end - begin, bool)
+        learned[list(rejected)] = False
         for j, name in enumerate(table.names):
             lost = np.zeros(end - begin, bool)
             if j not in places:
@@ -192,8 +196,7 @@ class Columns:
             elif places[j] == WORD and name not in self.hashed and j in table.words:
                 known = {*self.words[name], None}
                 lost |= [word not in known for word in table.words[j][begin:end]]
-            for i in np.flatnonzero(lost).tolist():
-                found[i] = f"feature {name!r} would need more columns than max_features"
+            found += int(np.sum(lost & learned))
         return found
 
     def _own(self, name: Hashable) -> list[str]:

@@ -15,6 +15,7 @@ from .history import Rejected
 from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome
+from .sparse import Sparse, from_matrix
 from .table import Features, Rows, Table, tables
 from .tags import plain_option, untagged_option
 from .weights import Weights, many_weights, one_weight
@@ -77,6 +78,11 @@ class StreamingEstimator(Options):
         ids, and `pending_.dropped`, how many were dropped because more than `max_pending`
         waited."""
         return self._fitted.pending
+
+    @property
+    def ignored_(self) -> int:
+        """Values of features beyond `max_features` in rows that were learned without them."""
+        return self._fitted.ignored
 
     @property
     def mean_loss_(self) -> float:
@@ -163,6 +169,7 @@ class StreamingEstimator(Options):
         faces.meet()  # A model that was made before scikit-learn was imported.
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     # ---- both ------------------------------------------------------------------------------
@@ -236,21 +243,28 @@ class StreamingEstimator(Options):
 
     def _validated(
         self, X: Rows, y: Targets | None = None, first: bool = False
-    ) -> tuple[Table, list[object] | np.ndarray | None]:
+    ) -> tuple[Rows | Sparse, list[object] | np.ndarray | None]:
         """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
         single NaN and Inf are left to the rule of `table`."""
         if faces.scikit_learn() is None:
-            return next(tables(X)), None if y is None else targets_of(y)
+            return X, None if y is None else targets_of(y)
         from sklearn.utils.validation import check_consistent_length, validate_data
 
-        table = next(tables(X)) if hasattr(X, "columns") else None
-        if table is not None and (table.words or table.days):
+        named = next(tables(X)) if hasattr(X, "columns") else None
+        table: Rows | Sparse
+        if named is not None and (named.words or named.days):
             # Words and dates, which an array of numbers cannot hold: names and widths are checked.
             validate_data(self, X, reset=first, skip_check_array=True)
+            table = named
         else:
-            array = validate_data(self, X, reset=first, ensure_all_finite=False, dtype="numeric")
-            names = getattr(self, "feature_names_in_", range(array.shape[1]))
-            table = Table(list(names), np.asarray(array, np.float64))
+            checks = {"ensure_all_finite": False, "dtype": "numeric", "accept_sparse": "csr"}
+            array = validate_data(self, X, reset=first, **checks)
+            names = list(getattr(self, "feature_names_in_", range(array.shape[1])))
+            if hasattr(array, "tocsr") and self.wide(array.shape[1]):
+                table = from_matrix(array, names)
+            else:
+                full = array.toarray() if hasattr(array, "tocsr") else array
+                table = Table(names, np.asarray(full, np.float64))
         if y is None:
             return table, None
         targets = self._validated_targets(y)

@@ -11,16 +11,20 @@ from typing import ClassVar, Self, TypeVar
 
 import numpy as np
 
-from .kernel import BOUNDS, EVERYONE, LEADER, Plan
+from .kernel import BOUNDS, EVERYONE, LEADER, LONG, Plan
 
 LEARNABLE = ("penalty", "forgetting", "inertia", "bandwidth")
 LARGE = 64
-"""Features from which `solver="auto"` takes conjugate gradients instead of Cholesky factors."""
+"""Models with more features are wide: see `kernel.wide`."""
+MOST_DENSE = 1024
+"""Features of a model with a penalty for each, with lags, waves or products, which no wide model
+has."""
 
 MEMBERS = ("tuned", "start", "short", "long", "sgd")
 """Words for members of the mixture: the tuned model, the same frozen where it starts, a short and a
 long memory, and steps down the gradient at the rates of `RATES`."""
 AUTO = ("tuned", "start", "sgd")
+"""A wide model has the long memory too, because there it is the one with full curvature."""
 RATES = (0.01, 0.1, 0.3, 1.0)
 FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
 """Penalty, memory and inertia, whatever the start."""
@@ -132,10 +136,8 @@ class Options:
     lags: int = option(0, whole)
     step_size: float = option(0.01, positive, live=True)
     horizon: float = option(500.0, rows, live=True)
-    solver: str = option("auto", one_of("auto", "cholesky", "cg"), live=True)
-    solver_steps: int = option(20, integer, live=True)
     scale_memory: float = option(10_000.0, rows, live=True)
-    max_features: int = option(1024, integer, live=True)
+    max_features: int = option(100_000, integer, live=True)
     max_categories: int = option(32, integer, live=True)
     max_pending: int = option(10_000, integer, live=True)
 
@@ -219,21 +221,35 @@ class Options:
     @property
     def member_names(self) -> list[str]:
         """One for each member, as the kernel has them."""
-        rates = [f"sgd {rate:g}" for rate in RATES] if "sgd" in self.member_words else []
-        return [word for word in self.member_words if word != "sgd"] + rates
+        return list(self.plan(0, 0).names)
 
-    def plan(self, features: int, classes: int) -> Plan:
+    @property
+    def most_features(self) -> int:
+        """How many features a model takes in."""
+        return min(self.max_features, MOST_DENSE) if self.dense else self.max_features
+
+    @property
+    def dense(self) -> bool:
+        """Whether a model has full curvature however many features it has."""
+        return bool(self.per_feature or self.lags or self.features != "linear")
+
+    def wide(self, features: int) -> bool:
+        """Whether a model with so many features is wide."""
+        return features > LARGE and not self.dense
+
+    def plan(self, features: int, classes: int, wide: bool = False) -> Plan:
         """The sizes of a model with so many features and classes."""
         learned = tuple("memory" if name == "forgetting" else name for name in self.learn)
         if self.imbalance is not None:
             learned += ("class_weights" if self.imbalance == "weights" else "logit_shifts",)
-        by_cg = self.solver == "cg" or (self.solver == "auto" and features > LARGE)
         start = {"start": (float(self.penalty), float(self.memory), float(self.inertia))}
         words = self.member_words
+        if wide and self.members == "auto" and len(words) > 1:
+            words += (LONG,)
+        frozen = {word: f for word, f in (start | FROZEN).items() if word in words}
+        rates = RATES if "sgd" in words else ()
         balanced = isinstance(self.class_weight, str)
         return Plan(
-            frozen=tuple(f for word, f in (start | FROZEN).items() if word in words),
-            rates=RATES if "sgd" in words else (),
             features=features,
             loss=self.loss,
             classes=classes,
@@ -242,7 +258,9 @@ class Options:
             expansion=self.features,
             lags=int(self.lags),
             balance=EVERYONE if balanced else LEADER if self.imbalance is not None else 0,
-            steps=int(self.solver_steps) if by_cg else 0,
+            frozen=tuple(frozen.values()),
+            rates=rates,
+            names=("tuned", *frozen, *(f"sgd {rate:g}" for rate in rates)),
         )
 
 

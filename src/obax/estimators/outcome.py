@@ -81,9 +81,7 @@ def named(
         found["class_weights"] = each(np.exp(part["class_weights"]), index)
     if options.imbalance == "logits":
         found["logit_shifts"] = each(part["logit_shifts"], index)
-    found["members"] = {
-        name: _plain(x[..., plan.width + i]) for i, name in enumerate(options.member_names)
-    }
+    found["members"] = {name: _plain(x[..., plan.width + i]) for i, name in enumerate(plan.names)}
     return found
 
 

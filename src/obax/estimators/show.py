@@ -72,6 +72,11 @@ def explain(core: Core) -> str:
         )
     if core.pending.dropped:
         text += f" {core.pending.dropped:,} rows were dropped before their labels came."
+    if core.ignored:
+        text += (
+            f" {core.ignored:,} values of features beyond the first {len(core.names):,} "
+            f"(max_features) were ignored."
+        )
     return text + _lags(core)
 
 
@@ -95,7 +100,7 @@ def _lags(core: Core) -> str:
     record, what = core.record, "label" if core.options.classify else "target"
     if core.options.lags:
         return f" It sees the last {core.options.lags} {what}(s)."
-    if record.seen < ENOUGH or record.repeat_total >= record.total:
+    if core.wide or record.seen < ENOUGH or record.repeat_total >= record.total:
         return ""
     return (
         f" The last {what} alone predicts better than the model (mean loss "

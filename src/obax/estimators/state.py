@@ -10,6 +10,7 @@ from .history import Record
 from .late import Pending
 from .options import Options
 from .tags import tagged, untagged
+from .wide import Wide
 
 VERSION = 3
 """Of what an estimator writes into a checkpoint."""
@@ -29,8 +30,7 @@ def check_version(extra: dict[str, Any]) -> None:
 
 def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays by name, and the rest as JSON can hold it."""
-    parts = core.plan.parts(core.vector)
-    arrays = {f"state.{name}": array.copy() for name, array in parts.items()}
+    arrays = {f"state.{name}": array.copy() for name, array in _parts(core).items()}
     record = zip(("rows", "loss", "x"), core.record.arrays(), strict=True)
     arrays |= {f"record.{name}": array for name, array in record}
     arrays["record.head"] = core.record.head
@@ -38,6 +38,8 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "names": [tagged(name) for name in core.names],
         "classes": [tagged(label) for label in core.classes],
         "rows": core.rows,
+        "wide": core.wide is not None,
+        "ignored": core.ignored,
         "rejected": {
             "count": core.rejected.count,
             "kept": [
@@ -55,6 +57,14 @@ def to_plain(core: Core) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     }
 
 
+def _parts(core: Core) -> dict[str, np.ndarray]:
+    """What the next row needs of the rows before, by name, as views."""
+    if core.wide is not None:
+        wide, size = core.wide, len(core.names) + 1
+        return {"head": wide.head, "cells": wide.cells[:size], "square": wide.square}
+    return core.plan.parts(core.vector)
+
+
 def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str, Any]) -> Core:
     """The core again. Arrays that do not fit its names and classes are an error."""
     found = {path.removeprefix("['").removesuffix("']"): array for path, array in arrays.items()}
@@ -63,9 +73,14 @@ def from_plain(options: Options, arrays: dict[str, np.ndarray], plain: dict[str,
     core.classes = [untagged(label) for label in plain["classes"]]
     core.index = {label: i for i, label in enumerate(core.classes)}
     core.rows = plain["rows"]
-    core.plan = options.plan(len(core.names), len(core.classes))
-    core.vector = core.plan.start({})
-    for name, part in core.plan.parts(core.vector).items():
+    core.ignored = plain["ignored"]
+    wide = plain["wide"]
+    core.plan = options.plan(0 if wide else len(core.names), len(core.classes), wide)
+    if wide:
+        core.wide = Wide.at_start(core.plan, options.starts, len(core.names))
+    else:
+        core.vector = core.plan.start({})
+    for name, part in _parts(core).items():
         array = found.get(f"state.{name}")
         if array is None or array.shape != part.shape or array.dtype != part.dtype:
             came = "missing" if array is None else f"{array.dtype}{list(array.shape)}"

@@ -104,6 +104,10 @@ class Table:
                 shown[j] = str(EPOCH + datetime.timedelta(days=float(days[index])))
         return dict(zip(self.names, shown, strict=True))
 
+    def count(self, names: set[Hashable]) -> int:
+        """The values of these names in rows that are not rejected."""
+        return len(names.intersection(self.names)) * (len(self) - len(self.rejected))
+
     def _checked(self, objects: np.ndarray) -> np.ndarray:
         """Each value looked at on its own."""
         values = np.full(objects.shape, np.nan)
@@ -125,7 +129,8 @@ class Table:
 
 
 Rows = Table | Features | Sequence[Features | Table] | npt.ArrayLike
-"""Rows of any kind; frames of pandas and polars are like arrays, with names."""
+"""Rows of any kind; frames of pandas and polars are like arrays, with names, and sparse matrices of
+SciPy like arrays."""
 
 
 def number(value: object) -> float | None:
@@ -226,7 +231,7 @@ def _from_dicts(rows: Sequence[Features | Table]) -> Iterator[Table]:
         if not isinstance(row, Mapping):
             raise ValueError(f"rows must all be dicts, but one is {short(row)}.")
         # In a fixed order, so that the order of the keys changes nothing.
-        mine = sorted(row, key=_order)
+        mine = sorted(row, key=order_of)
         if run and mine != names:
             yield _from_run(names, run)
             run = []
@@ -245,8 +250,8 @@ def _from_run(names: list[Hashable], run: list[Features]) -> Table:
     return Table(names, values)
 
 
-def _order(name: Hashable) -> tuple[bool, str, float]:
-    # Numbers in their own order, then everything else by what it looks like.
+def order_of(name: Hashable) -> tuple[bool, str, float]:
+    """To sort by: numbers in their own order, then everything else by what it looks like."""
     return (False, "", name) if isinstance(name, int | float) else (True, str(name), 0)
 
 

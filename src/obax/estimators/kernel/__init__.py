@@ -77,3 +77,4 @@ from .layout import (
     Plan as Plan,
 )
 from .row import ABSURD as ABSURD, ACCEPTED as ACCEPTED, REJECTED as REJECTED
+from .wide_layout import LONG as LONG, MOST_FULL as MOST_FULL

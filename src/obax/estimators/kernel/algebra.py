@@ -1,4 +1,4 @@
-"""Linear algebra of a row: inverses, factors, conjugate gradients and what they are used through.
+"""Linear algebra of a row: inverses, factors, and products with them.
 
 Inner loops run along rows of a matrix, so that they vectorise without reordering any sum.
 """
@@ -8,13 +8,10 @@ import math
 import numpy as np
 from numba import njit
 
-TINY = float(np.finfo(np.float64).tiny)
 ONE, TWO, FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
 SMALL = 32
 """Up to it an inverse is kept, beyond it factors."""
-CONVERGED = 1e-30
-"""A squared residual of this share of the first one is rounding."""
 
 
 @njit
@@ -142,46 +139,6 @@ def substitute(factors: np.ndarray, lines: np.ndarray) -> None:
 
 
 @njit
-def conjugate_gradients(matrix: np.ndarray, lines: np.ndarray, steps: int) -> None:
-    """The solutions of matrix u = line for each line, in place, all side by side.
-
-    Preconditioned by the diagonal; `steps` steps, fewer where nothing is left to do.
-    """
-    count, d = lines.shape
-    left, inverse = lines.copy(), np.empty(d)
-    direction, product = np.empty((count, d)), np.empty((count, d))
-    size, enough = np.zeros(count), np.empty(count)
-    for i in range(d):
-        inverse[i] = 1.0 / matrix[i, i]
-    for c in range(count):
-        for i in range(d):
-            direction[c, i] = left[c, i] * inverse[i]
-            size[c] += left[c, i] * direction[c, i]
-            lines[c, i] = 0.0
-        enough[c] = max(CONVERGED * size[c], TINY)
-    for _ in range(steps):
-        busy = False
-        for c in range(count):
-            busy = busy or size[c] > enough[c]
-        if not busy:
-            return
-        multiply_lines(matrix, direction, product)
-        for c in range(count):
-            along = dot(direction[c], product[c])
-            if not (size[c] > enough[c] and along > TINY):
-                continue
-            move, new = size[c] / along, 0.0
-            for i in range(d):
-                lines[c, i] += move * direction[c, i]
-                left[c, i] -= move * product[c, i]
-                new += left[c, i] * left[c, i] * inverse[i]
-            keep = new / size[c]
-            for i in range(d):
-                direction[c, i] = left[c, i] * inverse[i] + keep * direction[c, i]
-            size[c] = new
-
-
-@njit
 def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> None:
     """out = matrix line for each line and a symmetric matrix, which, being what does not fit into
     the processor's cache, is read once for all of them; two rows go together."""
@@ -198,16 +155,12 @@ def multiply_lines(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> No
 
 
 @njit
-def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray, steps: int) -> None:
-    """L^-1 of each line: `matrix` is L^-1 itself, factors of L if it is larger than SMALL or, with
-    `steps`, L, for conjugate gradients."""
-    if steps == 0 and matrix.shape[0] <= SMALL:
+def solve(matrix: np.ndarray, lines: np.ndarray, out: np.ndarray) -> None:
+    """L^-1 of each line: `matrix` is L^-1 itself or, if it is larger than SMALL, has factors."""
+    if matrix.shape[0] <= SMALL:
         multiply_lines(matrix, lines, out)
         return
     for c in range(lines.shape[0]):
         for i in range(lines.shape[1]):
             out[c, i] = lines[c, i]
-    if steps > 0:
-        conjugate_gradients(matrix, out, steps)
-        return
     substitute(matrix, out)

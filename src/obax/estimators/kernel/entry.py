@@ -4,6 +4,7 @@ import functools
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numba
 import numpy as np
@@ -27,11 +28,17 @@ and, where it is long enough, x and the members' shares after it and, after thos
 said: the probability of the target, or a number in its deviations.
 """
 OUTCOME, LOSS, REACH, SAID = range(4)
+T = TypeVar("T")
 
 
 @functools.cache
 def kernel() -> Play:
-    """Compiled for this machine, or read from the cache that an earlier process left.
+    """Compiled for this machine, or read from the cache that an earlier process left."""
+    return cached(_compiled)
+
+
+def cached(compiled: Callable[..., T]) -> T:
+    """What `compiled` compiles, kept on disk.
 
     Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
     NUMBA_CACHE_DIR; where nothing can be written, each process compiles for itself.
@@ -41,9 +48,9 @@ def kernel() -> Play:
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
     try:
-        return drop_source(_compiled(sources, cache=True))
+        return drop_source(compiled(sources, cache=True))
     except RuntimeError:
-        return _compiled(sources, cache=False)
+        return compiled(sources, cache=False)
 
 
 def _compiled(sources: int, *, cache: bool) -> Play:

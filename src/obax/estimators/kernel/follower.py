@@ -14,7 +14,6 @@ from .layout import (
     PENALTIES,
     SECOND_ORDER,
     SOFTMAX,
-    STEPS,
     X,
 )
 from .losses import moderation, sigmoid
@@ -49,7 +48,7 @@ def prepare(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, followers: 
 @inlined
 def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
     """The same of one; where L is not definite, its centre is NaN, and it sits out."""
-    d, steps, ridge = sizes[INPUTS], sizes[STEPS], followers.ridge[m]
+    d, ridge = sizes[INPUTS], followers.ridge[m]
     inertia, forgetting = followers.hyper[m, INERTIA], followers.hyper[m, FORGETTING]
     matrix, curvature = followers.inverse[m], followers.curvature[m]
     trace = 0.0
@@ -59,16 +58,14 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
         matrix[i, i] += inertia + ridge[i]
         trace += matrix[i, i]
     drawn, centre, weights = followers.drawn[m], followers.centre[m], followers.weights[m]
-    definite = True
-    if steps == 0:
-        # What rounding has taken from the smallest eigenvalue.
-        for i in range(d):
-            matrix[i, i] += 4.0 * EPS * trace
-        definite = invert(matrix, drawn[0], centre[0]) if d <= SMALL else factorise(matrix)
+    # What rounding has taken from the smallest eigenvalue.
+    for i in range(d):
+        matrix[i, i] += 4.0 * EPS * trace
+    definite = invert(matrix, drawn[0], centre[0]) if d <= SMALL else factorise(matrix)
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
             centre[k, i] = ridge[i] * weights[k, i]
-    solve(matrix, centre, drawn, steps)
+    solve(matrix, centre, drawn)
     for k in range(sizes[OUTPUTS]):
         for i in range(d):
             centre[k, i] = weights[k, i] - drawn[k, i] if definite else math.nan
@@ -78,7 +75,7 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
 def look(m: int, sizes: np.ndarray, followers: Followers, room: Room) -> bool:
     """The outputs that member m predicts with; whether they are finite. Leaves s, z0 and v."""
     a, finite = room.row[0], True
-    solve(followers.inverse[m], room.row, room.spread[m : m + 1], sizes[STEPS])
+    solve(followers.inverse[m], room.row, room.spread[m : m + 1])
     v = dot(room.spread[m], a)
     by = moderation(v) if sizes[LOSS] <= SOFTMAX else 1.0
     for k in range(sizes[OUTPUTS]):

@@ -17,7 +17,14 @@ def places(plan: Plan, old: Plan) -> np.ndarray:
 
 def trail_places(plan: Plan, old: Plan) -> np.ndarray:
     """The same of x and the members' shares, as they are noted."""
-    return np.append(places(plan, old), np.arange(plan.width, plan.trail))
+    return np.append(places(plan, old), plan.width + member_places(plan, old))
+
+
+def member_places(plan: Plan, old: Plan) -> np.ndarray:
+    """Where the members of a plan went that has no more of them."""
+    if plan.names == old.names:
+        return np.arange(plan.members)
+    return np.array([plan.names.index(name) for name in old.names])
 
 
 def grown(

@@ -32,13 +32,12 @@ LEADER, EVERYONE = 1, 2
     PENALTIES,
     LEARNED,
     BALANCE,
-    STEPS,
     SECOND_ORDER,  # members
     FIRST_ORDER,  # members
     EXPANSION,  # of the features: see `columns`
     LAGS,
     BANDWIDTH,  # where in x it stands
-) = range(14)
+) = range(13)
 # ... then where the parts of `vector` begin, ...
 VECTOR_PARTS = (
     "rows",  # learned so far
@@ -88,7 +87,7 @@ VECTOR_PARTS = (
     FREQUENCY,
     RECENT,
     VECTOR_END,
-) = range(14, 37)
+) = range(13, 36)
 # ... then the parts of `work`, and last the learned entries of x.
 (
     FRESH,  # 1 while what follows PHASES belongs to `vector`
@@ -99,14 +98,14 @@ VECTOR_PARTS = (
     RATES,  # of the members of the first order
     DIRECTIONS,  # of the waves
     PHASES,
-    INVERSE,  # of L, or its factors; for conjugate gradients L itself
+    INVERSE,  # of L, or its factors
     CENTRE,
     DRAWN,
     RIDGE,
     ROOM,  # for what a row needs for a moment: see `views`
     WORK_END,
     ENTRIES,
-) = range(37, 52)
+) = range(36, 51)
 # Positions in the settings.
 STEP_SIZE, FADING, SCALE_MEMORY, DELTA, SHARE = range(5)
 DOUBTS = 10
@@ -127,8 +126,8 @@ BOUNDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The sizes of a model: how many features and classes, what is learned, how systems are
-    solved, who its members are. `loss` is `"logistic"`, `"squared"` or `"huber"`; `classes` is 0
+    """The sizes of a model: how many features and classes, what is learned, who its
+    members are. `loss` is `"logistic"`, `"squared"` or `"huber"`; `classes` is 0
     for regression."""
 
     features: int
@@ -139,8 +138,6 @@ class Plan:
     balance: int = 0
     """What the frequency of a row's class divides: nothing, the leader's loss (LEADER) or every
     loss that is learned from (EVERYONE)."""
-    steps: int = 0
-    """Of conjugate gradients; 0 for an inverse."""
     frozen: tuple[tuple[float, float, float], ...] = ()
     """Penalty, memory and inertia of each frozen member."""
     rates: tuple[float, ...] = ()
@@ -148,6 +145,8 @@ class Plan:
     expansion: str = "linear"
     """What is made of the features: see `columns`."""
     lags: int = 0
+    names: tuple[str, ...] = ()
+    """Of the members."""
 
     @property
     def slots(self) -> int:
@@ -239,7 +238,7 @@ class Plan:
         work += [square, lines, lines, m * d]
         by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
         work += [2 * d + by_member + (7 + n) * k + n + n + (3 + 3 * k + n + 2 * n * k) * d]
-        numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance, self.steps)
+        numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         more = (columns.FEATURES[self.expansion], self.lags, self.spans["bandwidth"][0])
         everything = np.array([*numbers, m, len(self.rates), *more], np.int64)

@@ -12,6 +12,7 @@ from .first_order import descend, outputs_of
 from .follower import look, prepare, train, trained
 from .layout import (
     BALANCE,
+    BANDWIDTH,
     CLASSES,
     DELTA,
     ENTRIES,
@@ -47,7 +48,7 @@ from .losses import LEAST, both_sides, proximal, softmax, suffered
 from .record import note
 from .repeat import repeat
 from .statistics import CLIP, LARGEST, count, deviations, importance, standardise
-from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient, is_bandwidth
+from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
 from .views import Followers, Leader, Plain, Room, inlined, part
 
 WARM_UP, WARM_UP_ROWS = 10.0, 300.0
@@ -57,6 +58,8 @@ MEAN_DECAY, SQUARE_ROWS = 0.9, 3000.0
 what one change of the stream weighs must not be forgotten before the next, or the small slopes in
 between move x as far as the large ones. Until there are so many it is the last tenth of them: what
 the very first rows weigh, whose standardisation has not settled, must be forgotten."""
+LONG_AGO = 1000.0
+"""Rows after which nothing is left of the start in the running mean."""
 LONGEST_SLOPE = 30.0
 """A slope counts for at most so many of its running sizes: one glitch is not to be what all slopes
 after it are measured by."""
@@ -280,16 +283,45 @@ def weigh(
 
 @njit
 def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.ndarray) -> None:
-    """The leader's step: along the running mean of the hypergradient, in units of its running size,
-    so that a start that is five orders of magnitude off is left as fast as any other."""
-    rows, x = vector[sizes[ROWS]], part(vector, sizes, X)
-    mean, square = part(vector, sizes, MEAN), part(vector, sizes, SQUARE)
-    low, high = part(work, sizes, LOW), part(work, sizes, HIGH)
-    plain_rate = work[sizes[SETTINGS] + STEP_SIZE]
-    rate = plain_rate * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
-    mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0)
+    """The leader's step."""
+    rows, n = vector[sizes[ROWS]], sizes[LEARNED]
+    step(
+        part(vector, sizes, X),
+        part(vector, sizes, MEAN),
+        part(vector, sizes, SQUARE),
+        part(work, sizes, LOW),
+        part(work, sizes, HIGH),
+        sizes[ENTRIES : ENTRIES + n],
+        sizes[PENALTIES] + 1,
+        sizes[BANDWIDTH],
+        work[sizes[SETTINGS] + STEP_SIZE],
+        rows,
+        slopes,
+    )
+    vector[sizes[ROWS]] = rows + 1.0
+
+
+@njit
+def step(
+    x: np.ndarray,
+    mean: np.ndarray,
+    square: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    entries: np.ndarray,
+    memory: int,
+    bandwidth: int,
+    step_size: float,
+    rows: float,
+    slopes: np.ndarray,
+) -> None:
+    """Along the running mean of the hypergradient, in units of its running size, so that a start
+    that is five orders of magnitude off is left as fast as any other. `memory` and `bandwidth` are
+    where in x they stand."""
+    rate = step_size * (1.0 + WARM_UP / (1.0 + rows / WARM_UP_ROWS))
+    mean_share = 1.0 - MEAN_DECAY ** (rows + 1.0) if rows < LONG_AGO else 1.0
     square_share = max(1.0 / SQUARE_ROWS, 10.0 / (rows + 10.0))
-    for j in range(sizes[LEARNED]):
+    for j in range(entries.shape[0]):
         slope = slopes[j]
         if rows >= WARM_UP_ROWS:
             most = LONGEST_SLOPE * math.sqrt(square[j])
@@ -297,14 +329,13 @@ def tune(vector: np.ndarray, work: np.ndarray, sizes: np.ndarray, slopes: np.nda
         mean[j] = MEAN_DECAY * mean[j] + (1.0 - MEAN_DECAY) * slope
         square[j] += square_share * (slope * slope - square[j])
         size = math.sqrt(square[j]) + 1e-12
-        at = sizes[ENTRIES + j]
+        at = entries[j]
         # While there are fewer rows than waves, a bandwidth at which no row is like another looks
         # best: there the bandwidth does not hurry.
-        by = plain_rate if is_bandwidth(sizes, at) else rate
+        by = step_size if at == bandwidth else rate
         top = high[at]
-        if at == sizes[PENALTIES] + 1:
+        if at == memory:
             # There is no more to remember than has been seen, and with a memory that is longer the
             # slope vanishes: there would be no way back after a change.
             top = min(top, max(x[at], math.log(rows + WARM_UP_ROWS)))
         x[at] = min(max(x[at] - by * mean[j] / mean_share / size, low[at]), top)
-    vector[sizes[ROWS]] = rows + 1.0

@@ -72,9 +72,12 @@ def standardise(vector: np.ndarray, sizes: np.ndarray, row: np.ndarray, a: np.nd
 @njit
 def importance(vector: np.ndarray, sizes: np.ndarray, label: int) -> float:
     """What a row counts for the rarity of its class: 1, unless classes are balanced."""
-    if sizes[BALANCE] == 0:
-        return 1.0
-    frequency = part(vector, sizes, FREQUENCY)
+    return 1.0 if sizes[BALANCE] == 0 else rarity(part(vector, sizes, FREQUENCY), label)
+
+
+@njit
+def rarity(frequency: np.ndarray, label: int) -> float:
+    """How much more a row of a class counts than in a stream where all are as frequent."""
     total, seen = 0.0, 0.0
     for c in range(frequency.shape[0]):
         total += frequency[c]
@@ -102,7 +105,12 @@ def count(
         at = (sizes[TARGET_COUNT], sizes[TARGET_AVERAGE], sizes[TARGET_VARIANCE])
         renew(vector, at[0], at[1], at[2], sizes[TARGET_ASIDE], target, memory, JUMP)
         return
-    frequency = part(vector, sizes, FREQUENCY)
+    count_class(part(vector, sizes, FREQUENCY), label, memory)
+
+
+@njit
+def count_class(frequency: np.ndarray, label: int, memory: float) -> None:
+    """One more row of a class."""
     total = 0.0
     for c in range(frequency.shape[0]):
         total += frequency[c]
@@ -156,8 +164,24 @@ def renew(
             vector[count_at] = min(float(DOUBTS), memory)
             vector[aside_at + 1] = 0.0
             return
+    blend(vector, count_at, average_at, variance_at, value, memory)
+
+
+@njit
+def blend(
+    vector: np.ndarray,
+    count_at: int,
+    average_at: int,
+    variance_at: int,
+    value: float,
+    memory: float,
+) -> None:
+    """Running mean and variance with one more value, which moves them by a few deviations at most,
+    and by more while there are few rows to judge it by."""
+    rows, average, variance = vector[count_at], vector[average_at], vector[variance_at]
+    gap = value - average
     if variance > 0.0:
-        limit = STATISTICS_CLIP * max(1.0, STATISTICS_ROWS / rows) * deviation
+        limit = STATISTICS_CLIP * max(1.0, STATISTICS_ROWS / rows) * math.sqrt(variance)
         gap = min(max(gap, -limit), limit)
     count = min(rows, memory - 1.0) + 1.0
     vector[count_at] = count

@@ -18,7 +18,6 @@ from .layout import (
     SETTINGS,
     SIGMOID,
     SOFTMAX,
-    STEPS,
 )
 from .losses import LOGIT_VARIANCE, curvature_slope, moderation, pull_slope
 from .views import Followers, Leader, Room, inlined
@@ -149,7 +148,7 @@ def hypergradient(
             dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
             for i in range(d):
                 q[i] += weight * pull[k] * bent[i]
-        solve(followers.inverse[0], room.asked[j], room.solved[j], sizes[STEPS])
+        solve(followers.inverse[0], room.asked[j], room.solved[j])
         if kind == SIGMOID:
             # One logit for two classes: the shift is that of the second less that of the first.
             dshift[0] = (1.0 if entry == shifts_at + 1 else 0.0) - dshift[0]
