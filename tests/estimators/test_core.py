@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -279,7 +280,12 @@ def test_where_nothing_can_be_cached_it_compiles_all_the_same(monkeypatch):
 def test_the_cache_is_for_these_very_sources(monkeypatch, tmp_path):
     """A change in any file of the kernel, not only in that of the entry, compiles anew."""
     seen = []
-    monkeypatch.setattr(entry, "_compiled", lambda sources, cache: seen.append(sources))
+
+    def compiled(sources, cache):
+        seen.append(sources)
+        return types.SimpleNamespace(overloads={})
+
+    monkeypatch.setattr(entry, "_compiled", compiled)
     for text in ("a = 1", "a = 1", "a = 2"):
         (tmp_path / "row.py").write_text(text)
         monkeypatch.setattr(entry, "__file__", str(tmp_path / "entry.py"))

@@ -1,6 +1,8 @@
 """Waves and products of features: the mathematics of the bandwidth, growth, what they are for."""
 
-import jax
+import dataclasses
+
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import obax
 from obax.estimators import StreamingClassifier, StreamingRegressor, Table
 from obax.estimators.history import Record
 from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, SAID, Plan, columns, kernel
-from obax.problems import StreamRow, stream_row
+from obax.problems import RowsBefore, StreamRow, stream_row
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 HOLD = (0.0, 1.0, 1e9, 0.5, 0.0)
@@ -29,52 +31,66 @@ def play(plan, vector, rows, targets):
     return vector, out[:, LOSS]
 
 
-def waves(row, bandwidth):
-    """Columns of a row and their slope in log bandwidth, as the package has it."""
-    directions, phases = columns.waves(len(row))
-    angle = directions @ row / bandwidth
-    a = np.sqrt(2) * np.cos(angle + phases)
-    slope = np.sqrt(2) * np.sin(angle + phases) * angle
-    return np.concatenate([row, [1.0], a]), np.concatenate([np.zeros(len(row) + 1), slope])
+def with_waves(extra, features):
+    """A row and its waves, as the package has them, the 1 last."""
+    directions, phases = columns.waves(len(features) - 1)
+    angle = directions @ features[:-1] / jnp.exp(extra[0]) + phases
+    return jnp.concatenate([features[:-1], jnp.sqrt(2.0) * jnp.cos(angle), features[-1:]])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_row_with_waves_is_the_bilevel_problem_it_says(name):
-    """As in test_kernel, with a bandwidth: what the row itself owes to it is d f / dx."""
+def test_a_row_with_waves_is_a_round_of_rtho(name):
+    """As in test_kernel, with a bandwidth, which moves the row too."""
     loss, classes, target = CASES[name]
     plan = Plan(2, loss, classes, ALL if classes else (*ALL[:3], "bandwidth"), expansion="fourier")
     rng = np.random.default_rng(0)
     vector = plan.start({})
     part = plan.parts(vector)
     part["x"][:] = 0.5 * rng.standard_normal(plan.width)
+    part["x"][plan.spans["memory"][0]] **= 2
     part["weights"][:] = 0.3 * rng.standard_normal(part["weights"].shape)
-    for which in ("curvature", "curvature_slope", "bandwidth_slope"):
+    for which in ("curvature", "curvature_slope"):
         roots = 0.3 * rng.standard_normal(part[which].shape)
         part[which][:] = roots @ roots.swapaxes(-1, -2)
     part["sensitivity"][:] = 0.1 * rng.standard_normal(part["sensitivity"].shape)
     part["variances"][:] = part["target_variance"][...] = 1.0
     row = rng.standard_normal(2)
-    a, slope = waves(row, np.exp(part["x"][-1]))
+
     # The problem has the intercept last.
     order = np.r_[0:2, 3 : plan.inputs, 2]
-    past = [part[which] for which in ("curvature_slope", "sensitivity", "bandwidth_slope")]
-    numbers = (a[order], target, 1.0, part["x"], part["weights"][0][:, order])
-    squares = (m[np.ix_(order, order)] for m in (part["curvature"][0], past[0], past[2]))
-    curvature, tilt, bow = squares
-    values = (*numbers, curvature, tilt, past[1][..., order], slope[order], bow)
-    round = StreamRow(*(jnp.array(value) for value in values))
-    problem = stream_row(loss, classes=plan.slots or 2, delta=HOLD[3])
+    problem = stream_row(loss, classes=plan.slots or 2, delta=HOLD[3], columns=with_waves)
+    algorithm = obax.RTHO(problem, 1e-13, proximal=problem.tie)
+    values = (np.append(row, 1.0), float(target), 1.0)
+    round = StreamRow(*(jnp.asarray(value) for value in values))
+    past = RowsBefore(jnp.asarray(part["curvature"][0][np.ix_(order, order)]))
+    weights = jnp.asarray(part["weights"][0][:, order])
+    state = algorithm.init(jnp.asarray(part["x"]), weights, round, buffers=past)
+    tilts = np.zeros((plan.width, plan.inputs, plan.inputs))
+    tilts[plan.entries[plan.plain :]] = part["curvature_slope"]
+    memory = np.exp(part["x"][plan.spans["memory"][0]])
+    tilts[plan.spans["memory"][0]] *= memory / (1 + memory) ** 2
+    moved = state.sensitivity._replace(
+        inner_var=jnp.asarray(part["sensitivity"][..., order]),
+        buffers=RowsBefore(jnp.asarray(tilts[:, order][..., order])),
+    )
+    state = dataclasses.replace(state, sensitivity=moved)
+    state, info = eqx.filter_jit(algorithm.step)(state, round)
 
     after = plan.parts(play(plan, vector, row, target)[0])
-    y = jnp.array(after["weights"][0][:, order])
-    np.testing.assert_allclose(jax.grad(problem.inner, 1)(round.x, y, round), 0, atol=1e-10)
-    gradients = jax.grad(problem.outer, argnums=(0, 1))(round.x, y, round)
-    estimate = obax.hypergradient.Dense()(
-        lambda x, y: problem.inner(x, y, round), round.x, y, gradients, None
+    slopes = (after["mean"] - 0.9 * part["mean"]) / 0.1
+    pairs = (
+        (after["weights"][0][:, order], state.inner_var),
+        (after["sensitivity"][..., order], state.sensitivity.inner_var),
+        (after["curvature"][0][np.ix_(order, order)], state.buffers.curvature),
+        (
+            after["curvature_slope"][-1][np.ix_(order, order)],
+            state.sensitivity.buffers.curvature[-1],
+        ),
+        (np.linalg.norm(slopes), info.hypergradient_norm),
     )
-    ours = np.einsum("nkd,kd->n", after["sensitivity"][..., order], gradients[1])
-    np.testing.assert_allclose(ours + gradients[0], estimate.value, rtol=1e-8, atol=1e-10)
-    assert abs(ours[-1]) > 1e-3
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+    assert abs(slopes[-1]) > 1e-3
 
 
 def gap_to_finite_differences(spoil=lambda part: None):
@@ -114,7 +130,7 @@ def test_what_the_past_owes_to_the_bandwidth_cannot_be_left_out():
     """Mutants: a window, or weights, that are taken not to depend on the bandwidth."""
 
     def window(part):
-        part["bandwidth_slope"][:] = 0.0
+        part["curvature_slope"][-1] = 0.0
 
     def weights(part):
         part["sensitivity"][-1] = 0.0

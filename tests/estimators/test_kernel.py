@@ -39,11 +39,11 @@ ALPHA, STILL = 0.05, 1e-13
 """Steps of the leader: one that is seen, and one that leaves it where it is."""
 
 
-def play(plan, vector, rows, targets, settings=HOLD):
+def play(plan, vector, rows, targets, settings=HOLD, weight=1.0):
     """Learn rows; the vector after them and, of each, the loss before."""
     vector, rows = vector.copy(), np.atleast_2d(rows)
     out = np.zeros((len(rows), SAID + max(1, plan.slots)))
-    lines = np.column_stack([rows, targets, np.ones(len(rows))])
+    lines = np.column_stack([rows, targets, np.full(len(rows), weight)])
     record = Record(plan.trail).data
     kernel()(vector, record, plan.work(settings), plan.sizes, lines, out)
     assert (out[:, OUTCOME] == ACCEPTED).all()
@@ -99,8 +99,9 @@ def tilts_of(plan, vector, before):
     return found
 
 
-def as_round(row, target):
-    return StreamRow(*(jnp.asarray(value) for value in (np.append(row, 1.0), float(target), 1.0)))
+def as_round(row, target, weight=1.0):
+    values = (np.append(row, 1.0), float(target), weight, weight)
+    return StreamRow(*(jnp.asarray(value) for value in values))
 
 
 def slopes(plan, before, after):
@@ -125,13 +126,13 @@ def agrees(plan, vector, before, state, **tolerance):
         np.testing.assert_allclose(ours, theirs, **tolerance)
 
 
-def follow(plan, vector, rows, targets, fading=1.0, alpha=ALPHA):
+def follow(plan, vector, rows, targets, fading=1.0, alpha=ALPHA, weight=1.0):
     """The kernel, its leader led by plain gradient steps: after each row, the losses, and the sizes
     of the slopes."""
     played, lost, sizes = [], [], []
     for row, target in zip(rows, targets, strict=True):
         as_they_are(plan, vector)
-        after, loss = play(plan, vector, row, target, (HOLD[0], fading, *HOLD[2:]))
+        after, loss = play(plan, vector, row, target, (HOLD[0], fading, *HOLD[2:]), weight)
         slope = slopes(plan, vector, after)
         plan.parts(after)["x"][plan.entries] -= alpha * slope
         sizes.append(np.linalg.norm(slope))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from obax.estimators import StreamingClassifier, StreamingRegressor
-from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, REJECTED, SAID
+from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, REJECTED, SAID, layout, statistics
 
 EVERYONE = ("tuned", "start", "short", "long", "sgd")
 ROWS = 500
@@ -142,10 +142,16 @@ def test_members_are_the_models_they_would_be_alone():
         alone = classified(labels, members="tuned", **options)[2]
         np.testing.assert_allclose(said[:, column], alone[:, 0], rtol=1e-9)
     rows, weights = features(), np.zeros(4)
+    average, variance = np.zeros(3), np.zeros(3)
     for t, label in enumerate(labels):
-        past = rows[:t]
-        deviation = past.std(axis=0) if t else np.zeros(3)
-        a = np.where(deviation > 0, rows[t] - (past.mean(axis=0) if t else 0.0), 0.0)
+        if 0 < t <= layout.DOUBTS:  # the first rows are judged by their median
+            found = [statistics.judge(column) for column in rows[:t].T.copy()]
+            average, variance = np.array(found).T
+        elif t:
+            gap = rows[t - 1] - average
+            average, variance = average + gap / t, (1 - 1 / t) * (variance + gap**2 / t)
+        deviation = np.sqrt(variance)
+        a = np.where(deviation > 0, rows[t] - average, 0.0)
         a = np.append(np.clip(a / np.where(deviation > 0, deviation, 1.0), -10, 10), 1.0)
         p = 1 / (1 + math.exp(-weights @ a))
         assert said[t, 5] == pytest.approx(p if label else 1 - p, rel=1e-4)

@@ -2,8 +2,7 @@
 
 import math
 
-import jax
-import jax.numpy as jnp
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,45 +10,23 @@ import test_kernel as rows_of
 
 import obax
 from obax.estimators import StreamingClassifier, StreamingRegressor
-from obax.estimators.history import Record
-from obax.estimators.kernel import SAID, kernel, mixture
+from obax.estimators.kernel import mixture
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-
-def played(plan, vector, row, target, weight):
-    """The vector after one row of some weight."""
-    vector, out = vector.copy(), np.zeros((1, SAID + max(1, plan.slots)))
-    lines, record = np.array([[*row, target, weight]]), Record(plan.trail).data
-    kernel()(vector, record, plan.work(rows_of.HOLD), plan.sizes, lines, out)
-    return vector
 
 
 @pytest.mark.parametrize("weight", [2.0, 0.3])
 @pytest.mark.parametrize("name", rows_of.CASES)
 def test_a_weight_multiplies_the_loss_in_the_problem_of_the_row(name, weight):
-    """The follower is at the minimum of its loss with that of the row multiplied, the sensitivity
-    is the implicit derivative there, and the leader's slope is multiplied too."""
+    """In the follower's step, in its curvature and sensitivity, and in the leader's slope."""
     plan, vector, row, target = rows_of.draw(name)
-    after = plan.parts(played(plan, vector, row, target, weight))
-    problem, round = rows_of.stated(plan, vector, row, target)
-    # Without features the row's loss does not depend on y: the rest of g, up to a function of x.
-    rest = round._replace(features=0 * round.features, target=0 * round.target)
-
-    def inner(x, y):
-        return weight * problem.inner(x, y, round) - (weight - 1) * problem.inner(x, y, rest)
-
-    y = jnp.array(after["weights"][0])
-    np.testing.assert_allclose(jax.grad(inner, 1)(round.x, y), 0, atol=1e-12)
-    gradients = jax.grad(problem.outer, argnums=(0, 1))(round.x, y, round)
-    estimate = obax.hypergradient.Dense()(inner, round.x, y, gradients, None)
-    ours = np.einsum("nkd,kd->n", after["sensitivity"], gradients[1])
-    np.testing.assert_allclose(ours, estimate.value, rtol=1e-9, atol=1e-11)
-    plain = plan.parts(played(plan, vector, row, target, 1.0))
-    assert np.abs(y - plain["weights"][0]).max() > 1e-3  # a mutant without the weight is seen
-    was = plan.parts(vector)["mean"]
-    slope = after["mean"] - 0.9 * was
-    np.testing.assert_allclose(slope, weight * (plain["mean"] - 0.9 * was), rtol=1e-9)
+    (after,), _, _ = rows_of.follow(plan, vector, row[None], [target], weight=weight)
+    algorithm, state = rows_of.stated(plan, vector)
+    state, _ = eqx.filter_jit(algorithm.step)(state, rows_of.as_round(row, target, weight))
+    rows_of.agrees(plan, after, vector, state, rtol=1e-9, atol=1e-11)
+    (plain,), _, _ = rows_of.follow(plan, vector, row[None], [target])
+    gap = plan.parts(after)["weights"] - plan.parts(plain)["weights"]
+    assert np.abs(gap).max() > 1e-3  # a mutant without the weight is seen
 
 
 def data(n=150, seed=0):

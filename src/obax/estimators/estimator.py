@@ -234,7 +234,8 @@ class StreamingEstimator(Options):
         first: bool,
     ) -> Self:
         table, targets = self._validated(X, y, first)
-        heavy = many_weights(weights, len(table), "sample_weight")
+        assert targets is not None
+        heavy = many_weights(weights, len(targets), "sample_weight")
         core = self._made
         if classes is not None:
             core.add_classes([plain_option(label) for label in np.unique(np.asarray(classes))])

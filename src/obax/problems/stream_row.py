@@ -44,6 +44,8 @@ class StreamRow(NamedTuple):
     """A number, or the index of a class."""
     importance: Float[Array, ""]
     """The weight of the row in the leader's loss; 1 unless classes are balanced."""
+    weight: Float[Array, ""] | None = None
+    """The weight of its loss in the follower's; 1 if it is left out."""
 
 
 class RowsBefore(NamedTuple):
@@ -147,10 +149,11 @@ def stream_row(
 
     def inner(x: Array, y: Array, row: StreamRow, past: RowsBefore) -> tuple[Array, RowsBefore]:
         now, a, target = hyper(x), expanded(x, row), row.target
-        z = y @ a
-        value = trained_cost(z, now, target) + 0.5 * jnp.sum(now.ridge(len(a)) * y[:, :-1] ** 2)
+        z, weight = y @ a, 1.0 if row.weight is None else row.weight
+        ridge = 0.5 * jnp.sum(now.ridge(len(a)) * y[:, :-1] ** 2)
+        value = weight * trained_cost(z, now, target) + ridge
         # One number for all outputs.
-        bend = jnp.mean(jnp.diagonal(jax.hessian(trained_cost)(z, now, target)))
+        bend = weight * jnp.mean(jnp.diagonal(jax.hessian(trained_cost)(z, now, target)))
         curvature = now.forgetting * past.curvature + bend * jnp.outer(a, a)
         return value, RowsBefore(curvature)
 

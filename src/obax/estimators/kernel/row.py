@@ -323,7 +323,7 @@ def step(
     square_share = max(1.0 / SQUARE_ROWS, 10.0 / (rows + 10.0))
     for j in range(entries.shape[0]):
         slope = slopes[j]
-        if rows >= WARM_UP_ROWS:
+        if rows >= WARM_UP_ROWS and square[j] > 0.0:
             most = LONGEST_SLOPE * math.sqrt(square[j])
             slope = min(max(slope, -most), most)
         mean[j] = MEAN_DECAY * mean[j] + (1.0 - MEAN_DECAY) * slope
