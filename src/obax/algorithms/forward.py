@@ -51,10 +51,10 @@ def at_rest(x: PyTree, follower: Follower, *, squared: bool) -> Follower:
     """S before the first round; an error where it, or where `squared` a matrix over the follower's
     own numbers, would be too large."""
     floats = moving(follower)
-    name, lines, numbers = "outer_var", size(x), size(floats)
-    most = lines
-    if squared and numbers > lines:
-        name, most = "inner_var", numbers
+    name, most, numbers, lines = "outer_var", size(x), size(floats), size(x)
+    own = size(floats.inner_var)
+    if squared and own * own > most * numbers:
+        name, most, numbers = "inner_var", own, own
     if most * numbers > MOST_NUMBERS:
         raise ValueError(
             f"{name} must be small enough for a matrix of at most {MOST_NUMBERS:,} numbers, which "

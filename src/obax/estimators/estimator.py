@@ -269,7 +269,7 @@ class StreamingEstimator(Options):
         if y is None:
             return table, None
         targets = self._validated_targets(y)
-        check_consistent_length(table.values, targets)
+        check_consistent_length(X, targets)
         return table, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:

@@ -181,7 +181,7 @@ def blend(
     rows, average, variance = vector[count_at], vector[average_at], vector[variance_at]
     gap = value - average
     if variance > 0.0:
-        limit = STATISTICS_CLIP * max(1.0, STATISTICS_ROWS / rows) * math.sqrt(variance)
+        limit = STATISTICS_CLIP * max(1.0, STATISTICS_ROWS / max(rows, 1.0)) * math.sqrt(variance)
         gap = min(max(gap, -limit), limit)
     count = min(rows, memory - 1.0) + 1.0
     vector[count_at] = count
