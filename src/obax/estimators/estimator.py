@@ -234,8 +234,8 @@ class StreamingEstimator(Options):
         first: bool,
     ) -> Self:
         table, targets = self._validated(X, y, first)
-        assert targets is not None
-        heavy = many_weights(weights, len(targets), "sample_weight")
+        count = 0 if targets is None else len(targets)
+        heavy = many_weights(weights, count, "sample_weight")
         core = self._made
         if classes is not None:
             core.add_classes([plain_option(label) for label in np.unique(np.asarray(classes))])

@@ -1,8 +1,10 @@
 """The way into the kernel, compiled when first asked for and kept on disk after that."""
 
+import contextlib
 import functools
+import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,10 +49,28 @@ def cached(compiled: Callable[..., T]) -> T:
     sources = 0
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
+    with alone(f"obax-{compiled.__module__}-{sources:08x}"):
+        try:
+            return drop_source(compiled(sources, cache=True))
+        except RuntimeError:
+            return compiled(sources, cache=False)
+
+
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """One process at a time, where the system can: what one of several that start together compiles
+    the others then read from the cache. A process that ends leaves the lock."""
     try:
-        return drop_source(compiled(sources, cache=True))
-    except RuntimeError:
-        return compiled(sources, cache=False)
+        import fcntl
+
+        file = (Path(tempfile.gettempdir()) / f"{name}.lock").open("a")
+    except (ImportError, OSError):
+        yield
+        return
+    with file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _compiled(sources: int, *, cache: bool) -> Play:
