@@ -51,7 +51,7 @@ from .statistics import CLIP, LARGEST, count, deviations, importance, standardis
 from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
 from .views import Followers, Leader, Plain, Room, inlined, part
 
-WARM_UP, WARM_UP_ROWS = 10.0, 300.0
+WARM_UP, WARM_UP_ROWS = 20.0, 300.0
 """The leader's first steps are 1 + WARM_UP times as long, falling to plain ones."""
 MEAN_DECAY, SQUARE_ROWS = 0.9, 3000.0
 """Of the running mean of the hypergradient, and the rows in that of its square. These are many:

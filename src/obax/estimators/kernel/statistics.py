@@ -38,8 +38,8 @@ STATISTICS_ROWS = 30.0
 much."""
 JUMP = 3
 """So many targets in a row that are cut off are a jump."""
-FARTHEST = 10.0 * 1.4826
-"""A glitch among them is so many median deviations off; 10 deviations of a Gaussian."""
+FARTHEST = 100.0 * 1.4826
+"""A glitch among them is so many median deviations off; 100 deviations of a Gaussian."""
 LARGEST = 1e15
 """Values beyond it are absurd."""
 EPS = float(np.finfo(np.float64).eps)
