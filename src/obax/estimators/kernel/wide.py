@@ -70,6 +70,8 @@ from .wide_layout import (
 )
 from .wide_member import MEMORY, learn, own, say
 
+MANY_KEYS = 64
+"""Beyond it, they are sorted by more than one exchange after the other."""
 OFTEN = 0.9
 """A feature that is there in this share of the rows is centred."""
 
@@ -85,6 +87,22 @@ def scaled(cell: np.ndarray, value: float, rows: float) -> float:
     if not (abs(value) <= LARGEST and size > 0.0):
         return 0.0
     return min(max(value / size, -CLIP), CLIP)
+
+
+@njit
+def in_order(places: np.ndarray, a: np.ndarray) -> None:
+    """Keys by their places, so that the order in which they came changes nothing. There are few, or
+    they are in order already."""
+    if places.shape[0] > MANY_KEYS:
+        order = np.argsort(places)
+        places[:], a[:] = places[order], a[order]
+        return
+    for i in range(2, places.shape[0]):
+        place, value, at = places[i], a[i], i
+        while places[at - 1] > place:
+            places[at], a[at] = places[at - 1], a[at - 1]
+            at -= 1
+        places[at], a[at] = place, value
 
 
 @njit
@@ -113,18 +131,14 @@ def play_row(
     if absurd:
         return ABSURD, 0.0
     places, room = np.zeros(keys, np.int64), np.empty((1 + count, keys))
-    a, rows, at, sorted = room[0], head[ROWS], 1, True
+    a, rows, at = room[0], head[ROWS], 1
     a[0] = 1.0
     for i in range(index.shape[0]):
         if index[i] >= 0:
             places[at] = index[i] + 1
             a[at] = scaled(cells[places[at]], values[i], rows)
-            sorted = sorted and places[at] > places[at - 1]
             at += 1
-    if not sorted:
-        # So that the order of the keys changes nothing.
-        order = np.argsort(places)
-        places, room[0] = places[order], a[order]
+    in_order(places, a)
 
     # Test: every member, then all of them together.
     z0, v, awake = np.empty((count, outs)), np.empty(count), np.empty(count)
