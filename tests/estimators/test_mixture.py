@@ -143,21 +143,24 @@ def test_members_are_the_models_they_would_be_alone():
         np.testing.assert_allclose(said[:, column], alone[:, 0], rtol=1e-9)
     rows, weights = features(), np.zeros(4)
     average, variance = np.zeros(3), np.zeros(3)
-    for t, label in enumerate(labels):
-        if 0 < t <= layout.DOUBTS:  # the first rows are judged by their median
-            found = [statistics.judge(column) for column in rows[:t].T.copy()]
-            average, variance = np.array(found).T
-        elif t:
-            gap = rows[t - 1] - average
-            average, variance = average + gap / t, (1 - 1 / t) * (variance + gap**2 / t)
+
+    def standardised(row):
         deviation = np.sqrt(variance)
-        a = np.where(deviation > 0, rows[t] - average, 0.0)
-        a = np.append(np.clip(a / np.where(deviation > 0, deviation, 1.0), -10, 10), 1.0)
-        p = 1 / (1 + math.exp(-weights @ a))
+        a = np.where(deviation > 0, row - average, 0.0) / np.where(deviation > 0, deviation, 1.0)
+        return np.append(np.clip(a, -10, 10), 1.0)
+
+    for t, label in enumerate(labels[:30]):  # later rows move the statistics by four deviations
+        seen = standardised(rows[t])
+        p = 1 / (1 + math.exp(-weights @ seen))
         assert said[t, 5] == pytest.approx(p if label else 1 - p, rel=1e-4)
-        if t == 29:  # later rows move the statistics by four deviations at most
-            break
-        weights += 0.1 * (label - p) * a
+        if t < layout.DOUBTS:  # the first rows are judged by their median
+            found = [statistics.judge(column) for column in rows[: t + 1].T.copy()]
+            average, variance = np.array(found).T
+        else:
+            n, gap = t + 1, rows[t] - average
+            average, variance = average + gap / n, (1 - 1 / n) * (variance + gap**2 / n)
+        a = np.where(seen != 0, standardised(rows[t]), 0.0)  # learned with the row in them
+        weights += 0.1 * (label - 1 / (1 + math.exp(-weights @ a))) * a
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])

@@ -1,8 +1,8 @@
 """Members of the first order: weights that step down the gradient, at a fixed rate.
 
-They cost as much as a product of weights and row. For log loss they are plain steps; for squared
-and Huber loss steps to where the gradient *after* the step is the one taken, which no rate can make
-diverge:
+They cost as much as a product of weights and row, and learn it as it looks to running statistics
+that have it in them. For log loss they are plain steps; for squared and Huber loss steps to where
+the gradient *after* the step is the one taken, which no rate can make diverge:
 
     y <- y + rate * pull a / (1 + rate |a|^2).
 """

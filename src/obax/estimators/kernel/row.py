@@ -11,6 +11,7 @@ from .expand import expand, remember
 from .first_order import descend, outputs_of
 from .follower import look, prepare, train, trained
 from .layout import (
+    AVERAGES,
     BALANCE,
     BANDWIDTH,
     CLASSES,
@@ -42,6 +43,7 @@ from .layout import (
     STEP_SIZE,
     TARGET_AVERAGE,
     TARGET_VARIANCE,
+    VARIANCES,
     X,
 )
 from .losses import LEAST, both_sides, proximal, softmax, suffered
@@ -173,13 +175,9 @@ def play_row(
             m, vector, work, sizes, followers, leader, room, target_z, label, delta, weight, balance
         )
         learned += room.learned[m]
-    length = dot(a[: sizes[FEATURES] + 1], a[: sizes[FEATURES] + 1])
     for i in range(seconds, everyone):
         room.learned[i] = room.awake[i]
-        if room.awake[i] > 0.0:
-            pull_of(i, sizes, room, target_z, label, delta)
-            descend(i - seconds, sizes, plain, a, slope, length, weight)
-            learned += 1.0
+        learned += room.awake[i]
     # The guard: nothing of a member is written before all of it is known to be finite.
     if not learned > 0.0:
         return REJECTED, 0.0
@@ -193,9 +191,43 @@ def play_row(
         vector[sizes[ROWS]] += 1.0
     repeat(record, vector, sizes, room.short[P], slope, target, target_z, delta, balance, loss)
     count(vector, sizes, row, target, label, work[sizes[SETTINGS] + SCALE_MEMORY])
+    step_down(vector, sizes, plain, room, row, target, delta, weight)
     remember(vector, sizes, target)
     note(record, loss, vector[sizes[X] : sizes[SHARES + 1]])
     return ACCEPTED, loss
+
+
+@inlined
+def step_down(
+    vector: np.ndarray,
+    sizes: np.ndarray,
+    plain: Plain,
+    room: Room,
+    row: np.ndarray,
+    target: float,
+    delta: float,
+    weight: float,
+) -> None:
+    """The row into the members of the first order, as it looks when the statistics have it in them:
+    what is far off is then less so, which a plain step needs. What is in doubt stays out."""
+    seconds, kind = sizes[SECOND_ORDER], sizes[LOSS]
+    a, slope = room.row[0], room.short[SLOPE]
+    if sizes[FIRST_ORDER] == 0:
+        return
+    averages, variances = part(vector, sizes, AVERAGES), part(vector, sizes, VARIANCES)
+    for i in range(sizes[FEATURES]):
+        if a[i] != 0.0:
+            a[i] = deviations(row[i], averages[i], variances[i])
+    target_z = target
+    if kind > SOFTMAX:
+        average = vector[sizes[TARGET_AVERAGE]]
+        target_z = deviations(target, average, vector[sizes[TARGET_VARIANCE]])
+    length = dot(a[: sizes[FEATURES] + 1], a[: sizes[FEATURES] + 1])
+    for i in range(seconds, seconds + sizes[FIRST_ORDER]):
+        if room.awake[i] > 0.0:
+            outputs_of(i - seconds, sizes, plain, a, room.outputs[i])
+            suffered(kind, room.outputs[i], target_z, delta, slope)
+            descend(i - seconds, sizes, plain, a, slope, length, weight)
 
 
 @inlined
