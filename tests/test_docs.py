@@ -19,7 +19,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+# Networks: half a minute of compilation.
+LONG = ("loss-tuning.md", "meta-learning.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page.name in LONG else (), id=page.name)
+        for page in PAGES
+    ],
+)
 def test_blocks_print_what_the_page_says(page):
     text = page.read_text()
     blocks = BLOCK.findall(text)

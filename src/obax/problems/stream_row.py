@@ -99,18 +99,12 @@ def stream_row(
     - `columns`: `(extra, features) -> a`, where features are expanded in a way that hyperparameters
       have a say in: `extra` are the last entries of x.
 
-    >>> import obax
     >>> problem = stream_row("squared")
-    >>> algorithm = obax.RTHO(problem, 0.1, proximal=problem.tie)
     >>> row = StreamRow(jnp.array([2.0, 1.0]), jnp.array(3.0), jnp.array(1.0))
-    >>> past = RowsBefore(jnp.zeros((2, 2)))
-    >>> state = algorithm.init(jnp.zeros(3), jnp.zeros((1, 2)), row, buffers=past)
-    >>> for _ in range(3):
-    ...     state, info = algorithm.step(state, row)
-    ...     print(f"{info.played_value:.4f}", *(f"{w:.4f}" for w in state.inner_var[0]))
-    4.5000 0.7500 0.7500
-    0.5513 0.7159 1.0909
-    0.2392 0.6360 1.3697
+    >>> past, x, y = RowsBefore(jnp.zeros((2, 2))), jnp.zeros(3), jnp.ones((1, 2))
+    >>> value, after = problem.inner(x, y, row, past)
+    >>> print(value, problem.tie(x, y, 0 * y, row, past))  # penalty on one weight, inertia on two
+    0.5 1.0
     """
     validation.one_of(loss, LOSSES, "loss")
     validation.count(classes, "classes")
