@@ -108,7 +108,8 @@ def is_core(pair):
     every mode; the rest of the product is slow."""
     algorithm, problem = pair
     modes = algorithm.startswith("OAGD-follower") and problem == "buffers"
-    return algorithm in CORE_ALGORITHMS or problem == "pytrees" or modes
+    once = problem == "pytrees" and not algorithm.startswith("RTHO-")
+    return algorithm in CORE_ALGORITHMS or once or modes
 
 
 def params(pairs, core=is_core):

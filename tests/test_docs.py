@@ -19,8 +19,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)
 
 
-# Networks: half a minute of compilation.
-LONG = ("loss-tuning.md", "meta-learning.md")
+# Half a minute of compilation each.
+LONG = ("loss-tuning.md", "meta-learning.md", "regret.md")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_list(obax):
     assert all(row["quick"] and row["paper"] for row in rows)
 
 
+@pytest.mark.slow
 def test_run_then_report_then_compare(obax, tmp_path):
     code, out, _ = small_run(obax, "a")
     assert code == 0

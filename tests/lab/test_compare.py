@@ -147,6 +147,7 @@ def test_the_networks_answer_is_exact():
     np.testing.assert_allclose(jax.grad(here.problem.inner, 1)(x, y, round), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_regression_is_compared_with_the_best_pair_of_each_stage():
     here = task(dataclasses.replace(TINY, horizon=30), "regression")
     contender = Contender(dataclasses.replace(TINY, horizon=30), here, "OGD x fixed")
@@ -244,6 +245,7 @@ def test_a_method_over_the_budget_is_not_ranked(tiny_table):
     assert not mine.ties.any()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not at_hand("adult"), reason="OBAX_DATA is unset: no Adult")
 def test_adult_plays():
     config = dataclasses.replace(

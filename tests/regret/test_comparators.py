@@ -197,6 +197,7 @@ def test_linear_leader_goes_to_the_corner():
     np.testing.assert_allclose(found.outer_var, [[-1.0, 2.0], [2.0, -1.0]])
 
 
+@pytest.mark.slow
 def test_chunks_do_not_matter():
     instance = problems.quadratic(23, 2, 3, box=0.3)
     game = Problem(
