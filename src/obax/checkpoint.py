@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from ._support import atomic
+from ._support import atomic, lock
 from ._support.trees import PyTree
 
 # Plain values by name: a manifest, an entry of it, what is kept beside a state.
@@ -39,6 +39,8 @@ SUFFIX = ".obax"
 # said to be compressed or encrypted.
 BROKEN = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error)
 PLAIN = (bool, int, float, str, type(None))
+# What the bytes of a foreign manifest can lead to in code that trusts it.
+STRANGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
 class CheckpointError(ValueError):
@@ -74,12 +76,7 @@ def load(path: str | Path, *, like: PyTree) -> PyTree:
     state are restored into a new one). What does not fit is a `CheckpointError` that names the
     leaf.
     """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is not there.") from None
-    return from_bytes(data, like, str(path))
+    return from_bytes(_bytes(path), like, str(path))
 
 
 def to_bytes(state: PyTree, meta: Meta | None = None) -> bytes:
@@ -131,7 +128,15 @@ def from_bytes(data: bytes, like: PyTree, name: str = "the checkpoint") -> PyTre
                 f"{name} holds a {manifest['kind']}, but like is a {type(like).__name__}."
             )
         leaves = {e["path"]: _read(file, e, name) for e in manifest["leaves"]}
-        return like.__obax_load__(leaves, manifest["extra"])
+        try:
+            return like.__obax_load__(leaves, manifest["extra"])
+        except ValueError:
+            raise
+        except STRANGE as error:
+            raise CheckpointError(
+                f"{name} does not hold what a {manifest['kind']} writes "
+                f"({type(error).__name__}: {error})."
+            ) from error
     if manifest["kind"] != "state":
         raise CheckpointError(
             f"{name} holds a {manifest['kind']}; pass like={manifest['kind']}() to load it."
@@ -160,18 +165,35 @@ def from_bytes(data: bytes, like: PyTree, name: str = "the checkpoint") -> PyTre
 
 def read_meta(path: str | Path) -> Meta:
     """The plain values that were saved beside a state."""
-    manifest, _ = _open(Path(path).read_bytes(), str(path))
+    manifest, _ = _open(_bytes(path), str(path))
     return manifest["meta"]
 
 
+def _bytes(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        why = "is not there" if isinstance(error, FileNotFoundError) else "cannot be read"
+        raise CheckpointError(f"{path} {why} ({error.strerror}).") from None
+
+
 class Folder:
-    """The last few checkpoints of something that goes on: `keep` of them, named by their round."""
+    """The last few checkpoints of something that goes on: `keep` of them, named by their round.
+
+    No other process can have the same folder until this object is closed or gone.
+    """
 
     def __init__(self, path: str | Path, keep: int = 3):
         self.path = Path(path)
         self.keep = keep
         self.path.mkdir(parents=True, exist_ok=True)
+        lock.hold(self.path, self)
+        # Whatever lies aside now is nobody's.
         atomic.sweep_up(self.path)
+
+    def close(self) -> None:
+        """Let others write to the folder."""
+        lock.release(self)
 
     def save(self, round: int, state: PyTree, meta: Meta | None = None) -> None:
         """A checkpoint after so many rounds; the oldest go."""
@@ -226,6 +248,14 @@ class DamagedError(CheckpointError):
 def _open(data: bytes, name: str) -> tuple[Meta, zipfile.ZipFile]:
     try:
         file = zipfile.ZipFile(io.BytesIO(data))
+        members = file.infolist()
+        # obax stores and never compresses, so that nothing grows when it is read.
+        if sum(one.file_size for one in members) > len(data) or any(
+            one.compress_type != zipfile.ZIP_STORED for one in members
+        ):
+            raise DamagedError(
+                f"{name} is not a checkpoint of obax: it unpacks to more than it is."
+            )
         text = file.read("manifest.json")
         checksum = file.read("manifest.sha256").decode()
         if atomic.checksum(text) != checksum:
@@ -233,12 +263,14 @@ def _open(data: bytes, name: str) -> tuple[Meta, zipfile.ZipFile]:
         manifest = json.loads(text)
     except DamagedError:
         raise
-    except (*BROKEN, ValueError) as error:
+    except (*BROKEN, OSError, OverflowError, ValueError, RecursionError) as error:
         raise DamagedError(f"{name} is not a whole checkpoint of obax ({error}).") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise CheckpointError(f"{name} is not a checkpoint of obax.")
     version = manifest.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if type(version) is not int:
+        raise CheckpointError(f"{name} is not a checkpoint of obax: its version is {version!r}.")
+    if version > VERSION:
         raise CheckpointError(
             f"{name} was written by a newer obax: its version is {version}, this one reads up to "
             f"{VERSION}. Install a newer obax."
@@ -251,7 +283,30 @@ def _open(data: bytes, name: str) -> tuple[Meta, zipfile.ZipFile]:
             )
         manifest = MIGRATIONS[version](manifest)
         version = manifest["version"]
+    if fault := _fault(manifest):
+        raise CheckpointError(f"{name} is not a checkpoint of obax: {fault}.")
     return manifest, file
+
+
+def _fault(manifest: Meta) -> str | None:
+    """What is wrong with the form of a manifest, before anything in it is believed."""
+    if not isinstance(manifest.get("kind"), str) or not isinstance(manifest.get("meta"), dict):
+        return "its manifest does not say what it holds"
+    leaves = manifest.get("leaves")
+    if not isinstance(leaves, list) or not all(isinstance(entry, dict) for entry in leaves):
+        return "its manifest has no list of leaves"
+    for number, entry in enumerate(leaves):
+        if not isinstance(entry.get("path"), str):
+            return f"leaf {number} has no path"
+        if "file" not in entry and not isinstance(entry.get("value", ()), PLAIN):
+            return f"leaf {number} has neither an array nor a plain value"
+        shape = entry.get("shape", [])
+        named = all(isinstance(entry.get(key), str) for key in ("file", "dtype", "sha256"))
+        if "file" in entry and not (named and isinstance(shape, list) and len(shape) <= 64):
+            return f"leaf {number} is not described"
+        if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
+            return f"the shape of leaf {number} is not one"
+    return None
 
 
 def _read(file: zipfile.ZipFile, entry: Meta, name: str) -> PyTree:
@@ -265,9 +320,9 @@ def _read(file: zipfile.ZipFile, entry: Meta, name: str) -> PyTree:
     if atomic.checksum(blob) != entry["sha256"]:
         raise DamagedError(f"{name} is damaged: the checksum of {entry['path']} does not match.")
     dtype = _dtype(entry["dtype"].removeprefix("key:").split(":")[-1])
-    array = np.frombuffer(blob, dtype)
-    if array.size != math.prod(entry["shape"]):
+    if len(blob) != dtype.itemsize * math.prod(entry["shape"]):
         raise DamagedError(f"{name} is damaged: {entry['path']} has the wrong size.")
+    array = np.frombuffer(blob, dtype)
     # frombuffer reads little-endian as written; a copy is writable and of the machine's order.
     return array.astype(dtype.newbyteorder("=")).reshape(entry["shape"])
 
@@ -300,19 +355,21 @@ def _as_array(leaf: PyTree, name: str) -> tuple[np.ndarray, str, list[int]]:
             f"state{name} must be an array or a plain value, but is {type(leaf).__name__}."
         )
     array = np.ascontiguousarray(np.asarray(leaf))
-    if array.dtype.hasobject:
-        raise CheckpointError(f"state{name} must be an array of numbers, but its dtype is object.")
+    if array.dtype.kind not in "biufc" and not hasattr(ml_dtypes, array.dtype.name):
+        raise CheckpointError(
+            f"state{name} must be an array of numbers, but its dtype is {array.dtype}."
+        )
     dtype = f"{prefix}{array.dtype.name}"
     return array.astype(array.dtype.newbyteorder("<")), dtype, list(np.shape(leaf))
 
 
 def _dtype(name: str) -> np.dtype:
     try:
-        found = np.dtype(name)
-    except TypeError:
-        if not hasattr(ml_dtypes, name):
-            raise DamagedError(f"unknown dtype {name!r} in a checkpoint.") from None
-        return np.dtype(getattr(ml_dtypes, name))
-    if found.hasobject:
-        raise DamagedError("a checkpoint names the dtype object, which obax never writes.")
-    return found.newbyteorder("<")
+        found: np.dtype | None = np.dtype(name)
+    except (TypeError, ValueError, SyntaxError):
+        found = None
+    if found is not None and found.kind in "biufc":
+        return found.newbyteorder("<")
+    if not isinstance(getattr(ml_dtypes, name, None), type):
+        raise DamagedError(f"a checkpoint names the dtype {name!r}, which obax never writes.")
+    return np.dtype(getattr(ml_dtypes, name))

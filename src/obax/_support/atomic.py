@@ -19,6 +19,10 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         aside.chmod(0o644)
         aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        # A full disk is told of the file that people know, not of the one aside.
+        raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:
         aside.unlink(missing_ok=True)
         raise

@@ -1,8 +1,10 @@
 """What commands show: tables, JSON, progress."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from ..lab.report import Table
 
 # Away from a terminal nobody wants lines folded at 80 columns.
+for name in ("stdout", "stderr"):
+    if getattr(sys, name) is None:
+        # Closed by whoever started this: there is nobody to tell, but something to do.
+        setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]

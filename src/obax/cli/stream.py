@@ -1,6 +1,7 @@
 """The command `obax stream`."""
 
 import dataclasses
+import os
 import signal
 import sys
 import time
@@ -64,11 +65,18 @@ def stream(
     lags: Annotated[str | None, typer.Option(help="So many last targets as features.")] = None,
     members: Annotated[str | None, typer.Option(help="Of the mixture, with commas.")] = None,
     share: Annotated[str | None, typer.Option(help="Of the mixture's weights, per row.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an --out that is there already.")
+    ] = False,
+    other_input: Annotated[
+        bool,
+        typer.Option("--other-input", help="Go on from a checkpoint although the input changed."),
+    ] = False,
 ) -> None:
     """Learn from rows as they come; write predictions and hyperparameters as JSON lines."""
     from .._support.errors import UserError
     from ..estimators import StreamingClassifier, StreamingRegressor
-    from ..streaming import Job, StreamError
+    from ..streaming import Job, Stop, StreamError
 
     models: dict[str, type] = {"classify": StreamingClassifier, "regress": StreamingRegressor}
     if task not in models:
@@ -84,9 +92,8 @@ def stream(
         "imbalance": imbalance, "features": features, "lags": lags, "members": members,
         "share": share,
     })  # fmt: skip
-    # Asked to stop, stop like one interrupted.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     screen = Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
+    stop = Stop()
     try:
         job = Job(
             model,
@@ -101,6 +108,9 @@ def stream(
             id=id,
             coverage=coverage,
             on_batch=screen.show,
+            stop=stop,
+            overwrite=overwrite,
+            other_input=other_input,
         )
         with warnings.catch_warnings():
             # The screen says it, without a line of Python.
@@ -109,11 +119,19 @@ def stream(
     except (StreamError, ValueError) as error:
         raise UserError(str(error)) from error
     except BrokenPipeError:
-        # Whoever read has gone, as `head` does: no more to do. Python must not flush again.
-        sys.stderr.close()
+        # Whoever read has gone inside a batch, as `head` does: no more to do. Nothing is left in
+        # the buffer for Python to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
-    sys.stdout.flush()
+    finally:
+        stop.close()
     screen.say(f"obax: {_score(job)}.")
+    if stop.signal is not None:
+        go_on = "the same command goes on from here" if checkpoint else "without --checkpoint"
+        screen.say(
+            f"obax: stopped by {signal.Signals(stop.signal).name} at row {job.rows:,}; {go_on}."
+        )
+        raise typer.Exit(128 + stop.signal)
     if job.rows and not job.score.rows:
         screen.say(f"obax: nothing was learned: {_why(job)}")
         raise typer.Exit(1)

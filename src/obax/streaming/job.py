@@ -1,16 +1,16 @@
 """A stream with its model, output and checkpoints, kept in step.
 
 A checkpoint holds the model, how many bytes of the input have been read and how many of the output
-were written. It is taken between two batches, after the output has reached the disk. Taken up again
-after any crash, the output file is cut back to the checkpoint and the rows since are played again:
-the file ends up the same, byte for byte, as that of a run that was never interrupted.
+were written, with the ends of both. It is taken between two batches, after the output has reached
+the disk. Taken up again after any crash, the output file is cut back to the checkpoint and the rows
+since are played again: the file ends up the same, byte for byte, as that of a run that was never
+interrupted. An input or output that is not the one of before is an error.
 """
 
 import contextlib
-import io
 import json
 import os
-import sys
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +19,16 @@ from typing import Any, BinaryIO
 from .._support import atomic
 from ..checkpoint import Folder
 from ..estimators import StreamingClassifier, StreamingRegressor
+from .beginning import KEPT, Seen, StreamError as StreamError
 from .late import matched
-from .results import at, results, rounded
+from .results import as_json, at, results, rounded
 from .score import Score
-from .source import LARGEST_BATCH, Batch, Source, StreamError as StreamError
+from .source import LARGEST_BATCH, Batch, Source
+from .stopping import Stop, is_closed
 
 LIVE = "live.json"
+OUTPUT = "output.json"
+"""Which file a stream writes to, before there is a checkpoint that says it."""
 LIVE_SECONDS = 1.0
 LIVE_POINTS = 256
 
@@ -46,6 +50,9 @@ class Job:
     - `continues`: after a resumption, a pipe goes on where it was; otherwise it starts from its
       beginning again and the rows that were played are passed over. Files are always taken up at
       the right byte.
+    - `stop`: asked between batches whether to end.
+    - `overwrite`: an output that is there and not this stream's is replaced. `other_input`: go on
+      although the input is not the one of before.
     """
 
     def __init__(
@@ -63,42 +70,60 @@ class Job:
         id: str | None = None,
         coverage: float | None = None,
         on_batch: Callable[["Job"], None] | None = None,
+        stop: Stop | None = None,
+        overwrite: bool = False,
+        other_input: bool = False,
     ):
         self.model, self.target = model.prepare(), target
         self.every = every
         self.folder = None if checkpoint is None else Folder(checkpoint)
         self.rows = 0
         self.score = Score(isinstance(model, StreamingRegressor), coverage)
-        self._on_batch = on_batch
+        self._on_batch, self._stop = on_batch, stop
         self._setup: dict[str, Any] = {"target": target, "kind": kind, "drop": list(drop)}
         self._setup |= {"id": id, "coverage": coverage}
-        meta = self._resumed()
+        self._overwrite = overwrite
         with contextlib.ExitStack() as opened:
-            seekable = isinstance(source, Path) or continues
-            offset, header = (meta.get("offset", 0), meta.get("header")) if seekable else (0, None)
+            if self.folder is not None:
+                opened.callback(self.folder.close)
+            meta = self._resumed()
             descriptor = source if isinstance(source, int) else os.open(source, os.O_RDONLY)
             if isinstance(source, Path):
                 opened.callback(os.close, descriptor)
-                os.lseek(descriptor, offset, os.SEEK_SET)
+            self._keep_apart(descriptor, out)
+            seekable = isinstance(source, Path) or continues
+            place = meta if seekable else {}
             self.source = Source(
                 descriptor,
                 kind,
                 target,
                 drop,
-                offset=offset,
-                header=header,
+                offset=place.get("offset", 0),
+                header=place.get("header"),
                 numeric=isinstance(model, StreamingRegressor),
                 id=id,
+                seen=Seen.of(place["seen"]) if place else Seen(),
             )
-            passed = self.rows if seekable else self.source.skip(self.rows)
-            if passed < self.rows:
+            if stop is not None:
+                self.source.wait = stop.wait
+            if isinstance(source, Path):
+                found = ends(descriptor, self.source.offset)
+                os.lseek(descriptor, self.source.offset, os.SEEK_SET)
+            elif continues:
+                self.source.rest = place.get("rest", "").encode("latin-1")
+                found = self.source.seen
+            else:
+                self._pass_over()
+                found = self.source.seen
+            if meta and not other_input and found != Seen.of(meta["seen"]):
                 raise StreamError(
-                    f"the input ended after {passed:,} rows, but the checkpoint is at row "
-                    f"{self.rows:,}; is it another input? For one that goes on instead of "
-                    f"starting again, pass --continues."
+                    f"the input is not the one of the checkpoint in {checkpoint}: its first "
+                    f"{meta['offset']:,} bytes begin or end otherwise, or are fewer. Was it "
+                    f"replaced, rotated or cut? Use the same input, start anew with another "
+                    f"folder, or go on all the same with --other-input."
                 )
             if isinstance(out, Path):
-                out = opened.enter_context(self._cut_back(out, meta.get("written", 0)))
+                out = opened.enter_context(self._cut_back(out, meta))
             self.out: BinaryIO = out
             # Nothing failed: what was opened is closed with the job.
             self._opened = opened.pop_all()
@@ -106,27 +131,29 @@ class Job:
         self._began, self._first = time.monotonic(), self.rows
 
     def run(self) -> int:
-        """Play until the input ends or someone interrupts; the number of rows."""
+        """Play until the input ends, nobody reads the output any more, or someone asks to stop; the
+        number of rows. Each is an orderly end: what was written is in the checkpoint."""
+        ended = False
         try:
-            while True:
+            while not ended:
                 left = self.every - self.rows % self.every if self.folder else LARGEST_BATCH
-                batch = self.source.take(min(left, LARGEST_BATCH))
-                if not batch:
-                    break
-                self.play(batch)
-                if self.folder is not None and self.rows % self.every == 0:
+                batch = None if self._asked() else self.source.take(min(left, LARGEST_BATCH))
+                ended = not batch
+                if batch:
+                    self.play(batch)
+                if self.folder is not None and (ended or self.rows % self.every == 0):
                     self.save()
+            if self.folder is not None:
+                self.show(done=not self._asked())
         finally:
-            # Interrupted inside a batch, the model may be ahead of the output: nothing is saved,
+            # After an error inside a batch the model may be ahead of the output: nothing is saved,
             # and the last checkpoint, where the two agree, is what is taken up again.
-            self.out.flush()
-            if sys.exc_info()[0] is not None:
-                self.close()
-        if self.folder is not None:
-            self.save()
-            self.show(done=True)
-        self.close()
+            self.close()
         return self.rows
+
+    def _asked(self) -> bool:
+        """Whether to stop before the input has ended."""
+        return bool(self._stop) or is_closed(self.out)
 
     def close(self) -> None:
         """Close the files that were opened here."""
@@ -138,7 +165,7 @@ class Job:
             batch = matched(batch, self.model.pending_)
         played = self.model.play(batch.rows, batch.targets, coverage=self.score.coverage)
         found = results(played, batch, self.score)
-        lines = [json.dumps({"t": t} | result) for t, result in enumerate(found, self.rows + 1)]
+        lines = [as_json({"t": t} | result) for t, result in enumerate(found, self.rows + 1)]
         self.out.write(("\n".join(lines) + "\n").encode())
         self.out.flush()
         self.rows += len(batch)
@@ -151,16 +178,20 @@ class Job:
         """A checkpoint of all that is needed to go on from here."""
         assert self.folder is not None
         self.out.flush()
-        try:
+        written, output = 0, Seen()
+        # Of a pipe, what was written cannot be taken back.
+        if self.out.seekable():
             os.fsync(self.out.fileno())
             written = self.out.tell()
-        except (OSError, io.UnsupportedOperation):
-            # A pipe: what was written cannot be taken back.
-            written = 0
+            if self.out.readable():
+                output = ends(self.out.fileno(), written)
         meta: dict[str, Any] = {
             "offset": self.source.offset,
             "header": self.source.header,
+            "seen": self.source.seen.plain(),
+            "rest": self.source.rest.decode("latin-1"),
             "written": written,
+            "output": output.plain(),
             "setup": self._setup,
             "score": self.score.plain(),
         }
@@ -213,16 +244,66 @@ class Job:
         self.score = Score(**meta["score"])
         return meta
 
-    def _cut_back(self, out: Path, written: int) -> BinaryIO:
+    def _pass_over(self) -> None:
+        """The rows before the checkpoint, of an input that starts again."""
+        passed = self.source.skip(self.rows)
+        if passed < self.rows:
+            raise StreamError(
+                f"the input ended after {passed:,} rows, but the checkpoint is at row "
+                f"{self.rows:,}; is it another input? For one that goes on instead of "
+                f"starting again, pass --continues."
+            )
+
+    def _keep_apart(self, descriptor: int, out: Path | BinaryIO) -> None:
+        """Nobody's rows are overwritten by what is predicted of them, by whatever name."""
+        source = os.fstat(descriptor)
+        try:
+            found = out.stat() if isinstance(out, Path) else os.fstat(out.fileno())
+        except (OSError, ValueError):
+            return
+        if stat.S_ISREG(source.st_mode) and os.path.samestat(source, found):
+            raise StreamError(
+                "the output is the same file as the input, which it would destroy; choose another "
+                "--out."
+            )
+
+    def _cut_back(self, out: Path, meta: dict[str, Any]) -> BinaryIO:
         """The output, as long as it was at the checkpoint."""
-        if not self.rows:
-            return out.open("wb")
+        if not meta:
+            self._begin(out)
+            return out.open("w+b")
+        written = meta["written"]
         if not out.is_file() or out.stat().st_size < written:
             raise StreamError(
                 f"{out} is shorter than the checkpoint says ({written:,} bytes): it was moved or "
                 f"changed. Put it back, or start anew with another folder."
             )
         file = out.open("r+b")
+        if ends(file.fileno(), written) != Seen.of(meta["output"]):
+            file.close()
+            raise StreamError(
+                f"{out} is not what this stream has written so far: it is left as it is. Pass the "
+                f"--out of before, or start anew with another folder."
+            )
         file.truncate(written)
         file.seek(written)
         return file
+
+    def _begin(self, out: Path) -> None:
+        """Take note of the output, so that a start that was killed early knows it again."""
+        name = str(out.resolve())
+        note = None if self.folder is None else self.folder.path / OUTPUT
+        ours = note is not None and note.is_file() and json.loads(note.read_text()) == name
+        if out.is_file() and out.stat().st_size and not (ours or self._overwrite):
+            raise StreamError(
+                f"{out} is there already, and is not this stream's; choose another --out, or pass "
+                f"--overwrite to replace it."
+            )
+        if note is not None:
+            atomic.write_text(note, json.dumps(name))
+
+
+def ends(descriptor: int, size: int) -> Seen:
+    """The first and the last of the first `size` bytes of a file."""
+    tail = max(0, size - KEPT)
+    return Seen(os.pread(descriptor, min(size, KEPT), 0), os.pread(descriptor, size - tail, tail))

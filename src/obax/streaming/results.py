@@ -1,5 +1,6 @@
 """What is written of each row, as plain values for JSON."""
 
+import json
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -75,3 +76,19 @@ def rounded(value: Any) -> Any:
     if isinstance(value, np.ndarray | list):
         return [rounded(item) for item in value]
     return float(f"{float(value):.6g}") if math.isfinite(value) else None
+
+
+def as_json(result: Result) -> str:
+    """A line that every reader of JSON takes: labels and ids may hold NaN, which JSON has not."""
+    try:
+        return json.dumps(result, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(result))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

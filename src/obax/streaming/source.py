@@ -4,26 +4,21 @@ import csv
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._support.errors import nearest
 from ..estimators import Table
+from .beginning import MARK, Seen, check_beginning, check_header
 
 LARGEST_BATCH = 512
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
-MOST_SHOWN = 20
 MISSING = {"", "na", "nan", "null", "none", "?"}
 Parsed = list[str] | dict[str, object]
 """A line that is a row: the fields of a CSV, or an object of JSON."""
 Row = dict[Any, object]
-
-
-class StreamError(Exception):
-    """Something in the call is to be mended."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +56,24 @@ class Source:
     id: str | None = None
     """The column that tells which row a label belongs to, see `late`."""
 
+    rest: bytes = b""
+    """What has been read and not yet handed out."""
+    seen: Seen = dataclasses.field(default_factory=Seen)
+    """The ends of what has been handed out."""
+    wait: Callable[[int], bool] = lambda descriptor: True
+    """Waits until there is something to read; whether there is, and not a call to stop."""
+
     def __post_init__(self) -> None:
         self._left_out = {*self.drop, self.target, self.id}
-        self._rest = b""
         self._ended = False
+        self._begun = self.offset > 0 or bool(self.rest)
 
     def take(self, limit: int) -> Batch:
-        """Up to `limit` rows that are there; waits for the first. Empty at the end."""
+        """Up to `limit` rows that are there; waits for the first. Empty at the end, or when asked
+        to stop."""
         while True:
+            if b"\n" not in self.rest and not self._ended and not self.wait(self.descriptor):
+                return self._batch([])
             lines = self._lines(min(limit, LARGEST_BATCH))
             if lines or self._ended:
                 return self._batch(lines)
@@ -82,34 +87,40 @@ class Source:
 
     def _lines(self, limit: int) -> list[Parsed | str]:
         """What is there, parsed; a string is the fault of a line that cannot be."""
-        if b"\n" not in self._rest and not self._ended:
+        if b"\n" not in self.rest and not self._ended:
             chunk = os.read(self.descriptor, CHUNK)
             self._ended = not chunk
-            self._rest += chunk
-            if len(self._rest) > LONGEST_LINE and b"\n" not in self._rest:
+            self.rest += chunk
+            if not self._begun and (self._ended or b"\n" in self.rest):
+                self._begun = True
+                check_beginning(self.rest, self.kind)
+            if len(self.rest) > LONGEST_LINE and b"\n" not in self.rest:
                 # Nothing that long is a row; without this a broken writer would fill the memory.
-                self.offset += len(self._rest)
-                self._rest = b""
+                self._hand_out(len(self.rest))
                 return [f"a line longer than {LONGEST_LINE:,} bytes"]
         found: list[Parsed | str] = []
         begin = 0
         while len(found) < limit:
-            end = self._rest.find(b"\n", begin)
+            end = self.rest.find(b"\n", begin)
             if end < 0:
-                if not (self._ended and begin < len(self._rest)):
+                if not (self._ended and begin < len(self.rest)):
                     break
-                end = len(self._rest) - 1
-            line = self._parse(self._rest[begin : end + 1])
+                end = len(self.rest) - 1
+            line = self._parse(self.rest[begin : end + 1])
             if line is not None:
                 found.append(line)
-            self.offset += end + 1 - begin
             begin = end + 1
-        self._rest = self._rest[begin:]
+        self._hand_out(begin)
         return found
+
+    def _hand_out(self, size: int) -> None:
+        self.seen.add(self.rest[:size])
+        self.offset += size
+        self.rest = self.rest[size:]
 
     def _parse(self, raw: bytes) -> Parsed | str | None:
         try:
-            text = raw.decode().strip("\r\n")
+            text = raw.decode().lstrip(MARK).strip("\r\n")
         except UnicodeDecodeError:
             return "a line that is not UTF-8"
         if not text.strip():
@@ -120,6 +131,8 @@ class Source:
         try:
             fields = next(csv.reader([text], strict=True))
         except csv.Error as error:
+            if text.count('"') % 2:
+                return "a line that is not CSV: a quoted field must end on the line it begins on"
             return f"a line that is not CSV ({error})"
         if self.header is None:
             self.header = [name.strip() for name in fields]
@@ -131,15 +144,7 @@ class Source:
 
     def _check_header(self, header: list[str]) -> None:
         ids = () if self.id is None else (self.id,)
-        named = {"--target": (self.target,), "--drop": self.drop, "--id": ids}
-        for option, names in named.items():
-            for name in names:
-                if name not in header:
-                    raise StreamError(
-                        f"{option} must be a column of the input, but its header has no {name!r}."
-                        f"{nearest(name, header)} It has: {', '.join(header[:MOST_SHOWN])}"
-                        f"{' ...' if len(header) > MOST_SHOWN else ''}."
-                    )
+        check_header(header, {"--target": (self.target,), "--drop": self.drop, "--id": ids})
 
     def _batch(self, lines: list[Parsed | str]) -> Batch:
         if self.kind == "jsonl":
@@ -152,7 +157,6 @@ class Source:
         faults = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
         missing = ["nan"] * len(header)
         fields = [line if isinstance(line, list) else missing for line in lines]
-        # Of a name that stands twice in the header, the last column counts.
         places = {name: j for j, name in enumerate(header)}
         names = sorted(places.keys() - self._left_out)
         columns = [_numbers([line[places[name]] for line in fields]) for name in names]

@@ -42,9 +42,11 @@ def snapshot(folder: Path) -> dict[str, Any]:
     """
     try:
         found = _run(folder) if kind_of(folder) == "run" else _stream(folder)
-    except (OSError, ValueError, KeyError, TypeError, WatchError, UserError) as error:
-        # The folder may be being made, moved or removed at this moment.
-        found = {"facts": [], "charts": [], "rejected": [], "trouble": str(error)}
+    except Exception as error:
+        # The folder may be being made, moved or removed at this moment, or hold anything.
+        told = isinstance(error, WatchError | UserError | OSError)
+        words = str(error) if told else f"{folder} holds something else ({error!r})."
+        found = {"facts": [], "charts": [], "rejected": [], "trouble": words}
     return {"folder": str(folder), "trouble": None} | found
 
 

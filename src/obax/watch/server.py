@@ -1,16 +1,24 @@
-"""A small server: loopback only, two addresses, read only."""
+"""A small server: loopback only, two addresses, read only, however many connections hang on it."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
+import socket
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from .data import snapshot
 
 HOST = "127.0.0.1"
+PATIENCE = 10.0
+"""Seconds that a connection may say nothing."""
+MOST_CONNECTIONS = 64
+"""At a time: of more, the oldest goes, so that whoever is slow keeps nobody out."""
 
 
 def page() -> tuple[bytes, str]:
@@ -30,6 +38,44 @@ def page() -> tuple[bytes, str]:
     return text.encode(), policy
 
 
+class Server(ThreadingHTTPServer):
+    """One thread for each connection, and never more than `MOST_CONNECTIONS`."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *given: Any) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._guard = threading.Lock()
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin with this connection, at the cost of the oldest."""
+        with self._guard:
+            self._open[request] = None
+            surplus = list(self._open)[: len(self._open) - MOST_CONNECTIONS]
+            for oldest in surplus:
+                del self._open[oldest]
+        for oldest in surplus:
+            _hang_up(oldest)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Done with this connection."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever hangs up while being answered is no error of ours."""
+
+
+def _hang_up(connection: socket.socket) -> None:
+    # The thread that waits for it then ends by itself.
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     """A server for one folder, not yet running: call `serve_forever`. Port 0 takes a free one."""
     body, policy = page()
@@ -37,6 +83,7 @@ def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         server_version = "obax"
         sys_version = ""
+        timeout = PATIENCE
 
         def do_GET(self) -> None:
             # Another site that had its name point here would still send its own name.
@@ -71,4 +118,4 @@ def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    return ThreadingHTTPServer((HOST, port), Handler)
+    return Server((HOST, port), Handler)

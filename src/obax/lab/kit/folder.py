@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import __version__
-from ..._support import atomic
+from ..._support import atomic, lock
 from ..._support.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class RunFolder:
         """A new folder; rejects one that holds anything."""
         if path.exists() and not path.is_dir():
             raise UserError(f"{path} is a file, not a folder. Choose another --out.")
-        if path.exists() and any(path.iterdir()):
+        left = {file.name for file in path.iterdir()} if path.exists() else set()
+        # What a start that was killed at once leaves behind is nothing.
+        if any(not name.startswith(".") for name in left):
             raise UserError(
                 f"{path} is not empty{_what_is_in(path)}. Choose another --out, or go on with "
                 f"--resume."
@@ -67,8 +69,16 @@ class RunFolder:
             "parts": {},
         }
         folder = cls(path, info)
+        path.mkdir(parents=True, exist_ok=True)
+        folder.keep_to_itself()
         folder.save()
         return folder
+
+    def keep_to_itself(self) -> None:
+        """Let no other process write here while this object lives."""
+        lock.hold(self.path, self)
+        # Whatever lies aside now is nobody's.
+        atomic.sweep_up(self.path)
 
     @classmethod
     def open(cls, path: Path, experiment: str | None = None) -> RunFolder:
@@ -107,7 +117,7 @@ class RunFolder:
                 f"{path} was run with other settings ({', '.join(keys)}); --resume goes on with "
                 f"the same ones. Leave out --set, --seeds and --preset, or choose another --out."
             )
-        atomic.sweep_up(path)
+        folder.keep_to_itself()
         return folder
 
     def save(self) -> None:

@@ -1,0 +1,124 @@
+"""One writer to a folder, and folders that hold anything."""
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from obax._support import lock
+from obax._support.errors import UserError
+from obax.checkpoint import Folder
+from obax.lab.kit.folder import RunFolder
+from obax.watch.data import snapshot
+from obax.watch.server import HOST, MOST_CONNECTIONS, serve
+
+HOLD = """
+import sys
+from pathlib import Path
+from obax._support import lock
+
+class Owner: pass
+
+owner = Owner()
+lock.hold(Path(sys.argv[1]), owner)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """Another process that writes to the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout.readline() == b"held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_writer_is_refused_in_words_until_the_first_has_gone(tmp_path, other):
+    part = tmp_path / ".000000000001.obax.x.part"
+    part.write_bytes(b"being written")
+    for begin in (
+        lambda: Folder(tmp_path),
+        lambda: RunFolder.create(tmp_path, "dynamic-regression", "quick", {}),
+    ):
+        with pytest.raises(UserError, match=rf"written to by process {other.pid} on "):
+            begin()
+    assert part.exists() and not (tmp_path / "run.json").exists()
+    # Killed, it leaves its name in the file and nothing that keeps others out.
+    other.kill()
+    other.wait()
+    assert json.loads((tmp_path / lock.NAME).read_text())["process"] == other.pid
+    folder = Folder(tmp_path)
+    assert json.loads((tmp_path / lock.NAME).read_text())["process"] == os.getpid()
+    assert not part.exists()
+    folder.close()
+
+
+def test_a_folder_is_free_again_when_its_holders_have_gone(tmp_path):
+    def taken():
+        command = [sys.executable, "-c", HOLD, str(tmp_path)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return done.returncode != 0
+
+    first, second = Folder(tmp_path), Folder(tmp_path)
+    first.close()
+    first.close()
+    assert taken()
+    del second
+    assert not taken()
+
+
+def test_a_run_that_was_killed_at_once_can_be_started(tmp_path):
+    (tmp_path / ".run.json.abc.part").write_text("{")
+    RunFolder.create(tmp_path, "dynamic-regression", "quick", {})
+    assert not list(tmp_path.glob(".*.part"))
+    with pytest.raises(UserError, match="is not empty"):
+        RunFolder.create(tmp_path, "dynamic-regression", "quick", {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "[]", "null", "{}", '{"history": 1}', '{"history": {"row": {}}, "curves": []}'],
+)
+def test_watch_answers_any_folder(tmp_path, text):
+    for name in ("live.json", "run.json"):
+        (tmp_path / name).write_text(text)
+        assert snapshot(tmp_path)["trouble"]
+        json.dumps(snapshot(tmp_path))
+    (tmp_path / "run.json").write_text("[" * 10**5)
+    assert snapshot(tmp_path)["trouble"]
+
+
+def test_watch_serves_while_many_connections_hang(tmp_path):
+    server = serve(tmp_path)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    hanging = []
+    try:
+        for _ in range(4 * MOST_CONNECTIONS):
+            connection = socket.create_connection((HOST, server.server_port))
+            connection.sendall(b"GET / HTT")
+            hanging.append(connection)
+        asked = http.client.HTTPConnection(HOST, server.server_port, timeout=20)
+        asked.request("GET", "/data.json")
+        answer = asked.getresponse()
+        assert answer.status == 200 and "trouble" in json.loads(answer.read())
+        # The mutant: without a limit all of them would still be open.
+        assert len(server._open) <= MOST_CONNECTIONS
+        hanging[0].settimeout(20)
+        assert hanging[0].recv(1) == b""
+    finally:
+        for connection in hanging:
+            connection.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()
