@@ -1,0 +1,112 @@
+"""Compiled programs that do not pile up."""
+
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from obax._support import compiling
+from obax._support.compiling import RecompilationWarning, compiled
+from obax._support.functions import shared
+
+
+def made(offset, scale=2.0):
+    return lambda x: scale * x + offset
+
+
+def test_a_function_made_anew_is_the_same():
+    assert shared(made(1.0)) is shared(made(1.0))
+    array = jnp.ones(2)
+    assert shared(made(array)) is shared(made(array))
+    assert shared(made(made(1.0))) is shared(made(made(1.0)))
+    one, other = (lambda x, k=1: x + k for _ in range(2))
+    assert shared(one) is shared(other)
+
+
+def test_functions_that_may_differ_are_not_the_same():
+    for one, other in (
+        (1.0, 2.0), (1, 1.0), (True, 1), ([1.0], [1.0]), (np.ones(2), np.ones(2)),
+        (jnp.ones(2), jnp.ones(2)), (made(1.0), made(2.0)),
+    ):  # fmt: skip
+        assert shared(made(one)) is not shared(made(other))
+    assert shared(lambda x: x) is not shared(lambda x: -x)
+    one, other = (eval(f"lambda x, k={k}: x + k") for k in (1, 2))
+    assert shared(one) is not shared(other)
+    changing = [1.0]
+    first = made(changing)
+    assert shared(first) is first
+    assert shared(None) is None and shared(jnp.sin) is jnp.sin
+
+
+def test_programs_are_released_and_told_of(monkeypatch):
+    monkeypatch.setattr(compiling, "MOST_PROGRAMS", 4)
+    monkeypatch.setattr(compiling, "MANY_PROGRAMS", 6)
+
+    @compiled
+    def double(x):
+        return 2 * x
+
+    jitted = next(
+        cell.cell_contents
+        for cell in double.__closure__
+        if getattr(cell.cell_contents, "_cached", None) and hasattr(cell.cell_contents, "lower")
+    )
+    most = 0
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for size in range(1, 12):
+            assert double(jnp.ones(size)).sum() == 2 * size
+            most = max(most, jitted._cached._cache_size())
+        for _ in range(20):
+            double(jnp.ones(3))
+    told = [one for one in told if one.category is RecompilationWarning]
+    assert most <= 4 and len(told) == 1
+    assert re.search(
+        "double was compiled for the 6th time .* define functions", str(told[0].message)
+    )
+
+
+def test_inside_another_function_nothing_is_counted():
+    @compiled
+    def double(x):
+        return 2 * x
+
+    assert jax.jit(lambda x: double(x) + 1)(1.0) == 3.0
+
+
+LOOP = """
+import sys
+import warnings
+import jax.numpy as jnp
+import obax
+
+warnings.simplefilter("ignore")
+problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+algorithm = obax.OGD(problem, outer_step_size=0.5)
+state, rounds = algorithm.init(0.0, None, jnp.zeros(())), jnp.ones(3)
+counts = []
+for i in range(int(sys.argv[1])):
+    # Closed over a list, nobody can tell that the function is the one of before.
+    mine = [i]
+    obax.run(algorithm, state, rounds, record=lambda s: s.outer_var + mine[0])
+    obax.run(algorithm, state, rounds, record=lambda s: s.outer_var)
+    if i % 70 == 69:
+        counts.append(sum(1 for _ in open("/proc/self/maps")))
+print(max(counts), counts[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="mappings are counted on Linux")
+def test_two_thousand_programs_in_a_process():
+    command = [sys.executable, "-c", LOOP, "2000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000)
+    assert done.returncode == 0, done.stderr
+    most, first = map(int, done.stdout.split())
+    assert most < first + 2000
