@@ -1,7 +1,8 @@
 """Eager checks of what a person passes in. Each message names the argument, what was expected
 and what came. Traced values are let through: they cannot be tested with `if`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +55,21 @@ def count(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1, but got {value!r}.")
     return int(value)
+
+
+def flag(value: object, name: str) -> bool:
+    """Yes or no: a word such as "no" would count as yes."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, but got {value!r}.")
+    return bool(value)
+
+
+def schedule(value: Callable[[Array], Any], name: str, t: int) -> Any:
+    """What a schedule says of round t."""
+    try:
+        return value(jnp.asarray(t, jnp.int32))
+    except TypeError as error:
+        raise ValueError(f"{name} must take one number, the round t, but: {error}.") from error
 
 
 def one_of(value: str, choices: tuple[str, ...], name: str) -> str:

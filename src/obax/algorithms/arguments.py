@@ -46,7 +46,7 @@ def step_size(level: str, default: object = dataclasses.MISSING) -> Any:
         if not callable(value):
             return validation.positive_number(value, name)
         for t in TRIED:
-            came = value(jnp.asarray(t, jnp.int32))
+            came = validation.schedule(value, name, t)
             array = validation.as_number(came, f"{name}({t})")
             if array.shape != () or (trees.is_concrete(array) and float(array) < 0):
                 raise ValueError(

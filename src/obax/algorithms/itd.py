@@ -104,10 +104,12 @@ class ITD(Algorithm):
     inner_steps: int = checked(validation.count, "inner_steps", 1, static=True)
     capacity: int = rounds_kept()
     tasks: str | int | None = checked(_tasks, "tasks", "all", static=True, kw_only=True)
-    first_order: bool = eqx.field(converter=bool, default=False, static=True, kw_only=True)
+    first_order: bool = checked(validation.flag, "first_order", False, static=True, kw_only=True)
     prepare: Prepare | None = checked(_prepare, "prepare", None, static=True, kw_only=True)
     chunk: int = checked(validation.count, "chunk", 1, static=True, kw_only=True)
-    rematerialise: bool = eqx.field(converter=bool, default=False, static=True, kw_only=True)
+    rematerialise: bool = checked(
+        validation.flag, "rematerialise", False, static=True, kw_only=True
+    )
     seed: int = eqx.field(default=0, static=True, kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")

@@ -35,7 +35,7 @@ Check = Callable[[object], Expected]
 """What was expected, where a value is not that."""
 
 
-def option(default: T, check: Check | None = None, *, live: bool = False) -> T:
+def option(default: T, check: Check, *, live: bool = False) -> T:
     """A field of an options class; a `live` one can change in mid-stream."""
     return dataclasses.field(default=default, metadata={"check": check, "live": live})
 
@@ -63,8 +63,13 @@ def positive(value: object) -> Expected:
 
 def rows(value: object) -> Expected:
     """A number of rows to look back."""
-    fine = _is_number(value) and value >= 2  # type: ignore[operator]
+    fine = _is_number(value) and 2 <= value < math.inf  # type: ignore[operator]
     return None if fine else "a number of rows >= 2"
+
+
+def flag(value: object) -> Expected:
+    """Yes or no: a word such as "no" would count as yes."""
+    return None if isinstance(value, bool | np.bool_) else "True or False"
 
 
 def integer(value: object) -> Expected:
@@ -131,7 +136,7 @@ class Options:
     learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE), live=True)
     members: str | tuple[str, ...] = option("auto", members)
     share: float = option(0.001, fraction, live=True)
-    per_feature: bool = option(False)
+    per_feature: bool = option(False, flag)
     features: str = option("linear", one_of("linear", "fourier", "interactions"))
     lags: int = option(0, whole)
     step_size: float = option(0.01, positive, live=True)
@@ -155,8 +160,7 @@ class Options:
         values = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            check = field.metadata["check"]
-            expected = None if check is None else check(value)
+            expected = field.metadata["check"](value)
             if expected is not None:
                 raise ValueError(f"{field.name} must be {expected}, but got {value!r}.")
             if isinstance(value, list | Mapping):

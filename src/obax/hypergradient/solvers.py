@@ -59,7 +59,9 @@ class CG(Krylov):
     damping: float = eqx.field(default=0.0, static=True)
 
     def __check_init__(self) -> None:
-        if not (isinstance(self.damping, int | float) and 0 <= self.damping < float("inf")):
+        validation.flag(self.warm_start, "CG.warm_start")
+        number = isinstance(self.damping, int | float) and not isinstance(self.damping, bool)
+        if not (number and 0 <= self.damping < float("inf")):
             raise ValueError(f"CG.damping must be a number >= 0, but got {self.damping!r}.")
 
     def init(self, inner_var: PyTree) -> PyTree:

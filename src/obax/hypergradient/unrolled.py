@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from .._support import validation
 from .._support.trees import PyTree
 from .base import Estimate, Hypergradient, OuterGradient, relative
 
@@ -25,7 +26,7 @@ class Unrolled(Hypergradient):
     rematerialise: bool = eqx.field(static=True)
 
     def __init__(self, rematerialise: bool = True):
-        self.rematerialise = bool(rematerialise)
+        self.rematerialise = validation.flag(rematerialise, "Unrolled.rematerialise")
 
     def __call__(self, *_: PyTree, **__: PyTree) -> Estimate:
         raise ValueError(
