@@ -85,6 +85,11 @@ class StreamingEstimator(Options):
         return self._fitted.ignored
 
     @property
+    def learned_(self) -> int:
+        """How many rows were learned."""
+        return int(self._fitted.record.seen)
+
+    @property
     def mean_loss_(self) -> float:
         """The mean loss of predicting a row before it was learned, over all of them."""
         record = self._fitted.record
