@@ -257,10 +257,11 @@ def _present(client: Client) -> dict[str, Seat]:
                 address: Seat(str(worker["name"]), str(worker["host"]))
                 for address, worker in found.items()
             }
-        except (OSError, AttributeError, RuntimeError) as error:
-            # While it connects again a client has no connection to ask; then it is closed.
+        except (OSError, AttributeError, RuntimeError, KeyError) as error:
+            # While it connects again a client has nobody to ask; then it is closed, and knows of
+            # no workers at all.
             if client.status == "closed" or time.monotonic() - begun > TIMEOUT:
-                raise ClusterLost(f"the Dask scheduler is gone ({error}).") from error
+                raise ClusterLost("the Dask scheduler is gone.") from error
             time.sleep(0.1)
 
 
@@ -309,10 +310,17 @@ def _perform(settings: dict[str, Any], function: Callable[..., Any], *job: Any) 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without Dask's log: what matters of it is said in one line, by an exception."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
+    # Dask gives each of its loggers a level and a handler of its own.
+    loggers = [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.split(".")[0] in ("distributed", "tornado") and isinstance(logger, logging.Logger)
+    ]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, state in zip(loggers, before, strict=True):
+            logger.disabled = state
