@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -22,11 +23,13 @@ import toy_on_workers
 from toy_on_workers import TOY, Config
 
 import obax
+from benchmarks.workers import Measured, verdict
 from obax import lab
 from obax.integrations import dask as on_dask
 from obax.integrations.dask import ClusterLost, Seat
 from obax.lab import RunFolder, UserError
 from obax.lab.kit import workers
+from obax.rounds import RoundSpec
 from obax.watch.data import snapshot
 
 # Python warns of files and processes that Dask leaves to the collector.
@@ -214,6 +217,22 @@ def test_a_late_worker_with_trouble_is_left_alone(client, monkeypatch):
     assert "1 not used: other versions" in workers.words(seen[-1])
 
 
+def test_a_run_does_not_wait_for_workers_that_it_cannot_use(client, monkeypatch):
+    present, asked = on_dask._present, []
+
+    def only_late_ones(client):
+        asked.append(1)
+        found = list(present(client).items())
+        return dict(found[:1] if len(asked) == 1 else found[1:])
+
+    monkeypatch.setattr(on_dask, "_present", only_late_ones)
+    monkeypatch.setattr(
+        on_dask, "_troubles", lambda client, new: {new[0]: "other versions"} if asked[1:] else {}
+    )
+    with pytest.raises(ClusterLost, match=r"worker \d \(127.0.0.1\): other versions"):
+        list(on_dask.results(client, time.sleep, {"p": (0.2,)}))
+
+
 def quadratic(x, y, round):
     return 0.5 * jnp.sum((x - round) ** 2)
 
@@ -281,6 +300,26 @@ def test_words():
     seats = [Seat(str(i), "h", job="p") for i in range(14)]
     assert workers.words(seats) == "14 running, 14 workers"
     assert workers.words([]) == "0 running, 0 workers"
+
+
+def test_the_benchmark_judges_time_and_bytes():
+    alone, fast = Measured(170.0, 170.0, b"table"), Measured(100.0, 180.0, b"table")
+    assert verdict(alone, fast, 1.7)[1] == 0
+    assert verdict(alone, fast._replace(seconds=101.0), 1.7)[1] == 1
+    assert verdict(alone, fast._replace(seconds=101.0), None)[1] == 0
+    lines, code = verdict(alone, fast._replace(table=b"tablf"), None)
+    assert code == 1 and lines[-1] == "tables: DIFFERENT"
+
+
+def test_nobody_loads_dask_who_does_not_use_it():
+    code = """import sys, obax.cli.run, obax.integrations.dask, obax.lab.kit.workers
+assert not {"dask", "distributed"} & set(sys.modules)"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_round_spec_that_was_sent_is_the_same_one():
+    spec = RoundSpec.of({"a": jnp.zeros(2), "b": (1.0,)})
+    assert pickle.loads(pickle.dumps(spec)) is spec
 
 
 SERVER = """
@@ -393,7 +432,7 @@ def parts_of(folder):
     ("name", "settings"),
     [
         ("adult", {"rounds": 6, "outer_start": 2, "seeds": 1, "source": "synthetic"}),
-        ("fc100", {"rounds": 2, "seeds": 1, "source": "synthetic", "methods": ("oagd-w1",)}),
+        ("fc100", {"rounds": 2, "seeds": 1, "source": "synthetic", "methods": ("oagd-w2-prox",)}),
     ],
 )
 def test_networks_give_the_same_numbers_on_one_core(client, tmp_path, name, settings):

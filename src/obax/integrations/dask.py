@@ -169,12 +169,12 @@ def results(
                 troubles = _troubles(client, new)
                 sound = [address for address in new if address not in troubles]
                 troubles = {**troubles, **(welcome(sound) if sound else {})}
-                if troubles and first:
-                    raise UserError(" ".join(f"{present[a].name}: {troubles[a]}" for a in troubles))
-                first = False
                 for address in new:
                     seats[address] = present[address]
                     seats[address].trouble = troubles.get(address, "")
+                if troubles and first:
+                    raise UserError(_complaint(seats.values()))
+                first = False
             for address, seat in seats.items():
                 if waiting and not seat.trouble and seat.job is None:
                     seat.job = name = waiting.pop(0)
@@ -188,6 +188,8 @@ def results(
                     )
                     running[address] = name, future
             on_change([dataclasses.replace(seat) for seat in seats.values()])
+            if waiting and seats and all(seat.trouble for seat in seats.values()):
+                raise ClusterLost(_complaint(seats.values()))
             yield from finished
             if not finished:
                 _wait([future for _, future in running.values()])
@@ -236,14 +238,14 @@ def _troubles(client: Client, addresses: list[str]) -> dict[str, str]:
     for address, found in on_workers(client, identity, workers=addresses).items():
         if isinstance(found, Exception):
             troubles[address] = (
-                f"this worker cannot load what it must run ({found}): obax is missing there, or "
-                f"older; install obax {ours['obax']} with the extra dask."
+                f"it cannot load what it must run ({found}): obax is missing there, or older; "
+                f"install obax {ours['obax']} with the extra dask."
             )
             continue
         names = [name for name in ours if found.get(name) != ours[name]]
         if names:
             theirs = ", ".join(f"{name} {found.get(name)} ({ours[name]} here)" for name in names)
-            troubles[address] = f"this worker has other versions: {theirs}; install the same ones."
+            troubles[address] = f"it has other versions: {theirs}; install the same ones."
     return troubles
 
 
@@ -278,6 +280,11 @@ def _killed(error: BaseException) -> bool:
     return isinstance(error, distributed().KilledWorker)
 
 
+def _complaint(seats: Iterable[Seat]) -> str:
+    troubled = [seat for seat in seats if seat.trouble]
+    return " ".join(f"worker {seat.name} ({seat.host}): {seat.trouble}" for seat in troubled)
+
+
 def _named(error: BaseException, job: str, seat: Seat) -> BaseException:
     where = f"{job} on worker {seat.name} ({seat.host})"
     if isinstance(error, UserError):
@@ -302,9 +309,15 @@ def _perform(settings: dict[str, Any], function: Callable[..., Any], *job: Any) 
         os.environ.setdefault(name, value)
     import jax
 
-    for name, value in settings.items():
-        jax.config.update(name, value)
-    return function(*job)
+    # Where it can be done for this job alone it is: a worker may be a thread of somebody's process.
+    with contextlib.ExitStack() as stack:
+        for name, value in settings.items():
+            for_now = getattr(jax, name.removeprefix("jax_"), None)
+            if for_now is not None:
+                stack.enter_context(for_now(value))
+            elif jax.config.read(name) != value:
+                jax.config.update(name, value)
+        return function(*job)
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ def share_data(client: Client, files: Sequence[str], addresses: list[str]) -> di
             troubles[address] = f"its data cannot be looked at ({theirs})."
         elif more := [file for file in files if theirs[file] and not ours[file]]:
             troubles[address] = (
-                f"this worker has data that is not at hand here ({', '.join(more)}), so that its "
+                f"it has data that is not at hand here ({', '.join(more)}), so that its "
                 f"tables would be others; put it into the folder of OBAX_DATA here too."
             )
         elif theirs != ours:
