@@ -140,16 +140,16 @@ def test_an_error_on_a_worker_names_part_and_worker(client, tmp_path):
         lab.run(lone, out=tmp_path / "lone", client=client)
 
 
-def killer(client, kills, done, pause=0.0):
+def killer(client, kills, done):
     """Kill one worker after the other, `kills` times, each in the middle of a part."""
     killed = set()
     while len(killed) < kills and not done.is_set():
-        for worker in client.run(os.getpid).values():
+        for worker in client.run(os.getpid, on_error="ignore").values():
             if worker not in killed and not done.is_set():
                 os.kill(worker, signal.SIGKILL)
                 killed.add(worker)
                 break
-        done.wait(0.2 + pause)
+        done.wait(0.2)
     return killed
 
 
@@ -369,15 +369,18 @@ def test_the_scheduler_is_killed_and_nothing_is_lost(tmp_path):
         address = server.stdout.readline().strip()
         first = tmp_path / "r" / "checkpoints" / "p0.parquet"
 
+        done = threading.Event()
+
         def kill_when_a_part_is_there():
-            while not first.exists() and server.poll() is None:
-                time.sleep(0.05)
+            while not first.exists() and not done.wait(0.05):
+                pass
             server.kill()
 
         thread = threading.Thread(target=kill_when_a_part_is_there)
         thread.start()
         settings = ["--set", "parts=6", "--set", "milliseconds=400"]
         found = command("--scheduler", address, "--out", tmp_path / "r", *settings)
+        done.set()
         thread.join()
     finally:
         server.kill()

@@ -33,6 +33,7 @@ TIMEOUT = 10.0
 """Seconds for a scheduler to answer, at the start and when it has been lost."""
 LOSSES = 20
 """How many workers a job may lose before it is blamed for it."""
+GONE = "it is gone."
 # XLA sizes its pool of threads by NPROC.
 ONE_CORE = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # What changes the numbers of a program that is the same.
@@ -92,7 +93,7 @@ def local(workers: int) -> Iterator[Client]:
                 n_workers=workers,
                 threads_per_worker=1,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 local_directory=place,
                 # Nothing is stored in Dask; a half of the memory each would end what fits today.
                 memory_limit=0,
@@ -133,71 +134,110 @@ def results(
     what trouble; `on_change` is told who does what. Trouble with the workers that are there at the
     start is an error; a worker that comes later is only left alone.
     """
-    waiting, losses = list(jobs), collections.Counter[str]()
-    running: dict[str, tuple[str, Any]] = {}
-    seats: dict[str, Seat] = {}
-    first, settings = True, _settings()
-
-    def give_back(address: str, future: Any) -> None:
-        name = running.pop(address)[0]
-        losses[name] += 1
-        if losses[name] > LOSSES:
-            raise ClusterLost(
-                f"{name} has lost {losses[name]} workers, one after the other: they were killed, "
-                f"perhaps for the memory that it needs."
-            )
-        waiting.insert(0, name)
-        with contextlib.suppress(Exception):
-            future.cancel()
-
+    desk = _Desk(client, function, jobs, welcome)
     try:
-        while waiting or running:
-            finished, present = [], _present(client)
-            for address, (name, future) in list(running.items()):
-                if future.status == "finished" and address in present:
-                    finished.append((name, future.result(timeout=TIMEOUT)))
-                    del running[address]
-                    seats[address].done, seats[address].job = seats[address].done + 1, None
-                elif future.status == "error" and not _killed(error := future.exception()):
-                    raise _named(error, name, seats[address])
-                elif future.status != "pending" or address not in present:
-                    give_back(address, future)
-                    seats[address].job = None
-            seats = {address: seat for address, seat in seats.items() if address in present}
-            new = [address for address in present if address not in seats]
-            if new:
-                troubles = _troubles(client, new)
-                sound = [address for address in new if address not in troubles]
-                troubles = {**troubles, **(welcome(sound) if sound else {})}
-                for address in new:
-                    seats[address] = present[address]
-                    seats[address].trouble = troubles.get(address, "")
-                if troubles and first:
-                    raise UserError(_complaint(seats.values()))
-                first = False
-            for address, seat in seats.items():
-                if waiting and not seat.trouble and seat.job is None:
-                    seat.job = name = waiting.pop(0)
-                    future = client.submit(
-                        _perform,
-                        settings,
-                        function,
-                        *jobs[name],
-                        key=f"{name}-{uuid.uuid4().hex}",
-                        workers=[address],
-                    )
-                    running[address] = name, future
-            on_change([dataclasses.replace(seat) for seat in seats.values()])
-            if waiting and seats and all(seat.trouble for seat in seats.values()):
-                raise ClusterLost(_complaint(seats.values()))
+        while desk.waiting or desk.running:
+            present = _present(client)
+            finished = desk.collect(present)
+            if desk.failure is None:
+                desk.call_the_roll(present)
+                desk.hand_out()
+            on_change([dataclasses.replace(seat) for seat in desk.seats.values()])
+            # Also before a failure: what is done is done.
             yield from finished
+            if desk.failure is not None:
+                raise desk.failure
             if not finished:
-                _wait([future for _, future in running.values()])
+                _wait([future for _, future in desk.running.values()])
     finally:
-        if client.status == "running":
-            for _, future in running.values():
-                with contextlib.suppress(Exception):
-                    future.cancel()
+        for _, future in desk.running.values():
+            _cancel(client, future)
+
+
+class _Desk:
+    """Where jobs lie: those that wait, and who has which."""
+
+    def __init__(
+        self,
+        client: Client,
+        function: Callable[..., Any],
+        jobs: Mapping[str, tuple[Any, ...]],
+        welcome: Callable[[list[str]], Mapping[str, str]],
+    ):
+        self.client, self.function, self.jobs, self.welcome = client, function, jobs, welcome
+        self.waiting = list(jobs)
+        self.running: dict[str, tuple[str, Any]] = {}
+        self.seats: dict[str, Seat] = {}
+        self.losses: collections.Counter[str] = collections.Counter()
+        self.failure: BaseException | None = None
+        self.begun = False
+        self.settings = _settings()
+
+    def collect(self, present: Mapping[str, Seat]) -> list[tuple[str, Any]]:
+        """Results that are there; jobs of workers that are gone wait again."""
+        finished = []
+        for address, (name, future) in list(self.running.items()):
+            if address in present and future.status == "pending":
+                continue
+            seat = self.seats[address]
+            seat.job = None
+            del self.running[address]
+            try:
+                if address not in present:
+                    raise OSError("the worker is gone")
+                # Raises what the job raised, and otherwise if the worker goes at this moment.
+                finished.append((name, future.result(timeout=TIMEOUT)))
+                seat.done += 1
+            except Exception as error:
+                if future.status == "error" and not _killed(error):
+                    self.failure = _named(error, name, seat)
+                else:
+                    self._take_back(name, future)
+        self.seats = {a: seat for a, seat in self.seats.items() if a in present}
+        return finished
+
+    def call_the_roll(self, present: Mapping[str, Seat]) -> None:
+        """Workers that are new: who are they, and have they what they need?"""
+        new = [address for address in present if address not in self.seats]
+        troubles = _troubles(self.client, new) if new else {}
+        sound = [address for address in new if address not in troubles]
+        troubles |= self.welcome(sound) if sound else {}
+        for address in new:
+            # Killed while it was asked: not there.
+            if troubles.get(address) != GONE:
+                self.seats[address] = present[address]
+                self.seats[address].trouble = troubles.get(address, "")
+        troubled = [seat for seat in self.seats.values() if seat.trouble]
+        if not self.begun and troubled:
+            self.failure = UserError(_complaint(troubled))
+        elif troubled and self.waiting and len(troubled) == len(self.seats):
+            self.failure = ClusterLost(_complaint(troubled))
+        self.begun = self.begun or bool(self.seats)
+
+    def hand_out(self) -> None:
+        """One job to each worker that has none."""
+        for address, seat in self.seats.items():
+            if self.waiting and not self.failure and not seat.trouble and seat.job is None:
+                seat.job = name = self.waiting.pop(0)
+                future = self.client.submit(
+                    _perform,
+                    self.settings,
+                    self.function,
+                    *self.jobs[name],
+                    key=f"{name}-{uuid.uuid4().hex}",
+                    workers=[address],
+                )
+                self.running[address] = name, future
+
+    def _take_back(self, name: str, future: Any) -> None:
+        _cancel(self.client, future)
+        self.losses[name] += 1
+        self.waiting.insert(0, name)
+        if self.losses[name] > LOSSES:
+            self.failure = ClusterLost(
+                f"{name} has lost {self.losses[name]} workers, one after the other: they were "
+                f"killed, perhaps for the memory that it needs."
+            )
 
 
 _KEPT: dict[str, Any] = {}
@@ -236,6 +276,9 @@ def _troubles(client: Client, addresses: list[str]) -> dict[str, str]:
     """What is wrong with workers, by address: other versions, or no obax."""
     ours, troubles = identity(), {}
     for address, found in on_workers(client, identity, workers=addresses).items():
+        if isinstance(found, OSError):
+            troubles[address] = GONE
+            continue
         if isinstance(found, Exception):
             troubles[address] = (
                 f"it cannot load what it must run ({found}): obax is missing there, or older; "
@@ -280,9 +323,14 @@ def _killed(error: BaseException) -> bool:
     return isinstance(error, distributed().KilledWorker)
 
 
+def _cancel(client: Client, future: Any) -> None:
+    if client.status == "running":
+        with contextlib.suppress(Exception):
+            future.cancel()
+
+
 def _complaint(seats: Iterable[Seat]) -> str:
-    troubled = [seat for seat in seats if seat.trouble]
-    return " ".join(f"worker {seat.name} ({seat.host}): {seat.trouble}" for seat in troubled)
+    return " ".join(f"worker {seat.name} ({seat.host}): {seat.trouble}" for seat in seats)
 
 
 def _named(error: BaseException, job: str, seat: Seat) -> BaseException:

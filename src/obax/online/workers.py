@@ -56,7 +56,11 @@ def sweep_on_workers(
     def welcome(addresses: list[str]) -> dict[str, str]:
         # Sent once to each worker, also to those that come later or come back.
         found = dask.on_workers(client, dask.keep, token, sent, workers=addresses)
-        return {a: f"cannot take the sweep ({e})." for a, e in found.items() if e is not None}
+        return {
+            address: dask.GONE if isinstance(error, OSError) else f"it cannot take this: {error}."
+            for address, error in found.items()
+            if error is not None
+        }
 
     try:
         found = dict(dask.results(client, play_batch, jobs, welcome=welcome))

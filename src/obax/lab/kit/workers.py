@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..._support.errors import UserError
-from ...integrations.dask import Seat, on_workers, results
+from ...integrations.dask import GONE, Seat, on_workers, results
 from .config import as_dict
 from .experiment import Experiment, Part
 from .folder import parquet, read_parquet
@@ -78,7 +78,9 @@ def share_data(client: Client, files: Sequence[str], addresses: list[str]) -> di
     ours = checksums(files)
     troubles, needy = {}, []
     for address, theirs in on_workers(client, checksums, files, workers=addresses).items():
-        if isinstance(theirs, Exception):
+        if isinstance(theirs, OSError):
+            troubles[address] = GONE
+        elif isinstance(theirs, Exception):
             troubles[address] = f"its data cannot be looked at ({theirs})."
         elif more := [file for file in files if theirs[file] and not ours[file]]:
             troubles[address] = (
