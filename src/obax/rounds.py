@@ -1,6 +1,7 @@
 """What a round must look like: checked when a function is traced, free when it runs."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,10 @@ class RoundSpec:
 
     def __repr__(self) -> str:
         return f"RoundSpec({self.example()})"
+
+    def __reduce__(self) -> tuple[Callable[[PyTree], "RoundSpec"], tuple[PyTree]]:
+        # Sent to another process it is that process's one specification.
+        return RoundSpec.of, (self.example(),)
 
     @classmethod
     def of(cls, example_round: PyTree) -> "RoundSpec":

@@ -1,9 +1,10 @@
 """The command `obax run`."""
 
+import contextlib
 import dataclasses
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,13 +28,23 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run in --out.")
     ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of this machine to share the parts.")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Of a Dask cluster to share the parts."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment and write its report."""
     from .. import lab
     from .._support.errors import UserError
+    from ..integrations.dask import ClusterLost
     from ..lab import RunFolder, report
 
+    if workers and scheduler:
+        raise UserError("--workers starts a cluster and --scheduler uses one: give only one.")
     experiment = lab.find(name)
     if resume:
         if out is None:
@@ -48,23 +59,34 @@ def run(
     config = lab.with_overrides(start, changes)
     path = out or lab.new_folder(f"{name}-{preset}")
 
+    again = shlex.join(["obax", "run", name, "--out", str(path), "--resume"])
+
     try:
-        with progress_bar(as_json) as bar:
+        with _cluster(workers, scheduler) as client, progress_bar(as_json) as bar:
             task = bar.add_task(name, total=None, now="")
 
             def on_part(done: int, total: int, headline: str) -> None:
                 bar.update(task, completed=done, total=total, now=headline)
 
-            folder = lab.run(experiment, config, preset, path, resume=resume, on_part=on_part)
+            folder = lab.run(
+                experiment, config, preset, path, resume=resume, on_part=on_part, client=client
+            )
             findings = lab.findings(folder)
             page = report.write(folder.path, folder.info, findings)
     except KeyboardInterrupt:
         errors.print(
-            f"\nInterrupted. What was finished is saved; go on with:\n"
-            f"  {shlex.join(['obax', 'run', name, '--out', str(path), '--resume'])}",
+            f"\nInterrupted. What was finished is saved; go on with:\n  {again}",
             highlight=False,
         )
         raise typer.Exit(130) from None
+    except ClusterLost as error:
+        errors.print(
+            f"obax: {error} What was finished is saved; go on, with workers or without: {again}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(1) from None
     if as_json:
         claims = [dataclasses.asdict(claim) for claim in findings.claims]
         print_json({"folder": str(path), "report": str(page), "claims": claims})
@@ -75,3 +97,12 @@ def run(
         console.print(f"   {claim.measured}", highlight=False, style="dim")
     console.print(f"\nTable, figures and checkpoints are in {path}")
     console.print(f"Open {page}")
+
+
+def _cluster(workers: int | None, scheduler: str | None) -> contextlib.AbstractContextManager[Any]:
+    """A client of the cluster that was asked for, or none."""
+    from ..integrations import dask
+
+    if workers:
+        return dask.local(workers)
+    return dask.connect(scheduler) if scheduler else contextlib.nullcontext()

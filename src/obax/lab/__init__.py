@@ -4,9 +4,9 @@ Nothing heavy is loaded to look at what there is; work and findings load theirs 
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .._support.errors import UserError as UserError, nearest as nearest
 from .compare import COMPARE
@@ -17,6 +17,12 @@ from .kit.folder import RunFolder as RunFolder
 from .loss_tuning import LOSS_TUNING
 from .meta_learning import META_LEARNING
 from .report import Findings
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from distributed import Client
+
+    from ..integrations.dask import Seat
 
 T = TypeVar("T")
 EXPERIMENTS: dict[str, Experiment] = {
@@ -50,13 +56,16 @@ def run(
     *,
     resume: bool = False,
     on_part: Callable[[int, int, str], None] = lambda done, total, headline: None,
+    client: "Client | None" = None,
     **settings: object,
 ) -> RunFolder:
     """Run an experiment, by its name, into a folder, or go on with one.
 
     The config is that of the preset unless one is given, with `settings` changed; the folder is by
     default a new one below `runs/`. `on_part(done, total, headline)` is called before the first
-    part and after each. What the run found: `obax.lab.findings(folder)`.
+    part and after each. With `client`, a `dask.distributed.Client`, the workers of its cluster do
+    the parts (docs/workers.md); the table is the same. What the run found:
+    `obax.lab.findings(folder)`.
 
         folder = obax.lab.run("dynamic-regression", seeds=2, horizon=500)
         obax.lab.report.write(folder.path, folder.info, obax.lab.findings(folder))
@@ -71,22 +80,42 @@ def run(
         folder = RunFolder.resume(path, experiment.name, as_dict(config))
     else:
         folder = RunFolder.create(path, experiment.name, preset, as_dict(config))
-    parts, tables, headline = experiment.parts(config), [], ""
-    for done, part in enumerate(parts):
+    parts, headline = experiment.parts(config), ""
+    # Looking at what is there also checks it.
+    left = [part for part in parts if folder.part(part.name) is None]
+    done = len(parts) - len(left)
+    on_part(done, len(parts), headline)
+
+    def on_change(seats: "list[Seat]") -> None:
+        folder.keep_workers(seats)
+        on_part(done, len(parts), f"{words(seats)}  {headline}")
+
+    if client is None:
+        folder.info.pop("workers", None)
+        work = _one_by_one(experiment, left)
+    else:
+        from .kit.workers import tables, words
+
+        work = tables(experiment, config, left, client, on_change)
+    for name, table, seconds in work:
+        folder.keep_part(name, table, seconds)
+        # Through the disk, as after a resume, so that both give the same bytes.
+        kept = folder.part(name)
+        assert kept is not None
+        done, headline = done + 1, experiment.headline(kept)
         on_part(done, len(parts), headline)
-        table = folder.part(part.name)
-        if table is None:
-            begun = time.perf_counter()
-            table = experiment.work(part)
-            folder.keep_part(part.name, table, time.perf_counter() - begun)
-            # Through the disk, as after a resume, so that both give the same bytes.
-            table = folder.part(part.name)
-            assert table is not None
-        headline = experiment.headline(table)
-        tables.append(table)
-    on_part(len(parts), len(parts), headline)
-    folder.finish(pd.concat(tables, ignore_index=True))
+    folder.finish(pd.concat([folder.part(part.name) for part in parts], ignore_index=True))
     return folder
+
+
+def _one_by_one(
+    experiment: Experiment, parts: "Sequence[Part]"
+) -> "Iterator[tuple[str, pd.DataFrame, float]]":
+    """The parts in this process."""
+    for part in parts:
+        begun = time.perf_counter()
+        table = experiment.work(part)
+        yield part.name, table, time.perf_counter() - begun
 
 
 def new_folder(stem: str) -> Path:

@@ -1,6 +1,7 @@
 """`sweep`: many settings and seeds as one batch inside one scan."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -15,6 +16,9 @@ from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from .stacks import Record, S, at, length, recording_step
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 
 def sweep(
     algorithms: Algorithm | Sequence[Algorithm],
@@ -23,6 +27,8 @@ def sweep(
     *,
     seeds: bool = False,
     record: Record | None = None,
+    client: "Client | None" = None,
+    batch: int | None = None,
 ) -> tuple[S, Info]:
     """Play many settings and/or seeds in one compiled call.
 
@@ -35,6 +41,8 @@ def sweep(
       leading axis, one for each seed.
     - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry per seed.
     - `record`: as in `run`.
+    - `client`: a `dask.distributed.Client`; the workers of its cluster share the work, in batches
+      of `batch` settings x seeds (by default one for each worker) that are compiled for once.
 
     **Returns:** states and histories with leading axes (settings, seeds), each only where asked
     for. A rejected round shows in `history.accepted`; it never ends the sweep.
@@ -66,7 +74,16 @@ def sweep(
             f"but it holds {len(state.t)}, with seeds={seeds} and rounds of leading length "
             f"{horizon}."
         )
-    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
+    if client is not None:
+        from .workers import sweep_on_workers
+
+        states, history = sweep_on_workers(
+            numbers, shared, len(family), state, rounds, seeds, record, client, batch
+        )
+    elif batch is not None:
+        raise ValueError("batch goes with client: without workers a sweep is one batch.")
+    else:
+        states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
     return at((states, history), 0) if single else (states, history)
 
 

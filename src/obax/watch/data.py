@@ -133,10 +133,26 @@ def _run(folder: Path) -> dict[str, Any]:
             ["seconds of work", f"{seconds:,.1f}"],
             ["recorded rounds per second", f"{rounds / seconds:,.0f}" if seconds else "-"],
             ["rejected", f"{rejected:,}"],
+            *_workers(info.get("workers", []), info["finished"] is not None),
         ],
         "charts": charts,
         "rejected": [],
     }
+
+
+def _workers(seats: list[dict[str, Any]], finished: bool) -> list[list[str]]:
+    """How many there are, and what the first of them do."""
+    if not seats:
+        return []
+    running = sum(seat["job"] is not None for seat in seats)
+    found = [["workers", f"{len(seats)}"]]
+    found += [] if finished else [["parts running", f"{running}"]]
+    for seat in seats[:SERIES]:
+        now = seat["trouble"] or ("" if finished else seat["job"] or "idle")
+        said = f"{seat['done']} done" + (f", {now}" if now else "")
+        found.append([f"worker {seat['name']} on {seat['host']}", said])
+    more = len(seats) - SERIES
+    return found + ([["more workers", f"{more}"]] if more > 0 else [])
 
 
 def _curves(metric: str, group: "pd.DataFrame") -> list[dict[str, Any]]:

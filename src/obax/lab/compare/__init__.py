@@ -13,4 +13,5 @@ COMPARE = Experiment(
     parts=later(f"{__name__}.work", "parts"),
     findings=later(f"{__name__}.findings", "findings"),
     headline=later(f"{__name__}.findings", "headline"),
+    files=("adult.data.gz", "adult.test.gz"),
 )

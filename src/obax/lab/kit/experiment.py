@@ -38,7 +38,8 @@ class Experiment:
     """One experiment: its settings, its parts, and what its table says.
 
     `columns` are those that its table has besides the core ones, with their types. `findings` reads
-    nothing but the config and the table, so that a report can be made again at any time.
+    nothing but the config and the table, so that a report can be made again at any time. `files`
+    are those of data sets that it reads if they are at hand: workers must have the same ones.
     """
 
     name: str
@@ -50,15 +51,20 @@ class Experiment:
     parts: Callable[[Any], Sequence[Part]]
     findings: Callable[[Any, pd.DataFrame], Findings]
     headline: Callable[[pd.DataFrame], str]
+    files: tuple[str, ...] = ()
 
     def config(self, folder: RunFolder) -> Any:
         """The config that a run folder was made with."""
         try:
-            return from_dict(type(self.presets["quick"]), folder.info["config"])
+            return self.settings(folder.info["config"])
         except (TypeError, ValueError) as error:
             raise UserError(
                 f"{folder.path / 'run.json'} does not fit this version of {self.name}: {error}."
             ) from error
+
+    def settings(self, values: dict[str, object]) -> Any:
+        """The config again, from what `as_dict` made of it."""
+        return from_dict(type(self.presets["quick"]), values)
 
     def work(self, part: Part) -> pd.DataFrame:
         """Do a part; its rows as they are stored."""

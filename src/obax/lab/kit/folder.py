@@ -11,6 +11,7 @@ whatever happens, what reads as whole is whole.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -18,20 +19,21 @@ import platform
 import subprocess
 import sys
 import time
-from importlib import metadata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ... import __version__
 from ..._support import atomic, lock
 from ..._support.errors import UserError
+from ..._support.versions import versions
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ...integrations.dask import Seat
+
 FORMAT = 2
 """Of the table: 2 has the settings in columns of their own, 1 had them in words."""
-PACKAGES = ("jax", "jaxlib", "equinox", "optax", "lineax", "numpy", "pandas")
 KEYS = {"experiment", "preset", "config", "command", "versions", "commit", "machine", "started"}
 KEYS |= {"finished", "parts"}
 
@@ -126,7 +128,7 @@ class RunFolder:
 
     def keep_part(self, name: str, table: pd.DataFrame, seconds: float) -> None:
         """Save the table of a finished part, then say that it is there."""
-        data = _parquet(table)
+        data = parquet(table)
         file = f"checkpoints/{name}.parquet"
         atomic.write_bytes(self.path / file, data)
         self.info["parts"][name] = {
@@ -135,6 +137,13 @@ class RunFolder:
             "seconds": round(seconds, 3),
         }
         self.save()
+
+    def keep_workers(self, seats: Sequence[Seat]) -> None:
+        """Say who does what, for those who watch; only if it is news."""
+        found = [dataclasses.asdict(seat) for seat in seats]
+        if found != self.info.get("workers"):
+            self.info["workers"] = found
+            self.save()
 
     def part(self, name: str) -> pd.DataFrame | None:
         """The table of a finished part, checked; `None` if it is not finished."""
@@ -149,11 +158,11 @@ class RunFolder:
                 f"{path} is {state}. It is left as it is; to compute this part again, remove its "
                 f"entry {name!r} from {self.path / 'run.json'} and run with --resume."
             )
-        return _read(data)
+        return read_parquet(data)
 
     def finish(self, table: pd.DataFrame) -> None:
         """Save the whole table."""
-        data = _parquet(table)
+        data = parquet(table)
         path = self.path / "metrics.parquet"
         known = self.info.get("metrics_sha256")
         if known and path.is_file() and atomic.checksum(path.read_bytes()) != known:
@@ -179,10 +188,11 @@ class RunFolder:
                 f"{self.info['experiment']} --out {self.path} --resume writes it again from the "
                 f"checkpoints and keeps this one as metrics.damaged."
             )
-        return _read(data)
+        return read_parquet(data)
 
 
-def _read(data: bytes) -> pd.DataFrame:
+def read_parquet(data: bytes) -> pd.DataFrame:
+    """A table, from what `parquet` wrote."""
     import pandas as pd
 
     return pd.read_parquet(io.BytesIO(data))
@@ -199,7 +209,8 @@ def rejected_rounds(table: "pd.DataFrame") -> int:
     return int(counts.groupby(run, dropna=False)["value"].max().sum())
 
 
-def _parquet(table: pd.DataFrame) -> bytes:
+def parquet(table: pd.DataFrame) -> bytes:
+    """A table as it is stored."""
     buffer = io.BytesIO()
     table.to_parquet(buffer, index=False)
     return buffer.getvalue()
@@ -211,12 +222,6 @@ def _what_is_in(path: Path) -> str:
         return f": it holds a run of {info['experiment']}"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-
-
-def versions() -> dict[str, str]:
-    """Of Python, obax and what the numbers depend on."""
-    found = {"python": platform.python_version(), "obax": __version__}
-    return found | {name: metadata.version(name) for name in PACKAGES}
 
 
 def commit() -> str | None:

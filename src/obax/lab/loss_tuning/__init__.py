@@ -17,6 +17,7 @@ QUICK_IMAGES = REDUCED | {"source": "auto", "rounds": 60, "seeds": 2, "autobalan
 QUICK_IMAGES |= {"outer_start": 15, "phase_rounds": 15}
 QUICK_TABLES: dict[str, Any] = {"source": "auto", "rounds": 120, "seeds": 2}
 QUICK_TABLES |= {"outer_start": 20, "evaluate_every": 5}
+FILES = {"adult": ("adult.data.gz", "adult.test.gz"), "tadpole": ("TADPOLE_D1_D2.csv",)}
 
 
 def _experiment(
@@ -38,6 +39,7 @@ def _experiment(
         parts=later(f"{__name__}.work", "parts"),
         findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
         headline=later("obax.lab.kit.curves", "accuracy_headline"),
+        files=FILES.get(paper.data, ("mnist.npz",)),
     )
 
 

@@ -35,6 +35,7 @@ def _experiment(
         parts=later(f"{__name__}.work", "parts"),
         findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
         headline=later("obax.lab.kit.curves", "accuracy_headline"),
+        files=("cifar-100-binary.tar.gz",) if paper.data == "fc100" else (),
     )
 
 

@@ -1,0 +1,59 @@
+"""A small experiment for the tests of workers, which load this module when they start."""
+
+import dataclasses
+import os
+import time
+
+import jax.numpy as jnp
+import numpy as np
+
+from obax import datasets, lab
+from obax.lab import Experiment, Part, report
+from obax.lab.kit.config import Settings, count
+from obax.lab.kit.table import Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+    parts: int = count(4)
+    milliseconds: int = count(1)
+    # Changes what workers give and nothing else: the part to spoil, or none.
+    spoilt: int = -1
+    failing: int = -1
+
+
+def part(config, index):
+    time.sleep(config.milliseconds / 1000)
+    if index == config.failing:
+        raise lab.UserError("this part cannot be done")
+    rows, times = Rows(), np.arange(1, 30)
+    # In the precision of the driver, which the worker must be told.
+    values = np.array(jnp.sin(jnp.asarray(times * (index + 1) / 7.0)), np.float64)
+    values[3] += 1e-15 * (index == config.spoilt and "DASK_WORKER" in os.environ)
+    found = datasets.find("toy.txt")
+    values[4] = np.nan if found is None else float(found.read_text())
+    rows.add({"method": "m", "w": index or None, "seed": 0}, times, {"loss": values})
+    return rows.table()
+
+
+def findings(config, table):
+    return report.Findings([], [], [], [], report.Table("t", "T", "c", table.head(2)))
+
+
+TOY = Experiment(
+    name="toy",
+    summary="s",
+    data="none",
+    presets={"quick": Config()},
+    durations={"quick": "0"},
+    columns={"w": int},
+    parts=lambda config: [Part(f"p{i}", lambda i=i: part(config, i)) for i in range(config.parts)],
+    findings=findings,
+    headline=lambda table: f"{table.value.mean():.1f}",
+    files=("toy.txt",),
+)
+
+
+def dask_setup(worker):
+    os.environ["DASK_WORKER"] = "1"
+    lab.EXPERIMENTS["toy"] = TOY
