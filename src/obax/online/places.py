@@ -1,0 +1,70 @@
+"""Arrays where a sharding says, from one process or from several."""
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jaxtyping import Array, ArrayLike
+
+from .._support.trees import PyTree
+
+
+def axis_of(mesh: Mesh, axis: str, name: str) -> int:
+    """The size of an axis of a mesh."""
+    if axis not in mesh.axis_names:
+        have = ", ".join(repr(known) for known in mesh.axis_names)
+        raise ValueError(f"{name} must be one of the axes of the mesh, {have}, but got {axis!r}.")
+    return mesh.shape[axis]
+
+
+def divides(size: int, parts: int, axis: str, what: str) -> None:
+    """Raise a `ValueError` if `size` things cannot be divided evenly over an axis."""
+    if size % parts:
+        below = size - size % parts
+        would = [number for number in (below, below + parts) if number]
+        raise ValueError(
+            f"{what}, must be a multiple of the {parts} devices of {axis}, but is {size}; "
+            f"{' or '.join(map(str, would))} would do."
+        )
+
+
+def put(leaf: ArrayLike, place: NamedSharding) -> Array:
+    """An array that every process has whole, or that lies over all of them, where it belongs."""
+    if place.is_fully_addressable or not _is_local(leaf):
+        return jax.device_put(leaf, place)
+    whole = np.asarray(leaf)
+    return jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
+
+
+def local_part(leaf: ArrayLike, place: NamedSharding, shape: tuple[int, ...]) -> Array:
+    """An array from what this process has of it, a part or the whole."""
+    if place.is_fully_addressable or not _is_local(leaf):
+        return jax.device_put(leaf, place)
+    return jax.make_array_from_process_local_data(place, np.asarray(leaf), shape)
+
+
+def on_host(leaf: ArrayLike) -> np.ndarray:
+    """The whole of an array; one that lies over several processes is asked for by all of them."""
+    if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+    return np.asarray(leaf)
+
+
+def automatic(tree: PyTree) -> PyTree:
+    """The tree with arrays on a mesh with axes of the type Explicit on the same mesh with axes of
+    the type Auto. No number moves."""
+
+    def one(leaf: PyTree) -> PyTree:
+        place = getattr(leaf, "sharding", None)
+        if not isinstance(place, NamedSharding) or not isinstance(place.mesh, Mesh):
+            return leaf
+        if AxisType.Explicit not in place.mesh.axis_types:
+            return leaf
+        mesh = Mesh(place.mesh.devices, place.mesh.axis_names)
+        return jax.device_put(leaf, NamedSharding(mesh, place.spec))
+
+    return jax.tree.map(one, tree)
+
+
+def _is_local(leaf: ArrayLike) -> bool:
+    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
