@@ -95,11 +95,11 @@ class Window(eqx.Module):
         slots = self.size - 1
         behind = jnp.remainder(t - 2, max(slots, 1)) - jnp.arange(slots, dtype=t.dtype)
         past = 1 + jnp.where(behind < 0, behind + slots, behind)
-        age = jnp.append(past, 0)
-        seen = age < t
-        weights = jnp.where(seen, self.weights[age], 0)
+        age = spread.whole(jnp.append(past, 0))
+        seen = spread.whole(age < t)
+        weights = spread.whole(jnp.where(seen, self.weights[age], 0))
         total = jnp.sum(self.weights) if self.normalise == "full" else jnp.sum(weights)
-        return weights / total, seen
+        return spread.per_term(weights / total), spread.per_term(seen)
 
     def position(self, t: Int[Array, ""], age: Int[Array, ""]) -> Int[Array, ""]:
         """Where the round that is `age` rounds old stands in `RingBuffer.with_current`."""

@@ -89,6 +89,23 @@ def divided(tree: PyTree) -> PyTree:
     return jax.tree.map(constrain, tree)
 
 
+def per_term(array: Array) -> Array:
+    """A number for each term, which lies where its term does."""
+    spread = _current.get()
+    if spread is None:
+        return array
+    place = NamedSharding(spread.mesh, PartitionSpec(spread.axis))
+    return jax.lax.with_sharding_constraint(array, place)
+
+
+def whole(array: Array) -> Array:
+    """A few numbers that every device has for itself: to divide them would take messages."""
+    spread = _current.get()
+    if spread is None:
+        return array
+    return jax.lax.with_sharding_constraint(array, NamedSharding(spread.mesh, PartitionSpec()))
+
+
 class Chunks(NamedTuple):
     """Stacked terms in equal chunks, each with the same number of terms of each device."""
 

@@ -193,6 +193,11 @@ class Algorithm(eqx.Module):
             for a, b in zip(jax.tree.leaves(came), jax.tree.leaves(expected), strict=True)
         )
         if not same:
+            if any(isinstance(held, RingBuffer) and held.spare for held in vars(state).values()):
+                raise ValueError(
+                    "state must come from a run without a mesh, but its window lies over one; pass "
+                    "the mesh, or bring it to one device: obax.online.collect(algorithm, state)."
+                )
             raise ValueError(
                 f"state must come from the init of an algorithm like this {type(self).__name__}, "
                 f"with the same window, estimator and optimisers, but it does not; call init again."

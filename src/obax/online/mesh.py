@@ -103,19 +103,19 @@ class OnMesh(eqx.Module):
     """An algorithm whose step keeps its state where it lies; drivers take it for an algorithm."""
 
     algorithm: Algorithm
-    axes: Axes = eqx.field(static=True)
+    spread: Spread | None = eqx.field(static=True)
+    everywhere: NamedSharding = eqx.field(static=True)
     places: tuple[NamedSharding, ...] = eqx.field(static=True)
 
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
         """One round."""
-        with spreading(self.axes.spread):
+        with spreading(self.spread):
             state, info = self.algorithm.step(self._kept(state), round)
         return self._kept(state), jax.tree.map(self._noted, info)
 
     def update(self, state: S, round: PyTree) -> PyTree:
         """The mathematics of a round, for a look at what was rejected."""
-        with spreading(self.axes.spread):
-            return self.algorithm.update(state, round)
+        return _update(self.algorithm, state, round, self.spread)
 
     def _kept(self, state: S) -> S:
         leaves, treedef = jax.tree.flatten(state)
@@ -123,7 +123,7 @@ class OnMesh(eqx.Module):
         return treedef.unflatten([jax.lax.with_sharding_constraint(*pair) for pair in pinned])
 
     def _noted(self, leaf: Array) -> Array:
-        return leaf if leaf.ndim else jax.lax.with_sharding_constraint(leaf, self.axes.at())
+        return leaf if leaf.ndim else jax.lax.with_sharding_constraint(leaf, self.everywhere)
 
 
 def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
@@ -156,7 +156,7 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
         # So many terms on each device.
         algorithm = dataclasses.replace(algorithm, chunk=algorithm.chunk * axes.spread.parts)
     # Drivers only call `step` and `update`.
-    placed = cast(Algorithm, OnMesh(algorithm, axes, tuple(places)))
+    placed = cast(Algorithm, OnMesh(algorithm, axes.spread, axes.at(), tuple(places)))
     return placed, trees.structure(wide).unflatten(leaves)
 
 
@@ -212,6 +212,12 @@ class LiveOnMesh(Generic[S]):
 @compiled
 def _step(algorithm: Algorithm, state: S, round: PyTree) -> tuple[S, Info]:
     return algorithm.step(state, round)
+
+
+@compiled
+def _update(algorithm: Algorithm, state: S, round: PyTree, spread: Spread | None) -> PyTree:
+    with spreading(spread):
+        return algorithm.update(state, round)
 
 
 def _fields(state: State) -> list[dataclasses.Field]:

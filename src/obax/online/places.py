@@ -1,12 +1,19 @@
 """Arrays where a sharding says, from one process or from several."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import equinox as eqx
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike
 
+from .._support.spread import Spread
 from .._support.trees import PyTree
+
+T = TypeVar("T")
 
 
 def axis_of(mesh: Mesh, axis: str, name: str) -> int:
@@ -64,6 +71,41 @@ def automatic(tree: PyTree) -> PyTree:
         return jax.device_put(leaf, NamedSharding(mesh, place.spec))
 
     return jax.tree.map(one, tree)
+
+
+def sweep_devices(mesh: Mesh | None, axis: str | None, batch: int) -> Spread | None:
+    """The axis over which a sweep of so many settings x seeds is divided, if one was given."""
+    if (mesh is None) != (axis is None):
+        raise ValueError(f"mesh and axis must be given together, but got mesh={mesh}, axis={axis}.")
+    if mesh is None or axis is None:
+        return None
+    parts = axis_of(mesh, axis, "axis")
+    divides(batch, parts, f"axis {axis!r}", "settings x seeds")
+    return Spread(Mesh(mesh.devices, mesh.axis_names), axis)
+
+
+def on_every_device(tree: PyTree, mesh: Mesh) -> PyTree:
+    """The arrays of a tree, whole on every device."""
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return jax.tree.map(lambda leaf: put(leaf, everywhere) if eqx.is_array(leaf) else leaf, tree)
+
+
+def apart(play: Callable[..., T], devices: Spread | None) -> Callable[..., T]:
+    """A function of batches and rounds, each device with its part of the batches and all rounds.
+
+    By hand, not by the compiler: that would let every device wait for the slowest in every step of
+    a loop whose length depends on the numbers.
+    """
+    if devices is None:
+        return play
+    part, everywhere = PartitionSpec(devices.axis), PartitionSpec()
+    return jax.shard_map(
+        play,
+        mesh=devices.mesh,
+        in_specs=(part, part, part, everywhere),
+        out_specs=part,
+        check_vma=False,
+    )
 
 
 def _is_local(leaf: ArrayLike) -> bool:

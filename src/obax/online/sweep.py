@@ -6,13 +6,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
 from .._support import trees
 from .._support.compiling import compiled
 from .._support.packing import Packing
+from .._support.spread import Spread
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from .places import apart, automatic, on_every_device, sweep_devices
 from .stacks import Record, S, at, length, recording_step
 
 
@@ -23,6 +26,8 @@ def sweep(
     *,
     seeds: bool = False,
     record: Record | None = None,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
 ) -> tuple[S, Info]:
     """Play many settings and/or seeds in one compiled call.
 
@@ -35,6 +40,8 @@ def sweep(
       leading axis, one for each seed.
     - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry per seed.
     - `record`: as in `run`.
+    - `mesh`, `axis`: devices, and the axis of the mesh over which settings x seeds are divided. No
+      device waits for another.
 
     **Returns:** states and histories with leading axes (settings, seeds), each only where asked
     for. A rejected round shows in `history.accepted`; it never ends the sweep.
@@ -66,7 +73,14 @@ def sweep(
             f"but it holds {len(state.t)}, with seeds={seeds} and rounds of leading length "
             f"{horizon}."
         )
-    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
+    batch = len(family) * (horizon if seeds else 1)
+    devices = sweep_devices(mesh, axis, batch)
+    if devices is None:
+        state, rounds = automatic((state, rounds))
+    else:
+        given = on_every_device((numbers, shared, state, rounds), devices.mesh)
+        numbers, shared, state, rounds = given
+    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family), devices)
     return at((states, history), 0) if single else (states, history)
 
 
@@ -79,6 +93,7 @@ def _sweep(
     record: Record | None,
     seeds: bool,
     settings: int,
+    devices: Spread | None,
 ) -> tuple[S, Info]:
     """All settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as fast on
     [settings * seeds, d] arrays as on [settings, seeds, d]."""
@@ -101,14 +116,18 @@ def _sweep(
         state, info = step(numbers, state, round)
         return state, packing.pack(info)
 
-    def body(states: S, round: PyTree) -> tuple[S, PyTree]:
-        batch = at(round, seed_of) if seeds else round
-        return jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
+    def play(numbers: PyTree, states: S, seed_of: Array, rounds: PyTree) -> tuple[S, Info]:
+        def body(states: S, round: PyTree) -> tuple[S, PyTree]:
+            batch = at(round, seed_of) if seeds else round
+            each = jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))
+            return each(numbers, states, batch)
+
+        states, packed = jax.lax.scan(body, states, rounds)
+        return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
 
     if seeds:
         rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
-    states, packed = jax.lax.scan(body, states, rounds)
-    history = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
+    states, history = apart(play, devices)(numbers, states, seed_of, rounds)
     if not seeds:
         return states, history
     return jax.tree.map(
