@@ -16,11 +16,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ._support import spread, validation
+from ._support.footprint import footprint
 from ._support.trees import PyTree, is_concrete
 
 FOLLOWERS = ("current", "window", "each", "average")
 CURVATURES = ("own", "current", "window")
 NORMALISATIONS = ("full", "seen")
+# Bytes for what the terms of a window need at once; rounds of fewer bytes are not looked at.
+ROOM, SMALL = 2**28, 2**16
 
 
 class Window(eqx.Module):
@@ -41,7 +44,8 @@ class Window(eqx.Module):
       product over the window). All the same when w = 1.
     - `normalise`: divide by the `"full"` weight W from the first round on (the paper's convention;
       the first w rounds take diluted steps) or by the weight of the rounds `"seen"` so far.
-    - `chunk`: how many terms are evaluated at once; `None`: all. Smaller needs less memory.
+    - `chunk`: how many terms are evaluated at once; `None`: all of them, or where they are large as
+      many as fit in some 256 MiB. Smaller needs less memory.
 
     >>> window = Window(3, decay=0.5)
     >>> print(window.weights)
@@ -108,14 +112,28 @@ class Window(eqx.Module):
 
     def map(self, function: Callable[..., PyTree], *stacked: PyTree) -> PyTree:
         """`function` of every term: all at once, or `chunk` at a time (on each device)."""
-        chunk = self.chunk
-        if chunk is None or chunk >= self.size:
+        chunk = self.at_once(function, *stacked)
+        if chunk >= self.size:
             return spread.at_once(function)(*stacked)
         if not spread.is_spread():
             return jax.lax.map(lambda one: function(*one), stacked, batch_size=chunk)
         chunks = spread.Chunks.of(self.size, chunk)
         some = lambda terms: spread.at_once(function)(*terms)  # noqa: E731
         return chunks.join(jax.lax.map(some, chunks.split(stacked)))
+
+    def at_once(self, function: Callable[..., PyTree], *stacked: PyTree) -> int:
+        """How many terms of `function` are evaluated at once: `chunk`, or as many as fit in memory.
+
+        A number that divides the window is taken if one is near: a rest is compiled apart.
+        """
+        if self.chunk is not None or self.size == 1:
+            return min(self.chunk or 1, self.size)
+        given = sum(leaf.nbytes for leaf in jax.tree.leaves(stacked))
+        if given < SMALL:
+            return self.size
+        one = jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], stacked))
+        fit = max(1, min(self.size, ROOM // max(1, footprint(function, *one))))
+        return next((c for c in range(fit, fit // 2, -1) if self.size % c == 0), fit)
 
     def past(self, example: PyTree) -> "RingBuffer | None":
         """Room for what is kept of the w - 1 rounds before the current one; `None` if w = 1."""

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import trees, validation
+from .._support.explicit import automatic
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Hypergradient
@@ -167,6 +168,7 @@ class Algorithm(eqx.Module):
         A round with NaN or Inf, or one that would make any part of the state so, leaves the state
         exactly as it was, t included, and is reported as `info.accepted = False`.
         """
+        state, round = automatic((state, round))
         state.round_spec.check(round)
         self.check_state(state)
         move = self.update(state, round)

@@ -32,7 +32,7 @@ def average_of_gradients(
 ) -> OuterGradient:
     """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y.
 
-    With `window.chunk` the gradients of the chunks are added up one after the other: the gradient
+    With chunks the gradients of the chunks are added up one after the other: the gradient
     of the whole average would keep what each of its terms needs on the way back, all at once.
     """
     share, filled = _present(window, rounds, round, t)
@@ -46,7 +46,8 @@ def average_of_gradients(
             return jax.grad(average)(outer_var, None), None
         return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
 
-    chunk = window.size if window.chunk is None else min(window.chunk, window.size)
+    alone = lambda *term: part(*jax.tree.map(lambda leaf: leaf[None], term))  # noqa: E731
+    chunk = window.at_once(alone, share, filled)
     whole = window.size - window.size % chunk
     if chunk == window.size:
         return part(share, filled)

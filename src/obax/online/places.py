@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike
 
 from .._support.spread import Spread
@@ -55,22 +55,6 @@ def on_host(leaf: ArrayLike) -> np.ndarray:
     if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
         return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
     return np.asarray(leaf)
-
-
-def automatic(tree: PyTree) -> PyTree:
-    """The tree with arrays on a mesh with axes of the type Explicit on the same mesh with axes of
-    the type Auto. No number moves."""
-
-    def one(leaf: PyTree) -> PyTree:
-        place = getattr(leaf, "sharding", None)
-        if not isinstance(place, NamedSharding) or not isinstance(place.mesh, Mesh):
-            return leaf
-        if AxisType.Explicit not in place.mesh.axis_types:
-            return leaf
-        mesh = Mesh(place.mesh.devices, place.mesh.axis_names)
-        return jax.device_put(leaf, NamedSharding(mesh, place.spec))
-
-    return jax.tree.map(one, tree)
 
 
 def sweep_devices(mesh: Mesh | None, axis: str | None, batch: int) -> Spread | None:

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Generic
 
+import jax
 from jax.sharding import Mesh
 
 from .._support import validation
+from .._support.explicit import automatic, explicit_mesh
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..checkpoint import Folder, seek
 from .live import Live
 from .mesh import Axes, LiveOnMesh, collect
-from .places import automatic
 from .rejection import POLICIES, rejection
 from .stacks import S
 
@@ -47,6 +48,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             self.rounds, self.rejected = meta["round"], meta["rejected"]
             source = seek(source, self.rounds)
         self._algorithm = algorithm
+        self._inside = explicit_mesh()
         self._live: Live[S] | LiveOnMesh[S]
         if axes is None:
             self.state = automatic(self.state)
@@ -62,7 +64,11 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            state, info, accepted = self._live.play(round)
+            if self._inside is None:
+                state, info, accepted = self._live.play(round)
+            else:
+                with jax.set_mesh(self._inside):
+                    state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1

@@ -7,16 +7,17 @@ from jax.sharding import Mesh
 
 from .._support import trees, validation
 from .._support.compiling import compiled
+from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from .mesh import Axes, on_mesh
-from .places import automatic
 from .rejection import POLICIES, rejection
 from .stacks import Record, S, at, length, recording_step
 
 
+@automatic_mesh()
 def run(
     algorithm: Algorithm,
     state: S,

@@ -11,14 +11,16 @@ from jaxtyping import Array, ArrayLike
 
 from .._support import trees
 from .._support.compiling import compiled
+from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
 from .._support.spread import Spread
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from .places import apart, automatic, on_every_device, sweep_devices
+from .places import apart, on_every_device, sweep_devices
 from .stacks import Record, S, at, length, recording_step
 
 
+@automatic_mesh()
 def sweep(
     algorithms: Algorithm | Sequence[Algorithm],
     state: S,
