@@ -114,11 +114,11 @@ class Window(eqx.Module):
         """`function` of every term: all at once, or `chunk` at a time (on each device)."""
         chunk = self.at_once(function, *stacked)
         if chunk >= self.size:
-            return spread.at_once(function)(*stacked)
+            return jax.vmap(function)(*stacked)
         if not spread.is_spread():
             return jax.lax.map(lambda one: function(*one), stacked, batch_size=chunk)
         chunks = spread.Chunks.of(self.size, chunk)
-        some = lambda terms: spread.at_once(function)(*terms)  # noqa: E731
+        some = lambda terms: jax.vmap(function)(*terms)  # noqa: E731
         return chunks.join(jax.lax.map(some, chunks.split(stacked)))
 
     def at_once(self, function: Callable[..., PyTree], *stacked: PyTree) -> int:

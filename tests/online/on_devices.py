@@ -15,7 +15,8 @@ from pathlib import Path
 
 PROCESSES = "--process" in sys.argv
 DEVICES = 2 if PROCESSES else 8
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+FLAG = f"--xla_force_host_platform_device_count={DEVICES}"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}"
 
 import jax
 import jax.numpy as jnp
@@ -109,13 +110,16 @@ def examined(name, window_axis="w"):
     alone, history = obax.run(method, state, rounds)
     with mutant(name):
         spread, spread_history = obax.run(method, state, rounds, **where)
-        live = [one for _, one in obax.play(method, state, unstacked(rounds)[:2], **where)]
+        live = history.played_value[:2]
+        if name == "current":
+            steps = obax.play(method, state, unstacked(rounds)[:2], **where)
+            live = jnp.stack([info.played_value for _, info in steps])
         lines = [collectives(method, state, rounds, axes), collectives(larger, with_past, rounds, axes)]
     leaf = jax.tree.leaves(buffer_of(spread))[0]
     return {
         "history": apart(history, spread_history),
         "state": apart(alone, collect(method, spread)),
-        "live": apart(history.played_value[:2], jnp.stack([one.played_value for one in live])),
+        "live": apart(history.played_value[:2], live),
         "shape": leaf.shape,
         "shards": [shard.data.shape for shard in leaf.addressable_shards],
         "collectives": [len(found) for found in lines],

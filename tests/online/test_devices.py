@@ -40,6 +40,7 @@ def answer(child, seconds=300):
         out, error = child.communicate(timeout=seconds)
     finally:
         child.kill()
+        child.wait()
     assert child.returncode == 0, error
     return json.loads(out.splitlines()[-1])
 

@@ -7,10 +7,10 @@ is read by a gather and set by a selection, both of which stay on the devices th
 take as many terms from each device.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -70,40 +70,28 @@ def replace(stacked: Array, index: int | Array, new: Array, where: Bool[Array, "
     return jnp.where((place & where).reshape((-1,) + (1,) * (stacked.ndim - 1)), new, stacked)
 
 
-def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.vmap`, its axis divided among the devices."""
-    spread = _current.get()
-    return jax.vmap(function, spmd_axis_name=None if spread is None else spread.axis)
+def per_term(tree: PyTree) -> PyTree:
+    """Stacked numbers or arrays, one for each term, which lie where their terms do."""
+    return _placed(tree, divide=True)
 
 
-def divided(tree: PyTree) -> PyTree:
-    """Inside `at_once`: a tree that each device has for its own terms only."""
+def whole(tree: PyTree) -> PyTree:
+    """Stacked numbers or arrays that every device has for all terms, or for a few of them."""
+    return _placed(tree, divide=False)
+
+
+def _placed(tree: PyTree, *, divide: bool) -> PyTree:
     spread = _current.get()
     if spread is None:
         return tree
 
-    def constrain(leaf: Array) -> Array:
-        spec = PartitionSpec(*[PartitionSpec.UNCONSTRAINED] * leaf.ndim)
+    def one(leaf: Array) -> Array:
+        # How a batch inside a term lies is none of ours.
+        rest = [PartitionSpec.UNCONSTRAINED] * (leaf.ndim - 1)
+        spec = PartitionSpec(spread.axis if divide else None, *rest)
         return jax.lax.with_sharding_constraint(leaf, NamedSharding(spread.mesh, spec))
 
-    return jax.tree.map(constrain, tree)
-
-
-def per_term(array: Array) -> Array:
-    """A number for each term, which lies where its term does."""
-    spread = _current.get()
-    if spread is None:
-        return array
-    place = NamedSharding(spread.mesh, PartitionSpec(spread.axis))
-    return jax.lax.with_sharding_constraint(array, place)
-
-
-def whole(array: Array) -> Array:
-    """A few numbers that every device has for itself: to divide them would take messages."""
-    spread = _current.get()
-    if spread is None:
-        return array
-    return jax.lax.with_sharding_constraint(array, NamedSharding(spread.mesh, PartitionSpec()))
+    return jax.tree.map(one, tree)
 
 
 class Chunks(NamedTuple):

@@ -124,15 +124,18 @@ class ITD(Algorithm):
         start, tasks = self.start(state), Tasks(state.memory, round)
         order, count = self._chosen(state.t)
 
-        def one(slot: Array) -> tuple[PyTree, Follower]:
+        def one(task: PyTree) -> tuple[PyTree, Follower]:
             differentiate = jax.grad(self._adapted_loss, has_aux=True)
-            return differentiate(state.outer_var, state, tasks.at(slot))
+            return differentiate(state.outer_var, state, task)
 
         def some(index: Array, now: tuple[PyTree, Follower]) -> tuple[PyTree, Follower]:
             places = index * self.chunk + jnp.arange(self.chunk, dtype=jnp.int32)
             slots = order[jnp.minimum(places, self.capacity - 1)]
-            alone = lambda slots: jax.tree.map(lambda leaf: leaf[None], one(slots[0]))  # noqa: E731
-            gradients, followers = (spread.at_once(one) if self.chunk > 1 else alone)(slots)
+            if self.chunk > 1:
+                gradients, followers = jax.vmap(one)(tasks.some(slots))
+            else:
+                alone = one(tasks.at(slots[0]))
+                gradients, followers = jax.tree.map(lambda leaf: leaf[None], alone)
 
             def add_present(total: Array, terms: Array) -> Array:
                 present = (places < count).reshape((-1,) + (1,) * (terms.ndim - 1))

@@ -32,11 +32,15 @@ class Tasks(NamedTuple):
 
     def at(self, slot: Int[Array, ""]) -> PyTree:
         """The round in a slot."""
-        past = spread.divided(spread.pick(self.past.rounds, slot))
+        past = spread.pick(self.past.rounds, slot)
         return jax.tree.map(
             lambda old, new, by_slot: jnp.where(slot == len(by_slot) - self.past.spare, new, old),
             past, self.current, self.past.rounds,
         )
+
+    def some(self, slots: Int[Array, " n"]) -> PyTree:
+        """The rounds in some slots, stacked; over several devices, each has its part of them."""
+        return spread.per_term(spread.whole(jax.vmap(self.at)(spread.whole(slots))))
 
 
 def random_order(

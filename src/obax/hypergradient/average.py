@@ -39,7 +39,7 @@ def average_of_gradients(
 
     def part(share: Array, rounds: PyTree) -> OuterGradient:
         def average(x: PyTree, y: PyTree) -> Array:
-            losses = spread.at_once(lambda one: problem.outer_loss(x, y, one, buffers))(rounds)
+            losses = jax.vmap(lambda one: problem.outer_loss(x, y, one, buffers))(rounds)
             return jnp.sum(share.astype(losses.dtype) * losses)
 
         if inner_var is None:
