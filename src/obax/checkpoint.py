@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax.experimental import multihost_utils
 
 from ._support import atomic, lock
 from ._support.trees import PyTree
@@ -57,6 +58,9 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
       of `obax.estimators`.
     - `meta`: plain values to keep with it, read back by `obax.checkpoint.read_meta`.
 
+    A state that lies over several processes is saved by all of them together: the first one writes,
+    and none goes on before.
+
     >>> import tempfile, obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
     >>> state = obax.OGD(problem, outer_step_size=0.5).init(0.25, None, jnp.zeros(()))
@@ -65,7 +69,13 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     ...     print(obax.load(folder + "/state.obax", like=state).outer_var)
     0.25
     """
-    atomic.write_bytes(Path(path), to_bytes(state, meta))
+    data = to_bytes(state, meta)
+    if not _is_shared(state):
+        atomic.write_bytes(Path(path), data)
+        return
+    if jax.process_index() == 0:
+        atomic.write_bytes(Path(path), data)
+    multihost_utils.sync_global_devices(f"obax.save {path}")
 
 
 def load(path: str | Path, *, like: PyTree) -> PyTree:
@@ -354,6 +364,8 @@ def _as_array(leaf: PyTree, name: str) -> tuple[np.ndarray, str, list[int]]:
         raise CheckpointError(
             f"state{name} must be an array or a plain value, but is {type(leaf).__name__}."
         )
+    if _is_shared(leaf) and not leaf.is_fully_replicated:
+        leaf = multihost_utils.process_allgather(leaf, tiled=True)
     array = np.ascontiguousarray(np.asarray(leaf))
     if array.dtype.kind not in "biufc" and not hasattr(ml_dtypes, array.dtype.name):
         raise CheckpointError(
@@ -361,6 +373,12 @@ def _as_array(leaf: PyTree, name: str) -> tuple[np.ndarray, str, list[int]]:
         )
     dtype = f"{prefix}{array.dtype.name}"
     return array.astype(array.dtype.newbyteorder("<")), dtype, list(np.shape(leaf))
+
+
+def _is_shared(state: PyTree) -> bool:
+    """Whether an array of the state lies over several processes."""
+    arrays = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
+    return not all(leaf.is_fully_addressable for leaf in arrays)
 
 
 def _dtype(name: str) -> np.dtype:

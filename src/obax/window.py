@@ -15,12 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ._support import validation
+from ._support import spread, validation
+from ._support.footprint import footprint
 from ._support.trees import PyTree, is_concrete
 
 FOLLOWERS = ("current", "window", "each", "average")
 CURVATURES = ("own", "current", "window")
 NORMALISATIONS = ("full", "seen")
+# Bytes for what the terms of a window need at once; rounds of fewer bytes are not looked at.
+ROOM, SMALL = 2**28, 2**16
 
 
 class Window(eqx.Module):
@@ -41,7 +44,8 @@ class Window(eqx.Module):
       product over the window). All the same when w = 1.
     - `normalise`: divide by the `"full"` weight W from the first round on (the paper's convention;
       the first w rounds take diluted steps) or by the weight of the rounds `"seen"` so far.
-    - `chunk`: how many terms are evaluated at once; `None`: all. Smaller needs less memory.
+    - `chunk`: how many terms are evaluated at once; `None`: all of them, or where they are large as
+      many as fit in some 256 MiB. Smaller needs less memory.
 
     >>> window = Window(3, decay=0.5)
     >>> print(window.weights)
@@ -95,11 +99,11 @@ class Window(eqx.Module):
         slots = self.size - 1
         behind = jnp.remainder(t - 2, max(slots, 1)) - jnp.arange(slots, dtype=t.dtype)
         past = 1 + jnp.where(behind < 0, behind + slots, behind)
-        age = jnp.append(past, 0)
-        seen = age < t
-        weights = jnp.where(seen, self.weights[age], 0)
+        age = spread.whole(jnp.append(past, 0))
+        seen = spread.whole(age < t)
+        weights = spread.whole(jnp.where(seen, self.weights[age], 0))
         total = jnp.sum(self.weights) if self.normalise == "full" else jnp.sum(weights)
-        return weights / total, seen
+        return spread.per_term(weights / total), spread.per_term(seen)
 
     def position(self, t: Int[Array, ""], age: Int[Array, ""]) -> Int[Array, ""]:
         """Where the round that is `age` rounds old stands in `RingBuffer.with_current`."""
@@ -107,10 +111,38 @@ class Window(eqx.Module):
         return jnp.where(age == 0, slots, jnp.remainder(t - age - 1, max(slots, 1)))
 
     def map(self, function: Callable[..., PyTree], *stacked: PyTree) -> PyTree:
-        """`function` of every term: all at once, or `chunk` at a time."""
-        if self.chunk is None:
+        """`function` of every term: all at once, or `chunk` at a time (on each device)."""
+        chunk = self.at_once(function, *stacked)
+        if chunk >= self.size:
             return jax.vmap(function)(*stacked)
-        return jax.lax.map(lambda one: function(*one), stacked, batch_size=self.chunk)
+        if not spread.is_spread():
+            return jax.lax.map(lambda one: function(*one), stacked, batch_size=chunk)
+        chunks = spread.Chunks.of(self.size, chunk)
+        some = lambda terms: jax.vmap(function)(*terms)  # noqa: E731
+        return chunks.join(jax.lax.map(some, chunks.split(stacked)))
+
+    def at_once(self, function: Callable[..., PyTree], *stacked: PyTree) -> int:
+        """How many terms of `function` are evaluated at once: `chunk`, or as many as fit in memory.
+
+        A number that divides the window is taken if one is near: a rest is compiled apart.
+        """
+        if self.chunk is not None or self.size == 1:
+            return min(self.chunk or 1, self.size)
+        given = sum(leaf.nbytes for leaf in jax.tree.leaves(stacked))
+        if given < SMALL:
+            return self.size
+        one = jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], stacked))
+        fit = max(1, min(self.size, ROOM // max(1, footprint(function, *one))))
+        return next((c for c in range(fit, fit // 2, -1) if self.size % c == 0), fit)
+
+    def past(self, example: PyTree) -> "RingBuffer | None":
+        """Room for what is kept of the w - 1 rounds before the current one; `None` if w = 1."""
+        return None if self.size == 1 else RingBuffer.like(example, self.size - 1)
+
+    def for_each_past(self, tree: PyTree) -> PyTree:
+        """A copy of a tree for each of those rounds."""
+        slots = spread.slots_of(self.size - 1)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), tree)
 
     def mean(self, stacked: PyTree, t: Int[Array, ""]) -> PyTree:
         """(1/W) sum_i u_i times the term of round t - i, from stacked terms.
@@ -132,35 +164,44 @@ class RingBuffer(eqx.Module):
 
     Round t goes into slot (t - 1) mod (w - 1), and only after it has been played: reading the old
     buffer and writing once at the end is what lets XLA update it in place.
+
+    Over the devices of a mesh it has a `spare` slot at its end, where the current round will stand.
     """
 
     rounds: PyTree
+    spare: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def like(cls, example_round: PyTree, slots: int) -> "RingBuffer":
         """An empty buffer for rounds shaped like this one."""
 
         def empty(leaf: Array | jax.ShapeDtypeStruct) -> Array:
-            return jnp.zeros((slots, *leaf.shape), leaf.dtype)
+            return jnp.zeros((spread.slots_of(slots), *leaf.shape), leaf.dtype)
 
-        return cls(jax.tree.map(empty, example_round))
+        return cls(jax.tree.map(empty, example_round), spread.is_spread())
 
     def with_current(self, round: PyTree) -> PyTree:
         """All w rounds stacked: the past by slot, then the current one."""
-        return jax.tree.map(
-            lambda past, new: jnp.concatenate([past, jnp.asarray(new)[None]]), self.rounds, round
-        )
+
+        def join(past: Array, new: Array) -> Array:
+            if self.spare:
+                return past.at[-1].set(new)
+            return jnp.concatenate([past, jnp.asarray(new)[None]])
+
+        return jax.tree.map(join, self.rounds, round)
 
     def push(self, t: Int[Array, ""], round: PyTree, accepted: Bool[Array, ""]) -> "RingBuffer":
         """The buffer after round t, or exactly the same one if the round was not accepted."""
 
         def write(past: Array, new: Array) -> Array:
-            slot = (t - 1) % past.shape[0]
+            slot = (t - 1) % (past.shape[0] - self.spare)
+            if self.spare:
+                return spread.replace(past, slot, new, accepted)
             before = jax.lax.dynamic_index_in_dim(past, slot, keepdims=False)
             kept = jnp.where(accepted, new, before)
             return jax.lax.dynamic_update_index_in_dim(past, kept, slot, 0)
 
-        return RingBuffer(jax.tree.map(write, self.rounds, round))
+        return RingBuffer(jax.tree.map(write, self.rounds, round), self.spare)
 
 
 def _explicit_weights(weights: Sequence[float] | Array, size: int) -> Float[Array, " w"]:

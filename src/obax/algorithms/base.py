@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import trees, validation
+from .._support.explicit import automatic
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Hypergradient
@@ -167,6 +168,7 @@ class Algorithm(eqx.Module):
         A round with NaN or Inf, or one that would make any part of the state so, leaves the state
         exactly as it was, t included, and is reported as `info.accepted = False`.
         """
+        state, round = automatic((state, round))
         state.round_spec.check(round)
         self.check_state(state)
         move = self.update(state, round)
@@ -193,6 +195,11 @@ class Algorithm(eqx.Module):
             for a, b in zip(jax.tree.leaves(came), jax.tree.leaves(expected), strict=True)
         )
         if not same:
+            if any(isinstance(held, RingBuffer) and held.spare for held in vars(state).values()):
+                raise ValueError(
+                    "state must come from a run without a mesh, but its window lies over one; pass "
+                    "the mesh, or bring it to one device: obax.online.collect(algorithm, state)."
+                )
             raise ValueError(
                 f"state must come from the init of an algorithm like this {type(self).__name__}, "
                 f"with the same window, estimator and optimisers, but it does not; call init again."

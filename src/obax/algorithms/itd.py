@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import trees, validation
+from .._support import spread, trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from ..window import RingBuffer
@@ -49,7 +49,7 @@ def _tasks(value: str | int | None, name: str) -> int | None:
     """How many tasks; `None` stands for all."""
     if isinstance(value, str) and value != "all":
         raise ValueError(f"{name} must be 'all' or an integer >= 1, but got {value!r}.")
-    return None if isinstance(value, str) else validation.count(value, name)
+    return None if value is None or isinstance(value, str) else validation.count(value, name)
 
 
 def _prepare(value: Prepare | None, name: str) -> Prepare | None:
@@ -126,15 +126,18 @@ class ITD(Algorithm):
         start, tasks = self.start(state), Tasks(state.memory, round)
         order, count = self._chosen(state.t)
 
-        def one(slot: Array) -> tuple[PyTree, Follower]:
+        def one(task: PyTree) -> tuple[PyTree, Follower]:
             differentiate = jax.grad(self._adapted_loss, has_aux=True)
-            return differentiate(state.outer_var, state, tasks.at(slot))
+            return differentiate(state.outer_var, state, task)
 
         def some(index: Array, now: tuple[PyTree, Follower]) -> tuple[PyTree, Follower]:
             places = index * self.chunk + jnp.arange(self.chunk, dtype=jnp.int32)
             slots = order[jnp.minimum(places, self.capacity - 1)]
-            alone = lambda slots: jax.tree.map(lambda leaf: leaf[None], one(slots[0]))  # noqa: E731
-            gradients, followers = (jax.vmap(one) if self.chunk > 1 else alone)(slots)
+            if self.chunk > 1:
+                gradients, followers = jax.vmap(one)(tasks.some(slots))
+            else:
+                alone = one(tasks.at(slots[0]))
+                gradients, followers = jax.tree.map(lambda leaf: leaf[None], alone)
 
             def add_present(total: Array, terms: Array) -> Array:
                 present = (places < count).reshape((-1,) + (1,) * (terms.ndim - 1))
@@ -142,7 +145,7 @@ class ITD(Algorithm):
 
             total = jax.tree.map(add_present, now[0], gradients)
             # The current task is the first.
-            own = jax.tree.map(lambda leaf: leaf[0], followers)
+            own = spread.pick(followers, 0)
             return total, trees.select(index == 0, own, now[1])
 
         nothing = jax.tree.map(jnp.zeros_like, state.outer_var), start

@@ -9,13 +9,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._support import spread
 from .._support.trees import PyTree
 from ..window import RingBuffer, Window
 
 
 def no_past(window: Window, outer_var: PyTree) -> RingBuffer | None:
     """Room for the w - 1 hypergradients before the current one; `None` if there are none."""
-    return None if window.size == 1 else RingBuffer.like(outer_var, window.size - 1)
+    return window.past(outer_var)
 
 
 def averaged(window: Window, past: RingBuffer | None, newest: PyTree, t: Int[Array, ""]) -> PyTree:
@@ -31,11 +32,15 @@ class Tasks(NamedTuple):
 
     def at(self, slot: Int[Array, ""]) -> PyTree:
         """The round in a slot."""
+        past = spread.pick(self.past.rounds, slot)
+        return jax.tree.map(
+            lambda old, new, by_slot: jnp.where(slot == len(by_slot) - self.past.spare, new, old),
+            past, self.current, self.past.rounds,
+        )
 
-        def pick(past: Array, new: Array) -> Array:
-            return jnp.where(slot == len(past), new, past[slot])
-
-        return jax.tree.map(pick, self.past.rounds, self.current)
+    def some(self, slots: Int[Array, " n"]) -> PyTree:
+        """The rounds in some slots, stacked; over several devices, each has its part of them."""
+        return spread.per_term(spread.whole(jax.vmap(self.at)(spread.whole(slots))))
 
 
 def random_order(

@@ -107,13 +107,10 @@ class OAGD(Algorithm):
             )
 
     def remember(self, start: State) -> OAGDState:
-        slots, carry = self.window.size - 1, start.carry
-        if slots == 0:
-            return OAGDState(**vars(start), window=None)
-        if self.window.curvature == "own":
+        carry, past = start.carry, self.window.past(start.round_spec.example())
+        if past is not None and self.window.curvature == "own":
             # One for each past round of the window.
-            carry = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), carry)
-        past = RingBuffer.like(start.round_spec.example(), slots)
+            carry = self.window.for_each_past(carry)
         return OAGDState(**vars(start) | {"carry": carry}, window=past)
 
     def update(self, state: OAGDState, round: PyTree) -> Move:
@@ -181,10 +178,10 @@ class OAGD(Algorithm):
             estimate, _ = average_of_terms(window, own_term, rounds, state.carry, t)
             return follower, estimate
         y, buffers = follower.inner_var, follower.buffers
-        gradient = average_of_gradients(problem, window, x, y, rounds, buffers, t)
+        gradient = average_of_gradients(problem, window, x, y, rounds, round, buffers, t)
         inner = inner_at(problem, round, buffers)
         if window.curvature == "window" and problem.inner is not None:
-            inner = average_inner(problem, window, rounds, buffers, t)
+            inner = average_inner(problem, window, rounds, round, buffers, t)
         return follower, solved(inner, y, pull, gradient, state.carry)
 
     def _follow(

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._support import spread
 from .._support.trees import PyTree, select
 from ..problem import Problem
 from ..window import Window
@@ -28,7 +28,7 @@ def over_window(
 
         def average(_: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
             slopes, after = window.map(lambda one: problem.inner_slope(x, z, one, buffers), rounds)
-            return window.mean(slopes, t), jax.tree.map(lambda leaf: leaf[-1], after)
+            return window.mean(slopes, t), spread.pick(after, window.size - 1)
 
         return descending(average, descent, t), 1
     # Oldest first. Where the length may be traced, empty slots are not visited at all.
@@ -36,8 +36,7 @@ def over_window(
 
     def one_after_the_other(k: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
         position = window.position(t, span - 1 - k % span)
-        one = jax.tree.map(lambda leaf: leaf[position], rounds)
-        return problem.inner_slope(x, z, one, buffers)
+        return problem.inner_slope(x, z, spread.pick(rounds, position), buffers)
 
     step = descending(one_after_the_other, descent, t)
 

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._support import spread
 from .._support.trees import PyTree
 from ..problem import Problem
-from ..window import Window
+from ..window import RingBuffer, Window
 from .base import Estimate, Inner, OuterGradient
 
 
@@ -25,37 +26,43 @@ def average_of_gradients(
     outer_var: PyTree,
     inner_var: PyTree,
     rounds: PyTree,
+    round: PyTree,
     buffers: PyTree,
     t: Int[Array, ""],
 ) -> OuterGradient:
     """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y.
 
-    With `window.chunk` the gradients of the chunks are added up one after the other: the gradient
+    With chunks the gradients of the chunks are added up one after the other: the gradient
     of the whole average would keep what each of its terms needs on the way back, all at once.
     """
-    share, filled = _present(window, rounds, t)
+    share, filled = _present(window, rounds, round, t)
 
     def part(share: Array, rounds: PyTree) -> OuterGradient:
         def average(x: PyTree, y: PyTree) -> Array:
-            losses = jax.vmap(lambda round: problem.outer_loss(x, y, round, buffers))(rounds)
+            losses = jax.vmap(lambda one: problem.outer_loss(x, y, one, buffers))(rounds)
             return jnp.sum(share.astype(losses.dtype) * losses)
 
         if inner_var is None:
             return jax.grad(average)(outer_var, None), None
         return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
 
-    chunk = window.size if window.chunk is None else min(window.chunk, window.size)
+    alone = lambda *term: part(*jax.tree.map(lambda leaf: leaf[None], term))  # noqa: E731
+    chunk = window.at_once(alone, share, filled)
     whole = window.size - window.size % chunk
     if chunk == window.size:
         return part(share, filled)
+    total = jax.tree.map(jnp.zeros_like, (outer_var, inner_var))
 
     def add(total: OuterGradient, one: tuple[Array, PyTree]) -> tuple[OuterGradient, None]:
         return jax.tree.map(jnp.add, total, part(*one)), None
 
+    if spread.is_spread():
+        chunks = spread.Chunks.of(window.size, chunk)
+        return jax.lax.scan(add, total, chunks.split((share, filled)))[0]
+
     def chunked(leaf: Array) -> Array:
         return leaf[:whole].reshape(-1, chunk, *leaf.shape[1:])
 
-    total = jax.tree.map(jnp.zeros_like, (outer_var, inner_var))
     total, _ = jax.lax.scan(add, total, jax.tree.map(chunked, (share, filled)))
     if whole < window.size:
         total, _ = add(total, jax.tree.map(lambda leaf: leaf[whole:], (share, filled)))
@@ -63,27 +70,34 @@ def average_of_gradients(
 
 
 def average_inner(
-    problem: Problem, window: Window, rounds: PyTree, buffers: PyTree, t: Int[Array, ""]
+    problem: Problem,
+    window: Window,
+    rounds: PyTree,
+    round: PyTree,
+    buffers: PyTree,
+    t: Int[Array, ""],
 ) -> Inner:
     """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
-    share, filled = _present(window, rounds, t)
+    share, filled = _present(window, rounds, round, t)
 
     def average(x: PyTree, y: PyTree) -> Array:
-        losses = window.map(lambda round: problem.inner_loss(x, y, round, buffers)[0], filled)
+        losses = window.map(lambda one: problem.inner_loss(x, y, one, buffers)[0], filled)
         return jnp.sum(share.astype(losses.dtype) * losses)
 
     return average
 
 
-def _present(window: Window, rounds: PyTree, t: Int[Array, ""]) -> tuple[Array, PyTree]:
+def _present(
+    window: Window, rounds: PyTree, round: PyTree, t: Int[Array, ""]
+) -> tuple[Array, PyTree]:
     """The weights u_i / W, and the rounds with copies of the current one in empty slots: a NaN
     behind a zero weight would still reach the derivatives."""
     share, seen = window.shares(t)
 
-    def fill(stacked: Array) -> Array:
-        return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, stacked[-1])
+    def fill(stacked: Array, current: Array) -> Array:
+        return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, current)
 
-    return share, jax.tree.map(fill, rounds)
+    return share, jax.tree.map(fill, rounds, round)
 
 
 def average_of_terms(
@@ -102,12 +116,15 @@ def average_of_terms(
     """
     _, seen = window.shares(t)
     slots = window.size - 1
-    newest = jax.tree.map(lambda past: jnp.concatenate([past, past[(t - 2) % slots][None]]), carry)
+    past = RingBuffer(carry, spread.is_spread())
+    newest = past.with_current(spread.pick(carry, (t - 2) % slots))
     estimates, rest = window.map(term, rounds, newest)
 
     def carried(new: Array, old: Array) -> Array:
-        present = seen[:-1].reshape((-1,) + (1,) * (old.ndim - 1))
-        return jnp.where(present, new[:-1], old).at[(t - 1) % slots].set(new[-1])
+        held = len(old)
+        present = seen[:held].reshape((-1,) + (1,) * (old.ndim - 1))
+        kept = jnp.where(present, new[:held], old)
+        return kept.at[(t - 1) % slots].set(spread.pick(new, slots))
 
     average = Estimate(
         value=window.mean(estimates.value, t),
@@ -116,4 +133,4 @@ def average_of_terms(
         hvps=jnp.sum(jnp.where(seen, estimates.hvps, 0)),
         cross_products=jnp.sum(jnp.where(seen, estimates.cross_products, 0)),
     )
-    return average, jax.tree.map(lambda leaf: leaf[-1], rest)
+    return average, spread.pick(rest, slots)

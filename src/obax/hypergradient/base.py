@@ -145,6 +145,17 @@ def rounding(tree: PyTree) -> float:
     return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(tree))
 
 
+def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
+    """Raise a `ValueError` if y has a precision in which nothing can be factorised."""
+    for leaf in jax.tree.leaves(gradient):
+        if leaf.dtype not in (jnp.float32, jnp.float64):
+            raise ValueError(
+                f"{type(estimator).__name__} factorises matrices, which JAX does in float32 and "
+                f"float64 only, but inner_var has {leaf.dtype}; use CG() or Neumann(), or keep "
+                f"inner_var in float32 and cast it inside the losses: y.astype({str(leaf.dtype)!r})."
+            )
+
+
 def solve_with(solver: lx.AbstractLinearSolver, hvp: LinearMap, gradient: PyTree) -> lx.Solution:
     """One linear system through lineax. A failure shows in the residual, not as an exception, so
     that one bad round or one bad seed of a sweep does not end the others."""

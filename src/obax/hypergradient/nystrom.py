@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
-from .base import Implicit, LinearMap, Solution
+from .base import Implicit, LinearMap, Solution, check_factors
 
 
 class Nystrom(Implicit):
@@ -51,6 +51,7 @@ class Nystrom(Implicit):
         return jax.random.key_data(jax.random.key(self.seed))
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        check_factors(self, gradient)
         key_next, key_sketch = jax.random.split(jax.random.wrap_key_data(carry))
         b, unravel = ravel_pytree(gradient)
         rank = min(self.rank, b.size)

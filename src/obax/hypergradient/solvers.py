@@ -10,7 +10,7 @@ from jaxtyping import Array
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..reduced import conjugate_gradients
-from .base import Implicit, LinearMap, Solution, rounding, solve_with
+from .base import Implicit, LinearMap, Solution, check_factors, rounding, solve_with
 
 
 class Dense(Implicit):
@@ -20,6 +20,7 @@ class Dense(Implicit):
     """
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        check_factors(self, gradient)
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
         return Solution(solve_with(lx.LU(), hvp, gradient).value, carry, size)
 
@@ -97,6 +98,7 @@ class GMRES(Krylov):
         validation.count(self.restart, "GMRES.restart")
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        check_factors(self, gradient)
         default = 10 * rounding(gradient)
         rtol = default if self.rtol is None else self.rtol
         # lineax divides by atol + rtol |entry|, so unlike CG it needs an absolute part.

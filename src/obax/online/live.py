@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from .._support import trees
 from .._support.compiling import OPTIONS
+from .._support.explicit import automatic_leaf
 from .._support.lazy import Lazy, lazy
 from .._support.trees import PyTree
 from .._support.words import WORD, Words
@@ -196,6 +197,7 @@ class Live(Generic[T]):
         for leaf in leaves:
             if type(leaf) not in HOST:
                 way = self.plain
+                leaves = [automatic_leaf(leaf) for leaf in leaves]
                 break
         before, large, place = self.held
         step, words, room = way

@@ -4,12 +4,17 @@ from collections.abc import Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Generic
 
+import jax
+from jax.sharding import Mesh
+
 from .._support import validation
+from .._support.explicit import automatic, explicit_mesh
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..checkpoint import Folder, seek
 from .live import Live
+from .mesh import Axes, LiveOnMesh, collect
 from .rejection import POLICIES, rejection
 from .stacks import S
 
@@ -30,18 +35,27 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         policy: str,
         folder: Folder | None = None,
         every: int = 0,
+        axes: Axes | None = None,
     ):
         self.state = state
         self.rounds = 0
         self.rejected = 0
         self._folder, self._every = folder, every
-        found = None if folder is None else folder.latest(like=state)
+        like = state if axes is None or folder is None else collect(algorithm, state)
+        found = None if folder is None else folder.latest(like)
         if found is not None:
             self.state, meta = found
             self.rounds, self.rejected = meta["round"], meta["rejected"]
             source = seek(source, self.rounds)
         self._algorithm = algorithm
-        self._live = Live(algorithm, self.state, self.state.round_spec)
+        self._inside = explicit_mesh()
+        self._live: Live[S] | LiveOnMesh[S]
+        if axes is None:
+            self.state = automatic(self.state)
+            self._live = Live(algorithm, self.state, self.state.round_spec)
+        else:
+            self._live = LiveOnMesh(algorithm, self.state, axes)
+            self._algorithm, self.state = self._live.algorithm, self._live.state
         self._source = iter(source)
         self._bar = bar
         self._raise = policy == "raise"
@@ -50,7 +64,11 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            state, info, accepted = self._live.play(round)
+            if self._inside is None:
+                state, info, accepted = self._live.play(round)
+            else:
+                with jax.set_mesh(self._inside):
+                    state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
@@ -66,7 +84,11 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
 
     def _tell(self, state: S, info: Info) -> None:
         if self._folder is not None and self.rounds % self._every == 0:
-            self._folder.save(self.rounds, state, {"rejected": self.rejected})
+            meta = {"rejected": self.rejected}
+            if isinstance(self._live, Live):
+                self._folder.save(self.rounds, state, meta)
+            else:
+                self._live.save(self._folder, self.rounds, meta)
         if self._bar.enabled:
             self._bar.advance(1, info.played_value)
 
@@ -96,6 +118,9 @@ def play(
     checkpoint_every: int | None = None,
     checkpoint_dir: str | Path | None = None,
     keep: int = 3,
+    mesh: Mesh | None = None,
+    window_axis: str | None = None,
+    batch_axis: PyTree = None,
 ) -> Play[S]:
     """Play rounds as they arrive: `for state, info in obax.play(algorithm, state, source): ...`
 
@@ -109,6 +134,9 @@ def play(
     and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from
     it: `state` gives the structure only, and the source is taken to the right round. It must be
     able to: a sequence, or an object with a method `seek(round)`, counted from 0.
+
+    `mesh`, `window_axis` and `batch_axis` are as in `run`. Checkpoints are those of a run without a
+    mesh, so one may go on with another number of devices.
 
     >>> import jax.numpy as jnp
     >>> import obax
@@ -131,4 +159,5 @@ def play(
         raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
     every = validation.count(checkpoint_every or 1000, "checkpoint_every")
     bar = Progress(total, enabled=progress)
-    return Play(algorithm, state, source, bar, on_rejected, folder, every)
+    axes = Axes.of(mesh, window_axis, batch_axis)
+    return Play(algorithm, state, source, bar, on_rejected, folder, every, axes)

@@ -7,6 +7,7 @@ from .._support import trees
 from .._support.trees import PyTree
 from ..algorithms import Algorithm
 from ..algorithms.base import State
+from .places import on_host
 
 POLICIES = ("raise", "skip")
 
@@ -29,7 +30,7 @@ def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> 
     bad = [
         trees.leaf_name(path, "round")
         for path, leaf in jax.tree_util.tree_leaves_with_path(round)
-        if trees.is_float(leaf) and not np.all(np.isfinite(np.asarray(leaf)))
+        if trees.is_float(leaf) and not np.all(np.isfinite(on_host(leaf)))
     ]
     if bad:
         reason = f"{', '.join(bad)} is not finite"

@@ -3,17 +3,21 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from .._support import trees, validation
 from .._support.compiling import compiled
+from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from .mesh import Axes, on_mesh
 from .rejection import POLICIES, rejection
 from .stacks import Record, S, at, length, recording_step
 
 
+@automatic_mesh()
 def run(
     algorithm: Algorithm,
     state: S,
@@ -22,6 +26,9 @@ def run(
     record: Record | None = None,
     progress: bool = False,
     on_rejected: str = "raise",
+    mesh: Mesh | None = None,
+    window_axis: str | None = None,
+    batch_axis: PyTree = None,
 ) -> tuple[S, Info]:
     """Play recorded rounds in one compiled scan.
 
@@ -34,6 +41,9 @@ def run(
     - `progress`: show a bar. The scan then runs in up to 50 pieces.
     - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard rejects, or
       `"skip"` such rounds; `history.accepted` and `history.rejected` tell.
+    - `mesh`, `window_axis`, `batch_axis`: devices, the axis of the mesh over which the window's
+      terms and its past rounds lie, and the one over which the batch of each round lies (axis 0 of
+      its leaves; or a tree of names and `None`, like the round). See docs/devices.md.
 
     **Returns:** the state after the last round, and the history: `info` stacked over rounds.
 
@@ -46,6 +56,12 @@ def run(
     [0.5     0.125   0.03125] 4
     """
     validation.one_of(on_rejected, POLICIES, "on_rejected")
+    axes = Axes.of(mesh, window_axis, batch_axis)
+    if axes is None:
+        state, rounds = automatic((state, rounds))
+    else:
+        algorithm, state = on_mesh(algorithm, state, axes)
+        rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
     state.round_spec.check(rounds, stacked=True)
     horizon = length(rounds)
     piece = _piece(horizon) if progress else horizon

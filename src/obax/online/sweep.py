@@ -7,19 +7,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
 from .._support import trees
 from .._support.compiling import compiled
+from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
+from .._support.spread import Spread
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from .places import apart, on_every_device, sweep_devices
 from .stacks import Record, S, at, length, recording_step
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
+@automatic_mesh()
 def sweep(
     algorithms: Algorithm | Sequence[Algorithm],
     state: S,
@@ -29,6 +34,8 @@ def sweep(
     record: Record | None = None,
     client: "Client | None" = None,
     batch: int | None = None,
+    mesh: Mesh | None = None,
+    axis: str | None = None,
 ) -> tuple[S, Info]:
     """Play many settings and/or seeds in one compiled call.
 
@@ -43,6 +50,8 @@ def sweep(
     - `record`: as in `run`.
     - `client`: a `dask.distributed.Client`; the workers of its cluster share the work, in batches
       of `batch` settings x seeds (by default one for each worker) that are compiled for once.
+    - `mesh`, `axis`: devices, and the axis of the mesh over which settings x seeds are divided. No
+      device waits for another.
 
     **Returns:** states and histories with leading axes (settings, seeds), each only where asked
     for. A rejected round shows in `history.accepted`; it never ends the sweep.
@@ -74,16 +83,24 @@ def sweep(
             f"but it holds {len(state.t)}, with seeds={seeds} and rounds of leading length "
             f"{horizon}."
         )
+    if client is not None and mesh is not None:
+        raise ValueError("client and mesh must not both be given: workers have their own devices.")
+    if batch is not None and client is None:
+        raise ValueError("batch goes with client: without workers a sweep is one batch.")
     if client is not None:
         from .workers import sweep_on_workers
 
         states, history = sweep_on_workers(
             numbers, shared, len(family), state, rounds, seeds, record, client, batch
         )
-    elif batch is not None:
-        raise ValueError("batch goes with client: without workers a sweep is one batch.")
+        return at((states, history), 0) if single else (states, history)
+    devices = sweep_devices(mesh, axis, len(family) * (horizon if seeds else 1))
+    if devices is None:
+        state, rounds = automatic((state, rounds))
     else:
-        states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family))
+        given = on_every_device((numbers, shared, state, rounds), devices.mesh)
+        numbers, shared, state, rounds = given
+    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family), devices)
     return at((states, history), 0) if single else (states, history)
 
 
@@ -96,6 +113,7 @@ def _sweep(
     record: Record | None,
     seeds: bool,
     settings: int,
+    devices: Spread | None = None,
 ) -> tuple[S, Info]:
     """All settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as fast on
     [settings * seeds, d] arrays as on [settings, seeds, d]."""
@@ -118,14 +136,18 @@ def _sweep(
         state, info = step(numbers, state, round)
         return state, packing.pack(info)
 
-    def body(states: S, round: PyTree) -> tuple[S, PyTree]:
-        batch = at(round, seed_of) if seeds else round
-        return jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
+    def play(numbers: PyTree, states: S, seed_of: Array, rounds: PyTree) -> tuple[S, Info]:
+        def body(states: S, round: PyTree) -> tuple[S, PyTree]:
+            batch = at(round, seed_of) if seeds else round
+            each = jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))
+            return each(numbers, states, batch)
+
+        states, packed = jax.lax.scan(body, states, rounds)
+        return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
 
     if seeds:
         rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
-    states, packed = jax.lax.scan(body, states, rounds)
-    history = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
+    states, history = apart(play, devices)(numbers, states, seed_of, rounds)
     if not seeds:
         return states, history
     return jax.tree.map(

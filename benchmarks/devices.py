@@ -1,0 +1,166 @@
+"""Several devices: how much a round sends, and how much faster a sweep is.
+
+    python -m benchmarks.devices [--quick] [--only sweep|communication] [--json FILE]
+
+Exit code 1 if a limit is missed. What is sent is read from the compiled program, so it depends on no
+clock; the last table *extrapolates* from it.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+# Before JAX starts.
+DEVICES = 8
+FLAG = f"--xla_force_host_platform_device_count={DEVICES}"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import obax
+from obax.problems import dynamic_regression
+
+from . import workload
+from .harness import Result, compare, interleaved, report
+from .messages import Messages, of_round
+
+SPEED_UP = 1.6
+# Assumed of the machine that is extrapolated to: not measured.
+FLOPS, BANDWIDTH, LATENCY = 1e13, 1e10, 2e-5
+NOTE = """\
+Times are medians in us per round, minima in brackets. A sweep over two devices is judged against the same
+sweep on one, in the same process; both cores must be free."""
+
+
+def sweep_over_two(quick: bool) -> list[Result]:
+    """160 settings x seeds, w = 20, over two devices and on one."""
+    horizon, repetitions, seeds = (50, 2, 5) if quick else (500, 11, 5)
+    streams = [dynamic_regression(horizon, seed=seed) for seed in range(seeds)]
+    rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(one.rounds for one in streams))
+    family = [
+        workload.oagd(streams[0].problem, 20, outer_step_size=float(size), inner_steps=steps)
+        for steps in (5, 10)
+        for size in np.geomspace(1e-3, 1e-1, 16)
+    ]
+    state = workload.start(family[0], streams[0])
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("settings",))
+    where = {"mesh": mesh, "axis": "settings"}
+
+    def check(outputs: dict) -> None:
+        one, two = (jax.tree.leaves(outputs[name]) for name in ("one", "two"))
+        for a, b in zip(one, two, strict=True):
+            np.testing.assert_allclose(a, b, 1e-3, 1e-3)
+
+    contenders = {
+        "two": lambda: obax.sweep(family, state, rounds, seeds=True, **where),
+        "one": lambda: obax.sweep(family, state, rounds, seeds=True),
+    }
+    times = interleaved(contenders, repetitions, check, warm_up=1)
+    name = f"sweep over {len(family) * seeds} on two devices against one"
+    return [compare(name, times["two"], times["one"], 1 / SPEED_UP, horizon)]
+
+
+def network() -> tuple[obax.Problem, tuple, dict]:
+    """784-64-10, batches of 64: the offsets of a loss tuned online, some 51,000 parameters."""
+
+    def logits(y: dict, images: jax.Array) -> jax.Array:
+        return jnp.tanh(images @ y["in"]) @ y["out"]
+
+    def loss(offsets: jax.Array, y: dict, round: dict) -> jax.Array:
+        chances = jax.nn.log_softmax(logits(y, round["images"]) + offsets)
+        return -jnp.mean(jnp.sum(round["labels"] * chances, axis=1))
+
+    problem = obax.Problem(
+        outer=lambda x, y, round: loss(jnp.zeros(10), y, round),
+        inner=lambda x, y, round: loss(x, y, round),
+    )
+    start = jnp.zeros(10), {"in": jnp.zeros((784, 64)), "out": jnp.zeros((64, 10))}
+    return problem, start, {"images": jnp.zeros((64, 784)), "labels": jnp.zeros((64, 10))}
+
+
+def messages(quick: bool) -> dict[str, list[Messages]]:
+    """What a round sends, by method, for two windows and two numbers of devices each."""
+    problem, start, example = network()
+    solver = obax.hypergradient.CG(5)
+    own = lambda w: obax.OAGD(problem, 0.1, 0.1, 5, obax.Window(w), solver)  # noqa: E731
+    current = lambda w: obax.OAGD(  # noqa: E731
+        problem, 0.1, 0.1, 5, obax.Window(w, curvature="current"), solver
+    )
+    sobow = lambda w: obax.SOBOW(problem, 0.1, 0.1, obax.Window(w))  # noqa: E731
+    methods = {"OAGD current": current, "OAGD own": own, "SOBOW": sobow}
+    cases = [(8, 2), (16, 2)] if quick else [(8, 2), (16, 2), (8, 8), (16, 8)]
+    if quick:
+        methods = {"OAGD current": current}
+    found: dict[str, list[Messages]] = {}
+    for name, make in methods.items():
+        for axis in ("window", "batch"):
+            if not (axis == "window" and name == "SOBOW"):
+                found[f"{name}, {axis}"] = [
+                    of_round(make(w), start, example, axis, w, devices) for w, devices in cases
+                ]
+    return found
+
+
+def communication(quick: bool) -> list[Result]:
+    """Bytes and collectives, which must not depend on the window: judged by their ratio."""
+    console, results = Console(width=140), []
+    table = Table(title="What a round sends: 784-64-10 network (51,000 parameters), batch 64")
+    for heading in ("method, axis", "w", "devices", "sums", "KiB", "of them per CG step", "KiB"):
+        table.add_column(heading, justify="left" if "axis" in heading else "right")
+    found = messages(quick)
+    for name, lines in found.items():
+        for one in lines:
+            kib = [f"{bytes / 1024:.1f}" for bytes in (one.bytes, one.bytes_in_loop)]
+            row = (one.window, one.devices, one.count, kib[0], one.count_in_loop, kib[1])
+            table.add_row(name, *map(str, row))
+        few, many = lines[0], lines[1]
+        ratio = many.count / few.count
+        detail = {"lines": [one._asdict() for one in lines]}
+        counts = f"{many.count} (w = {many.window})", f"{few.count} (w = {few.window})"
+        results.append(Result(f"collectives, {name}", *counts, "", ratio, None, 1.0, detail))
+    console.print(table)
+    console.print(_extrapolation(found))
+    return results
+
+
+def _extrapolation(found: dict[str, list[Messages]]) -> Table:
+    """Seconds of a round with w = 256 terms if nothing but these counts mattered."""
+    table = Table(
+        title=f"EXTRAPOLATION, not measured: w = 256 on N devices of {FLOPS:.0e} flop/s, "
+        f"{BANDWIDTH:.0e} B/s, {LATENCY:.0e} s a message"
+    )
+    for heading in ("method", "N = 1 ms", "16", "64", "256", "of which messages", "efficiency"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for name, lines in found.items():
+        if not name.endswith("window"):
+            continue
+        times = {n: lines[-1].seconds(256, n, FLOPS, BANDWIDTH, LATENCY) for n in (1, 16, 64, 256)}
+        work = [f"{1e3 * sum(time):.3g}" for time in times.values()]
+        rest = f"{1e3 * times[256][1]:.3g}", f"{sum(times[1]) / 256 / sum(times[256]):.0%}"
+        table.add_row(name.split(",")[0], *work, *rest)
+    return table
+
+
+BENCHMARKS = {"communication": communication, "sweep": sweep_over_two}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.devices", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke run")
+    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="may be repeated")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
+    options = parser.parse_args(arguments)
+    results: list[Result] = []
+    for name in options.only or BENCHMARKS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        results += BENCHMARKS[name](options.quick)
+    return report(results, NOTE, options.json, quick=options.quick)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
