@@ -16,7 +16,7 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,17 +206,26 @@ class Folder:
         return None
 
 
+def check_seekable(source: Iterable[PyTree]) -> None:
+    """Raise a `ValueError` for a source that could not be taken up where a crash left it, such as a
+    generator: on the first day, when something can still be done about it."""
+    indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+    if not hasattr(source, "seek") and (not indexed or isinstance(source, Mapping)):
+        raise ValueError(
+            f"source must be a sequence or have a method seek(round), counted from 0, for "
+            f"checkpoint_dir to be of use after a crash, but is a {type(source).__name__}; make a "
+            f"list of it or a class with seek, or leave checkpoint_dir out and use obax.save."
+        )
+
+
 def seek(source: Iterable[PyTree], round: int) -> Iterable[PyTree]:
     """A source from `round` on, counted from 0: a sequence, or what has a method `seek(round)`."""
+    check_seekable(source)
     if hasattr(source, "seek"):
         source.seek(round)
         return source
-    if isinstance(source, Sequence):
-        return (source[i] for i in range(round, len(source)))
-    raise ValueError(
-        f"source must be a sequence or have a method seek(round) to go on from round {round}, but "
-        f"is {type(source).__name__}; to start anew, choose another checkpoint_dir."
-    )
+    assert isinstance(source, Sequence) or hasattr(source, "__getitem__")
+    return (source[i] for i in range(round, len(source)))  # type: ignore[index, arg-type]
 
 
 class DamagedError(CheckpointError):

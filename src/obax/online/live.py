@@ -117,6 +117,7 @@ class LiveStep(Generic[T]):
         # Known once the step has been traced; `accepted` is the byte of the info that says so.
         self.info: View[Info]
         self.accepted: int
+        self.residual: int
         self.is_alone: bool
 
     def _step(self, words: Array, *alone: Array) -> Array | list[Array]:
@@ -139,6 +140,7 @@ class LiveStep(Generic[T]):
         self.info = View(info)
         span = self.info.words.spans[self.info.fields["accepted"][1].start]
         self.accepted = span[0] * WORD.itemsize
+        self.residual = self.info.fields["solver_residual"][1].start
         left, left_alone = kept.pack(after)
         right, right_alone = self.info.words.pack(info)
         packed = jnp.concatenate([*left, *right])
@@ -215,8 +217,15 @@ class Live(Generic[T]):
             data, kept, noted = np.asarray(found[0]).tobytes(), found[1:end], found[end:]
         record = data[self.cut :]
         self.held = held = data[: self.cut], kept, place
+        self.record, self.step = record, step
         info = step.info.unpacked((record, noted, place))
         return self.view.unpacked(held), info, record[step.accepted] != 0
+
+    def residual(self) -> float:
+        """That of the last round's solver, read without making its info; 0 where it is not packed
+        (in half precision)."""
+        words, index = self.step.info.words, self.step.residual
+        return float(words.from_bytes(self.record, index)) if index in words.spans else 0.0
 
 
 def _held(words: Words, tree: PyTree) -> Held:

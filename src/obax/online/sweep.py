@@ -13,7 +13,8 @@ from .._support.compiling import compiled
 from .._support.packing import Packing
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from .stacks import Record, S, at, length, recording_step
+from ..algorithms.record import with_edges
+from .stacks import Record, S, at, check_stacked, length, recording_step
 
 
 def sweep(
@@ -58,7 +59,7 @@ def sweep(
             f"{sorted(lengths)}."
         )
     one_seed = at(rounds, 0) if seeds else rounds
-    state.round_spec.check(one_seed, stacked=True)
+    check_stacked(state.round_spec, one_seed)
     length(one_seed)
     if state.t.ndim and (not seeds or len(state.t) != horizon):
         raise ValueError(
@@ -109,6 +110,8 @@ def _sweep(
         rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
     states, packed = jax.lax.scan(body, states, rounds)
     history = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
+    domain_of = lambda numbers: eqx.combine(numbers, shared).problem.domain  # noqa: E731
+    history = jax.vmap(lambda own, one: with_edges(one, domain_of(own)))(numbers, history)
     if not seeds:
         return states, history
     return jax.tree.map(
