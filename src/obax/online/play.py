@@ -63,7 +63,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                 if self._raise:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
-            if self._trust.due(self.rounds):
+            if accepted and self._trust.due(self.rounds):
                 self._trust.look(self._live.residual(), stacklevel=2)
             if self._told:
                 self._tell(state, info)
