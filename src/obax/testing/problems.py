@@ -43,8 +43,8 @@ the follower's gradient is 2, not 0: the formula does not minimise inner.
     x, y, round, buffers = point = _point(problem, round, outer_var, inner_var, buffers)
     try:
         problem.check(x, y, round, buffers)
-    except ValueError as error:
-        raise ConformanceError("fits_together", str(error)) from error
+    except Exception as error:
+        raise ConformanceError("fits_together", f"{error}") from error
     for check in (_losses, _precision, _domain, _answers):
         for name, message in check(problem, point):
             raise ConformanceError(name, message)
