@@ -61,6 +61,11 @@ class Algorithm(eqx.Module):
 
     problem: Problem = checked(_problem, "problem")
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "step" in vars(cls):
+            cls.step = stepping(vars(cls)["step"])  # type: ignore[method-assign]
+
     def __check_init__(self) -> None:
         if self.needs_follower and self.problem.inner is None:
             raise ValueError(

@@ -58,7 +58,8 @@ class _Descriptor:
 
 def stepping(method: F) -> F:
     """Make a method of an algorithm one that may be called anywhere, and is compiled."""
-    return cast(F, _Descriptor(method))
+    # Equinox has wrapped the methods of a class by the time that a base class sees it.
+    return cast(F, _Descriptor(getattr(method, "method", method)))
 
 
 @compiled

@@ -157,6 +157,8 @@ def _raise_if_rejected(
     if accepted.all():
         return
     index = int(np.argmin(accepted))
+    # What made it diverge may be known already.
+    warn_of(np.asarray(history.solver_residual)[:index], stacklevel=3)
     if index:
         state, _ = _scan(algorithm, state, at(rounds, slice(index)), None)
     raise rejection(algorithm, state, at(rounds, index), offset + index)
