@@ -18,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -224,8 +224,8 @@ def seek(source: Iterable[PyTree], round: int) -> Iterable[PyTree]:
     if hasattr(source, "seek"):
         source.seek(round)
         return source
-    assert isinstance(source, Sequence) or hasattr(source, "__getitem__")
-    return (source[i] for i in range(round, len(source)))  # type: ignore[index, arg-type]
+    indexed = cast(Sequence[PyTree], source)
+    return (indexed[i] for i in range(round, len(indexed)))
 
 
 class DamagedError(CheckpointError):

@@ -88,7 +88,7 @@ def draw(axes: Any, panel: Panel, unit: str) -> None:
         axes.set_yscale("log")
     axes.set_title(panel.title, fontsize=10, loc="left")
     axes.set_xlabel(unit, fontsize=9)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(which="both", labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     if 1 < len(panel.curves) <= NAMED:
         axes.legend(fontsize=8, frameon=False, loc="best")

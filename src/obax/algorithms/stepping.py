@@ -39,7 +39,7 @@ class Step(eqx.Module):
     def __hash__(self) -> int:
         return hash((id(self.algorithm), self.method))
 
-    def __eq__(self, other: object) -> bool:  # type: ignore[override]
+    def __eq__(self, other: object) -> bool:
         same = isinstance(other, Step) and self.method is other.method
         return same and self.algorithm is cast(Step, other).algorithm
 

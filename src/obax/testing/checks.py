@@ -111,10 +111,10 @@ def equal(left: PyTree, right: PyTree) -> None:
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
-def close(left: PyTree, right: PyTree, **tolerance: float) -> None:
+def close(left: PyTree, right: PyTree, rtol: float = 1e-7, atol: float = 0.0) -> None:
     """To rounding."""
     assert trees.structure(left) == trees.structure(right), "the structures differ."
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), left, right)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol, atol), left, right)
 
 
 def dtype_is_kept(trial: Trial) -> None:

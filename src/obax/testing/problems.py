@@ -106,7 +106,10 @@ def _precision(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
             tree,
         )
 
-    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+    if not jax.config.jax_enable_x64:
+        # There is one precision only.
+        return
+    with jax.numpy_dtype_promotion("standard"):
         shapes = jax.eval_shape(lambda *given: _both(problem, given), *single(point))
     for name, loss in shapes.items():
         if loss.dtype != jnp.float32:
