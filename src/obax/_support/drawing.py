@@ -1,6 +1,8 @@
 """Small pictures of curves, for histories and regrets. matplotlib is loaded when one is drawn."""
 
 import dataclasses
+import functools
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,16 +44,33 @@ def spans_decades(lines: Sequence[np.ndarray]) -> bool:
     return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
 
 
-def figure(panels: Sequence[Panel], unit: str, file: str | Path | None = None) -> Any:
-    """All panels in one figure, two in a row; saved to `file` where one is named."""
-    # Not pyplot: a figure that nobody closes must not stay in memory.
+@functools.cache
+def _picture() -> Any:
+    """matplotlib's figure, that a notebook shows whether or not pyplot was loaded.
+
+    Not pyplot's own: a figure that nobody closes would stay in memory.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    class Picture(Figure):
+        def __init__(self, **options: Any):
+            super().__init__(**options)
+            FigureCanvasAgg(self)
+
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, dpi=96)
+            return file.getvalue()
+
+    return Picture
+
+
+def figure(panels: Sequence[Panel], unit: str, file: str | Path | None = None) -> Any:
+    """All panels in one figure, two in a row; saved to `file` where one is named."""
     across = min(2, len(panels))
     down = -(-len(panels) // across)
-    shown = Figure(figsize=(5.2 * across, 3.2 * down), layout="constrained")
-    FigureCanvasAgg(shown)
+    shown = _picture()(figsize=(5.2 * across, 3.2 * down), layout="constrained")
     places = shown.subplots(down, across, squeeze=False).flat
     for panel, axes in zip(panels, places, strict=False):
         draw(axes, panel, unit)
