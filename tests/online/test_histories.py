@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.trust import ENORMOUS, ROUNDS, LiveTrust, distrust
+from obax.online.trust import CLOSELY, ENORMOUS, ROUNDS, SELDOM, LiveTrust, distrust
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -354,11 +354,27 @@ def test_when_there_is_reason():
     assert distrust(np.append(np.ones(ROUNDS), 0.0)) is not None
     assert distrust(np.array([0.1, 2 * ENORMOUS])) is not None
     assert distrust(np.array([0.1, np.nan])) is not None
+
+
+def test_a_live_stream_is_looked_at_closely_and_then_seldom():
     live = LiveTrust()
-    assert live.due(1) and live.due(128) and not live.due(129) and live.due(192)
+    live.look(1, 0.0, stacklevel=1)
+    assert live.due == 2
+    live.look(2, 0.01, stacklevel=1)
+    assert live.due == 2 + SELDOM
     with pytest.warns(obax.HypergradientWarning):
-        live.look(1e9, stacklevel=1)
-    assert not live.due(1)
+        live.look(66, 1e9, stacklevel=1)
+    assert live.due == float("inf")
+    never = LiveTrust()
+    for round in range(1, ROUNDS):
+        never.look(round, 1.0, stacklevel=1)
+    with pytest.warns(obax.HypergradientWarning, match="in every one of 20 rounds"):
+        never.look(ROUNDS, 1.0, stacklevel=1)
+    # A leader that never asks is not looked at for ever.
+    still = LiveTrust()
+    for round in range(1, CLOSELY + 1):
+        still.look(round, 0.0, stacklevel=1)
+    assert still.due == CLOSELY + SELDOM and still.seen == []
 
 
 # --- callbacks ------------------------------------------------------------------------------------

@@ -217,15 +217,16 @@ class Live(Generic[T]):
             data, kept, noted = np.asarray(found[0]).tobytes(), found[1:end], found[end:]
         record = data[self.cut :]
         self.held = held = data[: self.cut], kept, place
-        self.record, self.step = record, step
+        self.last = record, step
         info = step.info.unpacked((record, noted, place))
         return self.view.unpacked(held), info, record[step.accepted] != 0
 
     def residual(self) -> float:
         """That of the last round's solver, read without making its info; 0 where it is not packed
         (in half precision)."""
-        words, index = self.step.info.words, self.step.residual
-        return float(words.from_bytes(self.record, index)) if index in words.spans else 0.0
+        record, step = self.last
+        words, index = step.info.words, step.residual
+        return float(words.from_bytes(record, index)) if index in words.spans else 0.0
 
 
 def _held(words: Words, tree: PyTree) -> Held:

@@ -63,8 +63,8 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                 if self._raise:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
-            if accepted and self._trust.due(self.rounds):
-                self._trust.look(self._live.residual(), stacklevel=2)
+            if accepted and self.rounds >= self._trust.due:
+                self._trust.look(self.rounds, self._live.residual(), stacklevel=2)
             if self._told:
                 self._tell(state, info)
         except BaseException:

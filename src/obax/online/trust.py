@@ -56,20 +56,24 @@ def warn_of(residuals: np.ndarray, stacklevel: int) -> bool:
 
 
 class LiveTrust:
-    """The residuals of a live stream, looked at closely at first and then now and then; warns once.
-
-    `due(round)` says whether this round's residual, which takes time to read, is wanted.
-    """
+    """The residuals of a live stream, looked at closely until one round was solved, then now and
+    then; warns once. `due` is the next round, counted from 1, whose residual is wanted: to read it
+    takes time."""
 
     def __init__(self) -> None:
+        self.due: float = 1
         self.seen: list[float] = []
-        self.open = True
 
-    def due(self, round: int) -> bool:
-        """Counted from 1."""
-        return self.open and (round <= CLOSELY or round % SELDOM == 0)
-
-    def look(self, residual: float, stacklevel: int) -> None:
+    def look(self, round: int, residual: float, stacklevel: int) -> None:
         """Take a residual in."""
-        self.seen = [*self.seen[-CLOSELY:], residual]
-        self.open = not warn_of(np.asarray(self.seen), stacklevel + 1)
+        solved = 0 < residual < UNSOLVED
+        if not solved:
+            self.seen.append(residual)
+            if warn_of(np.asarray(self.seen), stacklevel + 1):
+                self.due = float("inf")
+                return
+        if solved or round >= CLOSELY:
+            # "In every round" is no longer to be said; what is enormous still is.
+            self.seen, self.due = [], round + SELDOM
+        else:
+            self.due = round + 1
