@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jax
 
-from . import compiled, horizon, imports, live
+from . import check, compiled, horizon, imports, live
 from .harness import Result, report
 
 BENCHMARKS = {
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "horizon": horizon.late_against_early,
     "memory": horizon.memory_of_live_rounds,
     "imports": imports.imports_against_libraries,
+    "check": check.check_at_sizes,
 }
 NOTE = """\
 Times are medians in us per round, minima in brackets; compilation is apart (ours / reference). The

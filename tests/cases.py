@@ -7,7 +7,6 @@ gets the whole suite.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,44 +17,11 @@ import optax
 import obax
 from obax import hypergradient as hg
 from obax.problems import comparability, dynamic_regression, lower_bound_game, quadratic
-
-HORIZON = 3
-
-
-@dataclass(frozen=True)
-class ProblemCase:
-    """A problem, its rounds, where it starts, and step sizes with which OAGD converges on it."""
-
-    problem: obax.Problem
-    rounds: Any
-    outer_var: Any
-    inner_var: Any
-    outer_step: float
-    inner_step: float
-    buffers: Any = None
-    overflow: Callable[[Any], Any] | None = None
-    """A finite round made from another one, that sends the follower to infinity."""
-
-    @property
-    def example_round(self):
-        return round_at(self.rounds, 0)
-
-    def start(self, algorithm):
-        return algorithm.init(
-            self.outer_var, self.inner_var, self.example_round, buffers=self.buffers
-        )
-
-
-def round_at(rounds, index):
-    return jax.tree.map(lambda leaf: leaf[index], rounds)
-
-
-def stack(rounds):
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *rounds)
+from obax.testing.cases import HORIZON, Case, huge, named_leaves, no_follower, running_mean
 
 
 def _ready(instance, outer_step, inner_step, overflow=None):
-    return ProblemCase(
+    return Case(
         instance.problem,
         instance.rounds,
         instance.outer_var,
@@ -64,78 +30,6 @@ def _ready(instance, outer_step, inner_step, overflow=None):
         inner_step,
         overflow=overflow,
     )
-
-
-def _huge(round):
-    return jax.tree.map(lambda leaf: leaf * 1e200, round)
-
-
-def _pytrees():
-    """Named leaves on both levels and in the round; y* and x* in closed form."""
-    rng = np.random.default_rng(3)
-    scale = rng.uniform(1.0, 2.0, (HORIZON, 3))
-    target = rng.standard_normal((HORIZON, 2))
-    rounds = ({"scale": jnp.asarray(scale)}, jnp.asarray(target))
-
-    def answer(x, round):
-        return {"head": round[0]["scale"] * x["b"], "tail": (x["a"],)}
-
-    def inner(x, y, round):
-        best = answer(x, round)
-        head, tail = y["head"] - best["head"], y["tail"][0] - best["tail"][0]
-        return jnp.sum(round[0]["scale"] * head**2) + 0.5 * jnp.sum(tail**2)
-
-    def outer(x, y, round):
-        return 0.5 * jnp.sum((y["tail"][0] - round[1]) ** 2) + 0.5 * jnp.sum((y["head"] - 1.0) ** 2)
-
-    def outer_argmin(round):
-        s = round[0]["scale"]
-        return {"a": round[1], "b": jnp.sum(s) / jnp.sum(s**2)}
-
-    problem = obax.Problem(outer, inner, obax.Ball(10.0), answer, outer_argmin)
-    x = {"a": jnp.zeros(2), "b": jnp.asarray(0.1)}
-    y = {"head": jnp.zeros(3), "tail": (jnp.ones(2),)}
-    return ProblemCase(problem, rounds, x, y, 0.1, 0.2, overflow=_huge)
-
-
-def _buffers():
-    """A running mean like a BatchNorm's: carried, passed back, not differentiated."""
-    rng = np.random.default_rng(4)
-    rounds = {
-        "inputs": jnp.asarray(rng.standard_normal((HORIZON, 4, 2)) + 1.0),
-        "count": jnp.arange(HORIZON, dtype=jnp.int32),
-    }
-
-    def inner(x, y, round, buffers):
-        mean = 0.5 * buffers["mean"] + 0.5 * jnp.mean(round["inputs"], axis=0)
-        centred = round["inputs"] - jax.lax.stop_gradient(mean)
-        loss = 0.5 * jnp.mean((centred @ y - 1.0) ** 2) + 0.5 * jnp.exp(x) * jnp.sum(y**2)
-        return loss, {"mean": mean, "seen": buffers["seen"] + 1}
-
-    def outer(x, y, round, buffers):
-        return 0.5 * jnp.mean(((round["inputs"] - buffers["mean"]) @ y + 1.0) ** 2)
-
-    problem = obax.Problem(outer, inner, obax.Box(-3.0, 3.0), has_buffers=True)
-    start = {"mean": jnp.zeros(2), "seen": jnp.zeros((), jnp.int32)}
-
-    def overflow(round):
-        return {**round, "inputs": round["inputs"] * 1e200}
-
-    return ProblemCase(
-        problem, rounds, jnp.zeros(()), jnp.ones(2), 0.1, 0.2, buffers=start, overflow=overflow
-    )
-
-
-def _no_follower():
-    rng = np.random.default_rng(5)
-    rounds = jnp.asarray(rng.uniform(0.0, 1.0, (HORIZON, 3)))
-    rounds = rounds / jnp.sum(rounds, axis=1, keepdims=True)
-    problem = obax.Problem(
-        lambda x, y, round: 0.5 * jnp.sum((x - round) ** 2),
-        domain=obax.Simplex(),
-        outer_argmin=lambda round: round,
-    )
-    return ProblemCase(problem, rounds, jnp.array([1.0, 0.0, 0.0]), None, 0.3, 0.1)
 
 
 def _simplex():
@@ -150,20 +44,20 @@ def _simplex():
         lambda x, round: 2.0 * x,
         lambda round: round,
     )
-    return ProblemCase(problem, rounds, jnp.array([0.6, 0.3, 0.1]), jnp.zeros(3), 0.1, 0.5)
+    return Case(problem, rounds, jnp.array([0.6, 0.3, 0.1]), jnp.zeros(3), 0.1, 0.5)
 
 
-PROBLEMS: dict[str, Callable[[], ProblemCase]] = {
+PROBLEMS: dict[str, Callable[[], Case]] = {
     "comparability": lambda: _ready(comparability(HORIZON), 0.2, 0.5),
     "lower-bound-game": lambda: _ready(lower_bound_game(HORIZON), 0.02, 0.5),
-    "quadratic": lambda: _ready(quadratic(HORIZON, 2, 3), 0.2, 0.3, _huge),
+    "quadratic": lambda: _ready(quadratic(HORIZON, 2, 3), 0.2, 0.3, huge),
     "quadratic-active-box": lambda: _ready(
-        quadratic(HORIZON, 3, 2, box=0.05, outer_condition=3.0), 0.1, 0.3, _huge
+        quadratic(HORIZON, 3, 2, box=0.05, outer_condition=3.0), 0.1, 0.3, huge
     ),
-    "regression": lambda: _ready(dynamic_regression(HORIZON, 2, 2, 2, samples=3), 0.1, 0.1, _huge),
-    "pytrees": _pytrees,
-    "buffers": _buffers,
-    "no-follower": _no_follower,
+    "regression": lambda: _ready(dynamic_regression(HORIZON, 2, 2, 2, samples=3), 0.1, 0.1, huge),
+    "pytrees": named_leaves,
+    "buffers": running_mean,
+    "no-follower": no_follower,
     "simplex": _simplex,
 }
 
@@ -190,7 +84,7 @@ def growing_steps(t):
 class AlgorithmCase:
     """How to build an algorithm for a problem, with its step sizes times `scale`."""
 
-    make: Callable[[ProblemCase, float], obax.Algorithm]
+    make: Callable[[Case, float], obax.Algorithm]
     needs_follower: bool = True
     exact: bool = True
     """Whether it reaches the known answer when one round is repeated."""

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from . import (
         algorithms as algorithms,
+        callbacks as callbacks,
         certify as certify,
         checkpoint as checkpoint,
         datasets as datasets,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         problem as problem,
         problems as problems,
         regret as regret,
+        testing as testing,
         theory as theory,
         window as window,
     )

@@ -16,9 +16,9 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -196,10 +196,13 @@ class Folder:
     def __init__(self, path: str | Path, keep: int = 3):
         self.path = Path(path)
         self.keep = keep
+        # Of several processes that play together, the first one writes.
+        self.writes = not jax.distributed.is_initialized() or jax.process_index() == 0
         self.path.mkdir(parents=True, exist_ok=True)
-        lock.hold(self.path, self)
-        # Whatever lies aside now is nobody's.
-        atomic.sweep_up(self.path)
+        if self.writes:
+            lock.hold(self.path, self)
+            # Whatever lies aside now is nobody's.
+            atomic.sweep_up(self.path)
 
     def close(self) -> None:
         """Let others write to the folder."""
@@ -207,6 +210,8 @@ class Folder:
 
     def save(self, round: int, state: PyTree, meta: Meta | None = None) -> None:
         """A checkpoint after so many rounds; the oldest go."""
+        if not self.writes:
+            return
         save(self.path / f"{round:012d}{SUFFIX}", state, meta={"round": round} | (meta or {}))
         for old in self.files()[: -self.keep]:
             old.unlink(missing_ok=True)
@@ -238,17 +243,26 @@ class Folder:
         return None
 
 
+def check_seekable(source: Iterable[PyTree]) -> None:
+    """Raise a `ValueError` for a source that could not be taken up where a crash left it, such as a
+    generator: on the first day, when something can still be done about it."""
+    indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+    if not hasattr(source, "seek") and (not indexed or isinstance(source, Mapping)):
+        raise ValueError(
+            f"source must be a sequence or have a method seek(round), counted from 0, for "
+            f"checkpoint_dir to be of use after a crash, but is a {type(source).__name__}; make a "
+            f"list of it or a class with seek, or leave checkpoint_dir out and use obax.save."
+        )
+
+
 def seek(source: Iterable[PyTree], round: int) -> Iterable[PyTree]:
     """A source from `round` on, counted from 0: a sequence, or what has a method `seek(round)`."""
+    check_seekable(source)
     if hasattr(source, "seek"):
         source.seek(round)
         return source
-    if isinstance(source, Sequence):
-        return (source[i] for i in range(round, len(source)))
-    raise ValueError(
-        f"source must be a sequence or have a method seek(round) to go on from round {round}, but "
-        f"is {type(source).__name__}; to start anew, choose another checkpoint_dir."
-    )
+    indexed = cast(Sequence[PyTree], source)
+    return (indexed[i] for i in range(round, len(indexed)))
 
 
 class DamagedError(CheckpointError):

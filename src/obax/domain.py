@@ -11,12 +11,20 @@ import numpy as np
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ._support import trees, validation
+from ._support import showing, trees, validation
 from ._support.trees import PyTree
 
 
 class Domain(eqx.Module):
-    """A non-empty closed convex set X of pytrees."""
+    """A non-empty closed convex set X of pytrees.
+
+    >>> Box(-8.0, 2.0), Ball(1.0), Simplex()
+    (Box(lower=-8.0, upper=2.0), Ball(radius=1.0), Simplex(scale=1.0))
+    """
+
+    def __repr__(self) -> str:
+        named = (f"{name}={showing.shown(value)}" for name, value in showing.changed(self))
+        return f"{type(self).__name__}({', '.join(named)})"
 
     def project(self, outer_var: PyTree) -> PyTree:
         """The nearest point of X, `argmin_{z in X} |z - outer_var|`."""
@@ -31,6 +39,23 @@ class Domain(eqx.Module):
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         """The largest distance of two points of X; `outer_var` gives the shape only."""
         raise NotImplementedError
+
+    def edges(self, outer_var: PyTree) -> PyTree:
+        """Which coordinates of a point of X lie at an edge of X: they cannot move both ways.
+
+        >>> print(Box(-1.0, 2.0).edges(jnp.array([-1.0, 0.5, 2.0])))
+        [ True False  True]
+        """
+
+        def beyond(sign: int) -> PyTree:
+            # By more than rounding, and by less than anything that people mean.
+            moved = jax.tree.map(
+                lambda leaf: leaf + sign * 1e2 * jnp.finfo(leaf.dtype).eps * (1 + jnp.abs(leaf)),
+                outer_var,
+            )
+            return jax.tree.map(jnp.not_equal, moved, self.project(moved))
+
+        return jax.tree.map(jnp.logical_or, beyond(1), beyond(-1))
 
     def check_matches(self, outer_var: PyTree) -> None:
         """Raise a `ValueError` where the set's own parameters do not fit the variable."""
@@ -141,6 +166,14 @@ class Ball(Domain):
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         return 2 * self.radius
 
+    def edges(self, outer_var: PyTree) -> PyTree:
+        """All coordinates together: the edge of a ball has no sides."""
+        shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
+        length = trees.norm(shifted)
+        radius = self.radius.astype(length.dtype)
+        touched = length >= radius * (1 - 1e2 * jnp.finfo(length.dtype).eps)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(touched, leaf.shape), outer_var)
+
     def check_matches(self, outer_var: PyTree) -> None:
         if self.center is not None:
             validation.same_tree(self.center, outer_var, "Ball.center", "outer_var")
@@ -168,6 +201,13 @@ class Simplex(Domain):
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         size = sum(leaf.size for leaf in jax.tree.leaves(outer_var))
         return self.scale * (2**0.5 if size > 1 else 0.0)
+
+    def edges(self, outer_var: PyTree) -> PyTree:
+        """The coordinates that are zero; the sum always is what it must be."""
+        return jax.tree.map(
+            lambda leaf: leaf <= 1e2 * jnp.finfo(leaf.dtype).eps * self.scale.astype(leaf.dtype),
+            outer_var,
+        )
 
 
 class NonNegative(Domain):

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from ._support import validation
+from ._support import showing, validation
 from ._support.trees import PyTree
 from .domain import Domain, Unconstrained
 
@@ -75,6 +75,10 @@ class Problem(eqx.Module):
         for name in ("inner_argmin", "inner_start", "has_buffers"):
             if self.inner is None and getattr(self, name):
                 raise ValueError(f"{name} needs a follower, but inner is None.")
+
+    def __repr__(self) -> str:
+        named = (f"{name}={showing.shown(value)}" for name, value in showing.changed(self))
+        return f"Problem({', '.join(named)})"
 
     def outer_loss(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None

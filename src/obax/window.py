@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ._support import spread, validation
+from ._support import showing, spread, validation
 from ._support.footprint import footprint
 from ._support.trees import PyTree, is_concrete
 
@@ -48,6 +48,8 @@ class Window(eqx.Module):
       many as fit in some 256 MiB. Smaller needs less memory.
 
     >>> window = Window(3, decay=0.5)
+    >>> window
+    Window(3 x 0.5)
     >>> print(window.weights)
     [1.   0.5  0.25]
     >>> share, seen = window.shares(jnp.asarray(2))    # one round of the past, none, the current
@@ -92,6 +94,25 @@ class Window(eqx.Module):
             self.weights = rate ** jnp.arange(self.size, dtype=rate.dtype)
         else:
             self.weights = _explicit_weights(weights, self.size)
+
+    def __repr__(self) -> str:
+        names = ("follower", "curvature", "normalise", "chunk")
+        usual = ("current", "own", "full", None)
+        options = [
+            f", {name}={value!r}"
+            for name, default in zip(names, usual, strict=True)
+            if (value := getattr(self, name)) != default
+        ]
+        return f"Window({self.words()}{''.join(options)})"
+
+    def words(self) -> str:
+        """`20 x 0.9`: so many rounds, each of so much less weight than the one after it."""
+        if self.size == 1 or not is_concrete(self.weights) or self.weights.ndim != 1:
+            return str(self.size)
+        u = np.asarray(self.weights, np.float64)
+        if np.allclose(u, u[1] ** np.arange(self.size), rtol=1e-4):
+            return str(self.size) if u[1] == 1 else f"{self.size} x {showing.number(u[1])}"
+        return f"{self.size}, weights={showing.shown(self.weights)}"
 
     def shares(self, t: Int[Array, ""]) -> tuple[Float[Array, " w"], Bool[Array, " w"]]:
         """In round t, for each term in the order of `RingBuffer.with_current`: u_i / W, or zero for

@@ -1,12 +1,15 @@
 """check_hypergradient: right where it should be, and the right words where not."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import obax
-from obax import hypergradient as hg
+from benchmarks.check import Scaled, softmax
+from obax import datasets, hypergradient as hg
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -215,23 +218,50 @@ def test_a_wrong_formula_is_named():
     )
 
 
-def test_a_follower_of_a_thousand_parameters():
-    """Softmax regression, 100 features x 10 classes, ridge 1e-3: a descent does not reach y*(x)."""
-    rng = np.random.default_rng(0)
-    data = {
-        "a": jnp.asarray(rng.standard_normal((80, 100))),
-        "b": jnp.asarray(rng.integers(0, 10, 80)),
-    }
+SIZES = [
+    pytest.param(100, 10, id="1,000"),
+    pytest.param(785, 10, id="7,850", marks=pytest.mark.slow),
+    pytest.param(1000, 100, id="100,000", marks=pytest.mark.slow),
+]
 
-    def loss(y, part):
-        logits = jax.nn.log_softmax(data["a"][part] @ y)
-        return -jnp.mean(jnp.take_along_axis(logits, data["b"][part, None], axis=1))
 
-    problem = obax.Problem(
-        lambda x, y, r: loss(y, slice(60, 80)),
-        lambda x, y, r: loss(y, slice(0, 60)) + jnp.exp(x) * jnp.sum(y**2),
-    )
-    point = (jnp.log(1e-3), jnp.zeros((100, 10)), jnp.zeros(()))
-    check = obax.check_hypergradient(problem, *point)
+@pytest.mark.parametrize(("features", "classes"), SIZES)
+def test_a_follower_of_many_parameters(features, classes):
+    """Softmax regression with ridge 1e-3: a descent does not reach y*(x)."""
+    check = obax.check_hypergradient(*softmax(features, classes))
     assert check.ok and check.relative_error < 1e-6, str(check)
     np.testing.assert_allclose(check.smallest_eigenvalue, 2e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("features", "classes"), SIZES)
+@pytest.mark.parametrize("factor", [-1.0, 0.1])
+def test_a_wrong_estimate_is_found_at_every_size(features, classes, factor):
+    check = obax.check_hypergradient(*softmax(features, classes), estimator=Scaled(factor))
+    assert not check.ok
+    np.testing.assert_allclose(check.relative_error, abs(1 - factor), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("features", "classes"), SIZES[1:])
+@pytest.mark.parametrize(
+    ("reach", "words"),
+    [
+        (lambda x: -7.0, "does not reach the inner loss"),
+        (jax.lax.stop_gradient, "a gradient is stopped"),
+    ],
+)
+def test_a_leader_that_does_not_reach_is_found_at_every_size(features, classes, reach, words):
+    check = obax.check_hypergradient(*softmax(features, classes, reach=reach))
+    assert not check.ok and words in str(check)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("OBAX_DATA" not in os.environ, reason="needs the real data sets")
+def test_mnist_linear():
+    """7,840 parameters on real images, whose Hessian is far from well-conditioned."""
+    data = datasets.mnist()
+    problem, x, _, _ = softmax(784, 10, rows=2)
+    rows = np.asarray(data.train_inputs[:1000], np.float64).reshape(2, 500, 784) / 255
+    labels = np.asarray(data.train_labels[:1000], np.int32).reshape(2, 500)
+    round = {"a": jnp.asarray(rows), "b": jnp.asarray(labels)}
+    check = obax.check_hypergradient(problem, x, jnp.zeros((784, 10)), round)
+    assert check.ok and check.relative_error < 1e-6, str(check)

@@ -6,9 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from obax import lab
+from obax.lab.kit.experiment import Experiment
 from obax.lab.kit.method import Method, option
-from obax.lab.kit.verdict import RULE, VERDICTS, Gain, chain, combined, interval, paired
-from obax.lab.report import Claim
+from obax.lab.kit.verdict import (
+    METHODS,
+    RULE,
+    VERDICTS,
+    Gain,
+    chain,
+    combined,
+    interval,
+    not_run,
+    paired,
+)
+from obax.lab.report import Claim, Findings, Table
 
 CLEAR = np.array([1.0, 1.1, 0.9])
 
@@ -116,3 +128,49 @@ def test_a_method_is_its_kind_and_its_values():
         "method": "OAGD, w = 10", "kind": "OAGD", "w": 10, "decay": 1.0, "held": False,
     }  # fmt: skip
     assert Ours("OGD").label() == Ours("OGD").full() == "OGD"
+
+
+# --- no verdict beyond the evidence ---------------------------------------------------------------
+
+
+def careless(claimed):
+    """An experiment that calls its claim reproduced, whatever was run."""
+    claim = Claim("C", claimed, "all is well", "reproduced", "made up")
+    empty = Table("t", "t", "t", pd.DataFrame())
+    found = Findings([claim], [], [], [], empty)
+    return Experiment("x", "", "", {}, {}, {}, lambda c: [], lambda c, t: found, lambda t: "")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "kinds", "windows", "verdict"),
+    [
+        ("OAGD overtakes AutoBalance", ["OAGD", "AutoBalance"], [5], "reproduced"),
+        ("OAGD overtakes AutoBalance", ["OAGD", "OGD"], [5], "not tested"),
+        ("runtime OGD < OAGD < AutoBalance", ["OGD", "OAGD"], [5], "not tested"),
+        ("OAGD with w = 5 and with w = 10 is best", ["OAGD"], [5, 10], "reproduced"),
+        ("OAGD with w = 5 and with w = 10 is best", ["OAGD"], [5], "not tested"),
+        # A part of another name is no name.
+        ("OAGD is best", ["OAGD"], [1], "reproduced"),
+        ("better than ANIL and ITD-BiO", ["ANIL", "OAGD"], [1], "not tested"),
+        ("the larger w, the better", ["OAGD"], [1], "reproduced"),
+    ],
+)
+def test_no_experiment_can_judge_what_it_did_not_run(claimed, kinds, windows, verdict):
+    rows = [{"kind": kind, "w": w} for kind in kinds for w in windows]
+    (claim,) = careless(claimed).findings(None, pd.DataFrame(rows)).claims
+    assert claim.verdict == verdict
+    missing = not_run(claimed, kinds, windows)
+    assert bool(missing) == (verdict == "not tested")
+    assert all(name in claim.measured for name in missing)
+
+
+def test_every_method_that_an_experiment_runs_may_be_named():
+    """A new kind that the list does not have would be judged without having run."""
+    kinds = {
+        method.kind
+        for experiment in lab.EXPERIMENTS.values()
+        for preset in experiment.presets.values()
+        if hasattr(preset, "runs")
+        for method in preset.runs().values()
+    }
+    assert {"OAGD", "AutoBalance", "ANIL"} <= kinds <= set(METHODS)

@@ -25,6 +25,8 @@ from ..window import RingBuffer
 from .arguments import checked
 from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
+from .stepping import stepping
+from .words import algorithm_table, algorithm_words, state_words
 
 
 class State(Lazy):
@@ -40,6 +42,9 @@ class State(Lazy):
     inner_optimiser: PyTree
     carry: PyTree
     """What the estimator of the hypergradient carries."""
+
+    def __repr__(self) -> str:
+        return state_words(self)
 
 
 S = TypeVar("S", bound=State)
@@ -57,12 +62,23 @@ class Algorithm(eqx.Module):
 
     problem: Problem = checked(_problem, "problem")
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "step" in vars(cls):
+            cls.step = stepping(vars(cls)["step"])  # type: ignore[method-assign]
+
     def __check_init__(self) -> None:
         if self.needs_follower and self.problem.inner is None:
             raise ValueError(
                 f"problem must have a follower for {type(self).__name__}, but problem.inner is "
                 f"None; use obax.OGD, or obax.OAGD for a window."
             )
+
+    def __repr__(self) -> str:
+        return algorithm_words(self)
+
+    def _repr_html_(self) -> str:
+        return algorithm_table(self)
 
     # What a subclass writes.
 
@@ -154,16 +170,16 @@ class Algorithm(eqx.Module):
         self.problem.check(outer_var, inner_var, spec.example(), buffers)
         if trees.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
             projected = self.problem.domain.project(outer_var)
-            shown = eqx.tree_pformat(self.problem.domain, short_arrays=False)
             raise ValueError(
-                f"outer_var must start in the domain {shown}, but is {outer_var}; "
+                f"outer_var must start in the domain {self.problem.domain!r}, but is {outer_var}; "
                 f"the nearest point of the domain is problem.domain.project(outer_var) = "
                 f"{projected}."
             )
         return self._fresh(outer_var, inner_var, buffers, spec)
 
+    @stepping
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
-        """Play one round.
+        """Play one round. Called with numbers it is compiled first; `play` is faster still.
 
         A round with NaN or Inf, or one that would make any part of the state so, leaves the state
         exactly as it was, t included, and is reported as `info.accepted = False`.

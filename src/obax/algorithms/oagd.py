@@ -70,6 +70,8 @@ class OAGD(Algorithm):
     ...     inner=lambda x, y, round: 0.5 * (y - x) ** 2,
     ... )
     >>> algorithm = obax.OAGD(problem, outer_step_size=0.5, inner_step_size=0.5, inner_steps=1)
+    >>> algorithm
+    OAGD(alpha=0.5, beta=0.5, CG())
     >>> state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     >>> for target in (1.0, 1.0, 1.0):
     ...     state, info = algorithm.step(state, jnp.asarray(target))

@@ -1,7 +1,10 @@
 """What an algorithm makes of a round, and the record of it."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,10 +14,15 @@ from jaxtyping import Array, Bool, Float, Int
 from .._support import trees
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
+from ..domain import Domain, Unconstrained
 from ..hypergradient import Estimate
 from ..problem import Problem
 from ..rounds import RoundSpec
+from . import history
 from .descent import Follower
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Leader(NamedTuple):
@@ -98,6 +106,8 @@ class Info(Lazy):
     """Function values asked for by a method that does not differentiate."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
+    at_edge: Int[Array, ""] | None = None
+    """How many coordinates of x_t lie at an edge of its domain; known in a history only."""
     follower: RoundSpec | None = eqx.field(static=True, default=None)
     """Structure, shapes and dtypes of y: what a regret needs to know of the follower."""
 
@@ -105,6 +115,54 @@ class Info(Lazy):
     def rejected(self) -> Int[Array, ""]:
         """How many rounds the guard rejected."""
         return jnp.sum(~self.accepted)
+
+    def __repr__(self) -> str:
+        return history.words(self)
+
+    def _repr_html_(self) -> str:
+        return history.as_html(self)
+
+    # Of a history.
+
+    def __len__(self) -> int:
+        history.check_history(self)
+        return self.t.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: Any) -> Info:
+        return history.at(self, index)
+
+    def __iter__(self) -> Iterator[Info]:
+        return (self[t] for t in range(len(self)))
+
+    def summary(self) -> str:
+        """What happened, in words: rounds, losses, solver, follower, edges of the domain."""
+        return history.summary(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A table with a row for each round; a sweep's has its runs in the index."""
+        return history.to_pandas(self)
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """One matplotlib figure: loss suffered, x, residual, gradient of the follower; saved to
+        `file` where one is named."""
+        return history.plot(self, file)
+
+
+def with_edges(info: Info, domain: Domain) -> Info:
+    """A history that knows in which rounds x lay at an edge of its domain."""
+    if isinstance(domain, Unconstrained):
+        return info
+
+    def count(x: PyTree) -> Int[Array, ""]:
+        found = [jnp.sum(leaf, dtype=jnp.int32) for leaf in jax.tree.leaves(domain.edges(x))]
+        return sum(found, jnp.zeros((), jnp.int32))
+
+    is_unset = lambda node: node is None  # noqa: E731
+    edges = jax.vmap(count)(info.outer_var)
+    return eqx.tree_at(lambda i: i.at_edge, info, edges, is_leaf=is_unset)
 
 
 def record(

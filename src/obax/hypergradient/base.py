@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Float, Int
 
-from .._support import trees
+from .._support import showing, trees
 from .._support.trees import PyTree
 from ..problem import Problem
 
@@ -48,6 +48,12 @@ class Solution(NamedTuple):
 
 class Hypergradient(eqx.Module):
     """A way to get the hypergradient from an outer gradient and the inner problem."""
+
+    def __repr__(self) -> str:
+        # `CG(5)`: the first field by its place where it is the one that matters.
+        words = [f"{name}={showing.shown(value)}" for name, value in showing.changed(self)]
+        first = next(iter(self.__dataclass_fields__), "")
+        return f"{type(self).__name__}({', '.join(words).removeprefix(f'{first}=')})"
 
     def init(self, inner_var: PyTree) -> PyTree:
         """What is carried from one round to the next, or `None`."""

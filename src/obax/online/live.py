@@ -118,6 +118,7 @@ class LiveStep(Generic[T]):
         # Known once the step has been traced; `accepted` is the byte of the info that says so.
         self.info: View[Info]
         self.accepted: int
+        self.residual: int
         self.is_alone: bool
 
     def _step(self, words: Array, *alone: Array) -> Array | list[Array]:
@@ -140,6 +141,7 @@ class LiveStep(Generic[T]):
         self.info = View(info)
         span = self.info.words.spans[self.info.fields["accepted"][1].start]
         self.accepted = span[0] * WORD.itemsize
+        self.residual = self.info.fields["solver_residual"][1].start
         left, left_alone = kept.pack(after)
         right, right_alone = self.info.words.pack(info)
         packed = jnp.concatenate([*left, *right])
@@ -217,8 +219,16 @@ class Live(Generic[T]):
             data, kept, noted = np.asarray(found[0]).tobytes(), found[1:end], found[end:]
         record = data[self.cut :]
         self.held = held = data[: self.cut], kept, place
+        self.last = record, step
         info = step.info.unpacked((record, noted, place))
         return self.view.unpacked(held), info, record[step.accepted] != 0
+
+    def residual(self) -> float:
+        """That of the last round's solver, read without making its info; 0 where it is not packed
+        (in half precision)."""
+        record, step = self.last
+        words, index = step.info.words, step.residual
+        return float(words.from_bytes(record, index)) if index in words.spans else 0.0
 
 
 def _held(words: Words, tree: PyTree) -> Held:

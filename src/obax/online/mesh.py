@@ -24,6 +24,7 @@ from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
 from ..checkpoint import Folder, Meta
+from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import RingBuffer
 from .places import axis_of, divides, local_part, on_host, put
@@ -106,6 +107,11 @@ class OnMesh(eqx.Module):
     spread: Spread | None = eqx.field(static=True)
     everywhere: NamedSharding = eqx.field(static=True)
     places: tuple[NamedSharding, ...] = eqx.field(static=True)
+
+    @property
+    def problem(self) -> Problem:
+        """The algorithm's."""
+        return self.algorithm.problem
 
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
         """One round."""
@@ -198,7 +204,12 @@ class LiveOnMesh(Generic[S]):
         round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
         self.state.round_spec.check(round)
         self.state, info = _step(self.algorithm, self.state, round)
+        self._info = info
         return self.state, info, bool(info.accepted)
+
+    def residual(self) -> float:
+        """That of the last round's solver."""
+        return float(self._info.solver_residual)
 
     def save(self, folder: Folder, round: int, meta: Meta) -> None:
         """A checkpoint as a run without a mesh writes it, once; no process goes on before."""

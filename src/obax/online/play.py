@@ -1,6 +1,6 @@
 """`play`: rounds as they arrive, one compiled step called again and again."""
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import Generic
 
@@ -12,11 +12,13 @@ from .._support.explicit import automatic, explicit_mesh
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..checkpoint import Folder, seek
+from ..checkpoint import Folder, check_seekable, seek
+from .calls import Callbacks, OnRound
 from .live import Live
 from .mesh import Axes, LiveOnMesh, collect
 from .rejection import POLICIES, rejection
 from .stacks import S
+from .trust import LiveTrust
 
 
 class Play(Iterator[tuple[S, Info]], Generic[S]):
@@ -35,6 +37,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         policy: str,
         folder: Folder | None = None,
         every: int = 0,
+        callbacks: Callbacks | None = None,
         axes: Axes | None = None,
     ):
         self.state = state
@@ -59,7 +62,10 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._source = iter(source)
         self._bar = bar
         self._raise = policy == "raise"
-        self._told = folder is not None or bar.enabled
+        self._callbacks = callbacks or Callbacks(None, None)
+        self._told = folder is not None or bar.enabled or bool(self._callbacks)
+        self._last: tuple[S, Info] | None = None
+        self._trust = LiveTrust()
 
     def __next__(self) -> tuple[S, Info]:
         try:
@@ -75,6 +81,8 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                 if self._raise:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
+            if accepted and self.rounds >= self._trust.due:
+                self._trust.look(self.rounds, self._live.residual(), stacklevel=2)
             if self._told:
                 self._tell(state, info)
         except BaseException:
@@ -91,6 +99,10 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                 self._live.save(self._folder, self.rounds, meta)
         if self._bar.enabled:
             self._bar.advance(1, info.played_value)
+        if self._callbacks:
+            self._last = state, info
+            if self.rounds % self._callbacks.every == 0:
+                self._callbacks.tell(self.rounds, state, info)
 
     def __enter__(self) -> "Play[S]":
         return self
@@ -104,8 +116,16 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             self.close()
 
     def close(self) -> None:
-        """Take the progress bar down, where a loop is left before the source ends."""
+        """Tell callbacks of the last round, and take the progress bar down: at the end of the
+        source, or where a loop is left before it."""
         self._bar.close()
+        if self._folder is not None:
+            self._folder.close()
+        if self._last is not None:
+            last, self._last = self._last, None
+            if self._callbacks.told != self.rounds:
+                self._callbacks.tell(self.rounds, *last)
+            self._callbacks.close()
 
 
 def play(
@@ -115,6 +135,8 @@ def play(
     *,
     progress: bool = False,
     on_rejected: str = "raise",
+    on_round: OnRound | Sequence[OnRound] | None = None,
+    every: int | None = None,
     checkpoint_every: int | None = None,
     checkpoint_dir: str | Path | None = None,
     keep: int = 3,
@@ -128,12 +150,14 @@ def play(
     structure, shape or dtype is a `ValueError` that names the leaf. The trajectory is that of
     `run`, to rounding. Memory does not grow with the number of rounds.
 
-    `progress` and `on_rejected` are as in `run`; the iterator's `rejected` counts rejected rounds.
+    `progress`, `on_rejected`, `on_round` and `every` are as in `run`; the iterator's `rejected`
+    counts rejected rounds.
 
     With `checkpoint_dir`, the state is saved there every `checkpoint_every` rounds (default 1,000)
     and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from
     it: `state` gives the structure only, and the source is taken to the right round. It must be
-    able to: a sequence, or an object with a method `seek(round)`, counted from 0.
+    able to: a sequence, or an object with a method `seek(round)`, counted from 0; a generator is
+    refused from the start.
 
     `mesh`, `window_axis` and `batch_axis` are as in `run`. Checkpoints are those of a run without a
     mesh, so one may go on with another number of devices.
@@ -151,13 +175,17 @@ def play(
     2 True 0.75
     """
     validation.one_of(on_rejected, POLICIES, "on_rejected")
+    validation.count(keep, "keep")
     total = len(source) if isinstance(source, Sized) else None
     folder = None
+    callbacks = Callbacks(on_round, every)
     if checkpoint_dir is not None:
-        folder = Folder(checkpoint_dir, validation.count(keep, "keep"))
+        check_seekable(source)
+        folder = Folder(checkpoint_dir, keep)
     elif checkpoint_every is not None:
         raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
-    every = validation.count(checkpoint_every or 1000, "checkpoint_every")
+    saving = 1000 if checkpoint_every is None else checkpoint_every
+    validation.count(saving, "checkpoint_every")
     bar = Progress(total, enabled=progress)
     axes = Axes.of(mesh, window_axis, batch_axis)
-    return Play(algorithm, state, source, bar, on_rejected, folder, every, axes)
+    return Play(algorithm, state, source, bar, on_rejected, folder, saving, callbacks, axes)

@@ -1,4 +1,8 @@
-"""`run`: recorded rounds in one compiled scan."""
+"""`run`: recorded rounds in one compiled scan, or in a few where somebody wants to know between."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -8,13 +12,17 @@ from jax.sharding import Mesh
 from .._support import trees, validation
 from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
+from .._support.functions import shared
 from .._support.packing import Packing
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from .mesh import Axes, on_mesh
+from ..algorithms.record import with_edges
+from .calls import Callbacks, OnRound, RunCheckpoints
+from .mesh import Axes, collect, on_mesh
 from .rejection import POLICIES, rejection
-from .stacks import Record, S, at, length, recording_step
+from .stacks import Record, S, at, check_stacked, length, recording_step
+from .trust import warn_of
 
 
 @automatic_mesh()
@@ -26,6 +34,11 @@ def run(
     record: Record | None = None,
     progress: bool = False,
     on_rejected: str = "raise",
+    on_round: OnRound | Sequence[OnRound] | None = None,
+    every: int | None = None,
+    checkpoint_dir: str | Path | None = None,
+    checkpoint_every: int | None = None,
+    keep: int = 3,
     mesh: Mesh | None = None,
     window_axis: str | None = None,
     batch_axis: PyTree = None,
@@ -38,14 +51,23 @@ def run(
     - `rounds`: a pytree like the example round, stacked on axis 0.
     - `record`: `state -> pytree`, what to keep after each round besides the info, for instance
       `lambda state: state.inner_var`; it is in `history.recorded`.
-    - `progress`: show a bar. The scan then runs in up to 50 pieces.
+    - `progress`: show a bar, and at the end `history.summary()`. The scan then runs in up to 50
+      pieces.
     - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard rejects, or
       `"skip"` such rounds; `history.accepted` and `history.rejected` tell.
+    - `on_round`: `(state, info) -> None`, or several of them, called after every `every` rounds
+      (default 1) and after the last; ready ones are in `obax.callbacks`. The scan is cut into
+      pieces of that many rounds: tens or hundreds cost next to nothing.
+    - `checkpoint_dir`: save state and history there every `checkpoint_every` rounds (default
+      1,000) and at the end; the last `keep` states stay. Called again, the run goes on from the
+      newest: `state` gives the structure only. With `on_round` too, pieces have the greatest
+      common divisor of the two numbers.
     - `mesh`, `window_axis`, `batch_axis`: devices, the axis of the mesh over which the window's
       terms and its past rounds lie, and the one over which the batch of each round lies (axis 0 of
       its leaves; or a tree of names and `None`, like the round). See docs/devices.md.
 
-    **Returns:** the state after the last round, and the history: `info` stacked over rounds.
+    **Returns:** the state after the last round, and the history: `info` stacked over rounds, with
+    `summary()`, `plot()`, `to_pandas()`, a length and `history[100:]`.
 
     >>> import obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
@@ -56,33 +78,79 @@ def run(
     [0.5     0.125   0.03125] 4
     """
     validation.one_of(on_rejected, POLICIES, "on_rejected")
+    record = shared(record)
     axes = Axes.of(mesh, window_axis, batch_axis)
     if axes is None:
         state, rounds = automatic((state, rounds))
     else:
-        algorithm, state = on_mesh(algorithm, state, axes)
         rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
-    state.round_spec.check(rounds, stacked=True)
+    check_stacked(state.round_spec, rounds)
     horizon = length(rounds)
-    piece = _piece(horizon) if progress else horizon
-    histories = []
+    callbacks = Callbacks(on_round, every)
+    folder = None
+    if checkpoint_dir is not None:
+        folder = RunCheckpoints(checkpoint_dir, checkpoint_every, keep)
+    elif checkpoint_every is not None:
+        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+    wanted = [callbacks.every] * bool(callbacks) + ([] if folder is None else [folder.every])
+    piece = math.gcd(*wanted) if wanted else (_piece(horizon) if progress else horizon)
+    histories: list[Info] = []
+    begin = saved = 0
+    if folder is not None:
+        plain = state if axes is None else collect(algorithm, state)
+        found, histories, begin = folder.latest(
+            plain, lambda n: _shapes(algorithm, plain, rounds, record, n)
+        )
+        state, saved = found if begin else state, begin
+        if begin > horizon:
+            raise ValueError(
+                f"rounds must be those of the run in checkpoint_dir, which has played {begin:,}, "
+                f"but there are {horizon:,}; choose another folder to start anew."
+            )
+    placed = algorithm
+    if axes is not None:
+        placed, state = on_mesh(algorithm, state, axes)
     with Progress(horizon, enabled=progress) as bar:
-        for start in range(0, horizon, piece):
-            part = rounds if piece == horizon else at(rounds, slice(start, start + piece))
-            before = state
-            state, history = _scan(algorithm, state, part, record)
+        if progress and begin:
+            bar.advance(begin, float(histories[-1].played_value[-1]))
+        for start in range(begin, horizon, piece):
+            part = rounds if piece >= horizon else at(rounds, slice(start, start + piece))
+            before, end = state, min(start + piece, horizon)
+            state, history = _scan(placed, state, part, record)
             if on_rejected == "raise" and trees.is_concrete(history.accepted):
-                _raise_if_rejected(algorithm, before, part, history, start)
+                _raise_if_rejected(placed, before, part, history, start)
             histories.append(history)
+            if folder is not None and (end % folder.every == 0 or end == horizon):
+                since = histories[len(histories) - -(-(end - saved) // piece) :]
+                kept = state if axes is None else collect(algorithm, state)
+                folder.save(saved, end, kept, _joined(since))
+                saved = end
+            if callbacks and (end % callbacks.every == 0 or end == horizon):
+                callbacks.tell(end, state, history[-1])
             if progress:
-                bar.advance(length(history.t), float(history.played_value[-1]))
+                bar.advance(end - start, float(history.played_value[-1]))
+    callbacks.close()
+    whole = _joined(histories)
+    if trees.is_concrete(whole.solver_residual):
+        warn_of(np.asarray(whole.solver_residual)[np.asarray(whole.accepted)], stacklevel=2)
+        if progress:
+            print(whole.summary())
+    return state, whole
+
+
+def _joined(histories: list[Info]) -> Info:
     if len(histories) == 1:
-        return state, histories[0]
-    return state, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *histories)
+        return histories[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *histories)
 
 
-@compiled
-def _scan(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
+def _shapes(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None, n: int) -> Info:
+    """What the history of n rounds looks like."""
+    some = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), rounds)
+    return jax.eval_shape(lambda s, r: _body(algorithm, s, r, record), state, some)[1]
+
+
+def _body(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
     step = recording_step(algorithm, record)
     packing = Packing(jax.eval_shape(step, state, at(rounds, 0))[1])
 
@@ -91,7 +159,10 @@ def _scan(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None)
         return state, packing.pack(info)
 
     state, packed = jax.lax.scan(body, state, rounds)
-    return state, packing.unpack(packed)
+    return state, with_edges(packing.unpack(packed), algorithm.problem.domain)
+
+
+_scan = compiled(_body)
 
 
 def _piece(horizon: int) -> int:
@@ -108,6 +179,8 @@ def _raise_if_rejected(
     if accepted.all():
         return
     index = int(np.argmin(accepted))
+    # What made it diverge may be known already.
+    warn_of(np.asarray(history.solver_residual)[:index], stacklevel=3)
     if index:
         state, _ = _scan(algorithm, state, at(rounds, slice(index)), None)
     raise rejection(algorithm, state, at(rounds, index), offset + index)

@@ -1,6 +1,6 @@
 """Rounds stacked on axis 0, and a step that records more than its info."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import equinox as eqx
@@ -10,6 +10,7 @@ from jaxtyping import Array
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
+from ..rounds import RoundSpec
 
 S = TypeVar("S", bound=State)
 Record = Callable[[PyTree], PyTree]
@@ -28,6 +29,21 @@ def recording_step(
         return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
 
     return step
+
+
+def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:
+    """Raise a `ValueError` where rounds are not stacked, or not like the example round."""
+    one_by_one = isinstance(rounds, Iterator) or (
+        isinstance(rounds, list | tuple) and jax.tree.structure(rounds) != spec.treedef
+    )
+    if one_by_one:
+        raise ValueError(
+            f"rounds must be one pytree like the example_round, stacked on axis 0, but is a "
+            f"{type(rounds).__name__} of rounds: use obax.play(algorithm, state, rounds), which "
+            f"takes them one by one, or stack them, jax.tree.map(lambda *all: jnp.stack(all), "
+            f"*rounds)."
+        )
+    spec.check(rounds, stacked=True)
 
 
 def length(rounds: PyTree) -> int:

@@ -10,15 +10,16 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
-from .._support import trees
+from .._support import functions, trees
 from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
 from .._support.spread import Spread
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from ..algorithms.record import with_edges
 from .places import apart, on_every_device, sweep_devices
-from .stacks import Record, S, at, length, recording_step
+from .stacks import Record, S, at, check_stacked, length, recording_step
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -65,6 +66,7 @@ def sweep(
     [[0.5   0.125]
      [0.5   0.   ]]
     """
+    record = functions.shared(record)
     single = isinstance(algorithms, Algorithm)
     family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
     numbers, shared = _stack(family)
@@ -75,7 +77,7 @@ def sweep(
             f"{sorted(lengths)}."
         )
     one_seed = at(rounds, 0) if seeds else rounds
-    state.round_spec.check(one_seed, stacked=True)
+    check_stacked(state.round_spec, one_seed)
     length(one_seed)
     if state.t.ndim and (not seeds or len(state.t) != horizon):
         raise ValueError(
@@ -148,6 +150,8 @@ def _sweep(
     if seeds:
         rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
     states, history = apart(play, devices)(numbers, states, seed_of, rounds)
+    domain_of = lambda numbers: eqx.combine(numbers, shared).problem.domain  # noqa: E731
+    history = jax.vmap(lambda own, one: with_edges(one, domain_of(own)))(numbers, history)
     if not seeds:
         return states, history
     return jax.tree.map(

@@ -44,4 +44,5 @@ from .results import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,
     RegretCurve as RegretCurve,
+    RegretCurves as RegretCurves,
 )

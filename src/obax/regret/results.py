@@ -1,6 +1,8 @@
 """What this room hands back: a comparator with its evidence, and the curve of a regret."""
 
+import dataclasses
 import warnings
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._support import trees
+from .._support import drawing, showing, trees
 from .._support.trees import PyTree
 from ..reduced import curvature_noise
 
@@ -85,6 +87,14 @@ class Comparator(eqx.Module):
         return x, y
 
 
+KINDS = {
+    "rounds": "dynamic regret",
+    "static": "static regret",
+    "stages": "stage regret",
+    None: "local regret",
+}
+
+
 class RegretCurve(eqx.Module):
     """A regret, round by round. It goes wherever an array goes: `np.asarray(curve)`,
     `plt.plot(curve)` and `curve[-1]` see the cumulative curve.
@@ -92,12 +102,16 @@ class RegretCurve(eqx.Module):
     - `terms`: what each round adds; `cumulative`: their running sum; `total`: its last value.
     - `comparators`: what the decisions were compared with (`None` for the local regret).
     - `decisions`: (x_t, y*_t(x_t)) and how exact y*_t(x_t) is (`None` for losses as suffered).
+    - `name`: what a legend calls it, by default what it is; `curve.named("OAGD")` gives it one.
+
+    `curve.plot()` draws it, `(curve + other).plot()` draws both.
     """
 
     terms: Float[Array, " T"]
     cumulative: Float[Array, " T"]
     comparators: Comparator | None
     decisions: Comparator | None
+    name: str = eqx.field(static=True, default="")
 
     @property
     def total(self) -> Float[Array, ""]:
@@ -112,6 +126,66 @@ class RegretCurve(eqx.Module):
 
     def __getitem__(self, index: Any) -> Array:
         return self.cumulative[index]
+
+    @property
+    def label(self) -> str:
+        """Its name, or what kind of regret it is."""
+        kind = None if self.comparators is None else self.comparators.kind
+        return self.name or KINDS.get(kind, "regret")
+
+    def named(self, name: str) -> "RegretCurve":
+        """The same curve under another name."""
+        return dataclasses.replace(self, name=name)
+
+    def __add__(self, other: "RegretCurve | RegretCurves") -> "RegretCurves":
+        return RegretCurves((self,)) + other
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """A matplotlib figure of the regret so far and of its mean over rounds, which falls where
+        the regret is sublinear; saved to `file` where one is named."""
+        return RegretCurves((self,)).plot(file)
+
+    def __repr__(self) -> str:
+        if self.cumulative.ndim != 1 or not trees.is_concrete(self.cumulative):
+            return f"RegretCurve({showing.shown(self.cumulative)})"
+        words = f"{len(self):,} rounds, total={showing.short(self.total)}"
+        if self.comparators is not None and self.comparators.inner_residual.ndim == 1:
+            words += f", comparators reached {showing.short(self.comparators.reached)}"
+        return f"RegretCurve({self.label!r}, {words})"
+
+    def _repr_html_(self) -> str:
+        return showing.table(self.label, [("regret", repr(self))])
+
+
+@dataclasses.dataclass(frozen=True)
+class RegretCurves:
+    """Several regrets to be drawn in one figure: `(one + other).plot()`."""
+
+    curves: tuple[RegretCurve, ...]
+
+    def __add__(self, other: "RegretCurve | RegretCurves") -> "RegretCurves":
+        if isinstance(other, RegretCurve):
+            return RegretCurves((*self.curves, other))
+        if isinstance(other, RegretCurves):
+            return RegretCurves((*self.curves, *other.curves))
+        return NotImplemented
+
+    def plot(self, file: str | Path | None = None) -> Any:
+        """A matplotlib figure: the regrets so far, and their means over rounds."""
+        total: dict[str, list[np.ndarray]] = {}
+        for number, curve in enumerate(self.curves, 1):
+            name = curve.label if curve.label not in total else f"{curve.label} ({number})"
+            total[name] = [np.asarray(curve, np.float64)]
+        mean = {
+            name: [line / np.arange(1, len(line) + 1) for line in lines]
+            for name, lines in total.items()
+        }
+        what = next(iter(total)) if len(total) == 1 else "regret"
+        panels = [
+            drawing.Panel(f"{what} so far", total),
+            drawing.Panel(f"{what}, mean over rounds", mean),
+        ]
+        return drawing.figure(panels, "round", file)
 
 
 def warn_if_missed(found: Comparator) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SERIES, POINTS = 12, 300
+OWN = "watch.json"
 NOT_SETTINGS = {"experiment", "seed", "t", "metric", "value"}
 """Columns of a run's table that do not tell one curve from another."""
 Curves = Mapping[str, tuple[Sequence[float], Sequence[float | None]]]
@@ -23,14 +24,17 @@ class WatchError(Exception):
 
 
 def kind_of(folder: Path) -> str:
-    """`"stream"` for the checkpoint folder of `obax stream`, `"run"` for one of `obax run`."""
+    """`"stream"` for the checkpoint folder of `obax stream`, `"run"` for one of `obax run`, `"own"`
+    for what `obax.callbacks.Watch` writes."""
     if (folder / "run.json").is_file():
         return "run"
+    if (folder / OWN).is_file():
+        return "own"
     if (folder / "live.json").is_file() or any(folder.glob("*.obax")):
         return "stream"
     raise WatchError(
         f"{folder} holds neither a run of `obax run` (run.json) nor a stream of `obax stream "
-        f"--checkpoint {folder}` (live.json)."
+        f"--checkpoint {folder}` (live.json) nor one of obax.callbacks.Watch ({OWN})."
     )
 
 
@@ -41,13 +45,20 @@ def snapshot(folder: Path) -> dict[str, Any]:
     `rejected`: rows and reasons.
     """
     try:
-        found = _run(folder) if kind_of(folder) == "run" else _stream(folder)
+        found = {"run": _run, "stream": _stream, "own": _own}[kind_of(folder)](folder)
     except Exception as error:
         # The folder may be being made, moved or removed at this moment, or hold anything.
         told = isinstance(error, WatchError | UserError | OSError)
         words = str(error) if told else f"{folder} holds something else ({error!r})."
         found = {"facts": [], "charts": [], "rejected": [], "trouble": words}
     return {"folder": str(folder), "trouble": None} | found
+
+
+def _own(folder: Path) -> dict[str, Any]:
+    """What `obax.callbacks.Watch` wrote is in the shape of the page already."""
+    page = json.loads((folder / OWN).read_text())
+    shown = ("title", "updated", "done", "words", "facts", "charts", "rejected")
+    return {name: page[name] for name in shown}
 
 
 def _stream(folder: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ..report import Findings
 from .config import from_dict
 from .folder import RunFolder
 from .table import typed
+from .verdict import not_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +54,10 @@ class Experiment:
     headline: Callable[[pd.DataFrame], str]
     files: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        # Here, so that no experiment can pass a verdict on what it did not run.
+        object.__setattr__(self, "findings", _within_evidence(self.findings))
+
     def config(self, folder: RunFolder) -> Any:
         """The config that a run folder was made with."""
         try:
@@ -69,6 +74,29 @@ class Experiment:
     def work(self, part: Part) -> pd.DataFrame:
         """Do a part; its rows as they are stored."""
         return typed(part.work(), self.name, self.columns)
+
+
+def _within_evidence(
+    findings: Callable[[Any, pd.DataFrame], Findings],
+) -> Callable[[Any, pd.DataFrame], Findings]:
+    """Findings whose claims are not tested where a method that they name did not run."""
+
+    @functools.wraps(findings)
+    def checked(config: Any, table: pd.DataFrame) -> Findings:
+        found = findings(config, table)
+        if not found.claims or "kind" not in table:
+            return found
+        windows = table["w"].dropna().unique() if "w" in table else None
+        claims = []
+        for claim in found.claims:
+            missing = not_run(claim.claimed, table["kind"].unique(), windows)
+            if missing and claim.verdict != "not tested":
+                words = f"these runs cannot tell: {', '.join(missing)} did not run"
+                claim = dataclasses.replace(claim, measured=words, verdict="not tested")
+            claims.append(claim)
+        return dataclasses.replace(found, claims=claims)
+
+    return checked
 
 
 def later(module: str, name: str) -> Callable:

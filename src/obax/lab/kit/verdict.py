@@ -6,7 +6,8 @@ A claim is a number of gains: paired differences over seeds, positive where the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     BySeed: TypeAlias = Mapping[int, float] | pd.Series
 
+# What a claim may name; a test holds this list to the methods that experiments run.
+METHODS = ("OAGD", "OGD", "AutoBalance", "MAML", "ANIL", "ITD-BiO", "SOBOW", "SOGD", "ZOSOGD",
+           "FSOBO", "AOBO", "OBBO", "RTHO", "F2OBO")  # fmt: skip
 VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
 RULE = (
     "A difference counts if the 95% t-interval of its paired differences over the seeds (two at "
@@ -125,3 +129,22 @@ def combined(parts: Sequence[str]) -> str:
     if len(set(parts)) == 1:
         return parts[0]
     return "partly" if {"reproduced", "partly"} & set(parts) else "not reproduced"
+
+
+def not_run(claimed: str, kinds: Iterable[str], windows: Iterable[int] | None = None) -> list[str]:
+    """What a claim names in its words and the runs do not have: methods by their kinds, and windows
+    written as `w = 5`, where it is known which were run.
+
+    >>> not_run("runtime OGD < OAGD < AutoBalance", ["OGD", "OAGD"])
+    ['AutoBalance']
+    >>> not_run("OAGD with w = 5 and with w = 10 overtakes OGD", ["OGD", "OAGD"], [1, 10])
+    ['w = 5']
+    """
+    ran = set(kinds)
+    named = [name for name in METHODS if re.search(rf"(?<![\w-]){name}(?![\w-])", claimed)]
+    missing = [name for name in named if name not in ran]
+    if windows is not None:
+        had = {int(w) for w in windows}
+        sizes = map(int, re.findall(r"\bw = (\d+)\b", claimed))
+        missing += [f"w = {w}" for w in dict.fromkeys(sizes) if w not in had]
+    return missing

@@ -1,0 +1,235 @@
+"""A history as people read it: in words, as a table, as a picture; and one round of it in words.
+
+A history is an `Info` whose leaves have the rounds on their last leading axis: `[T]` from `run`,
+`[settings, T]` or `[settings, seeds, T]` from `sweep`. Everything here is on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .._support import drawing, showing, trees
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .record import Info
+
+# What a round's solver may leave of |grad_y f| before its hypergradient is called rough.
+ROUGH = 0.1
+NUMBERS = (
+    "played_value",
+    "outer_value",
+    "inner_value",
+    "hypergradient_norm",
+    "inner_gradient_norm",
+    "solver_residual",
+)
+COUNTS = ("gradients", "hvps", "cross_products", "evaluations")
+AXES = {1: (), 2: ("run",), 3: ("setting", "seed")}
+# Of x, in a table: more coordinates than this are left to those who ask for them.
+MOST_COLUMNS = 64
+MOST_LINES = 8
+
+
+def check_history(info: Info) -> None:
+    """Raise a `TypeError` where there is one round only."""
+    if np.ndim(info.t) == 0:
+        raise TypeError(
+            "this Info is the record of one round; a history, which has a length, rounds to "
+            "choose from, a summary, a table and a plot, comes from obax.run or obax.sweep."
+        )
+
+
+def at(info: Info, index: Any) -> Info:
+    """One of the entries of the leading axis, or some of them; out of range is an `IndexError`."""
+    check_history(info)
+    length = info.t.shape[0]
+    if isinstance(index, int | np.integer) and not -length <= index < length:
+        raise IndexError(f"round {index} of a history of {length}.")
+    return jax.tree.map(lambda leaf: leaf[index], info)
+
+
+def coordinates(info: Info, most: int) -> Iterator[tuple[str, np.ndarray]]:
+    """The coordinates of x by name, `x`, `x[2]`, `x['a'][0]`; `most` of them at most."""
+    axes, given = np.ndim(info.t), 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(info.outer_var):
+        array, name = np.asarray(leaf), trees.leaf_name(path, "x")
+        for place in np.ndindex(array.shape[axes:]):
+            if given == most:
+                return
+            given += 1
+            yield name + (f"[{', '.join(map(str, place))}]" if place else ""), array[(..., *place)]
+
+
+def size_of_x(info: Info) -> int:
+    """How many coordinates x has."""
+    axes = np.ndim(info.t)
+    return sum(int(np.prod(leaf.shape[axes:])) for leaf in jax.tree.leaves(info.outer_var))
+
+
+def to_pandas(info: Info) -> pd.DataFrame:
+    """A table with a row for each round; the index counts rounds as they came, from 1."""
+    import pandas as pd
+
+    check_history(info)
+    shape = np.shape(info.t)
+    columns: dict[str, Any] = {"t": info.t}
+    columns |= {name: getattr(info, name) for name in NUMBERS}
+    columns |= dict(coordinates(info, MOST_COLUMNS))
+    if info.at_edge is not None:
+        columns["at_edge"] = info.at_edge
+    columns |= {name: getattr(info, name) for name in ("accepted", *COUNTS)}
+    names = [*AXES[len(shape)], "round"]
+    levels = [np.arange(length) for length in shape[:-1]] + [np.arange(1, shape[-1] + 1)]
+    index = pd.MultiIndex.from_product(levels, names=names) if len(shape) > 1 else None
+    frame = pd.DataFrame(
+        {name: np.asarray(value).reshape(-1) for name, value in columns.items()}, index=index
+    )
+    if index is None:
+        frame.index = pd.Index(levels[0], name="round")
+    return frame
+
+
+def summary(info: Info) -> str:
+    """What happened, and whether its hypergradients can be trusted, in a few lines of words."""
+    check_history(info)
+    played, accepted = (np.asarray(part) for part in (info.played_value, info.accepted))
+    *runs, rounds = accepted.shape
+    count = int(np.prod(runs, dtype=int))
+    lines = [f"{rounds:,} rounds" + (f" in each of {count:,} runs" if runs else "")]
+    rejected = int(np.sum(~accepted))
+    lines[0] += f", {rejected:,} rejected" if rejected else ", none rejected"
+    if not accepted.any():
+        return lines[0] + ": nothing was learned."
+    tenth = max(1, rounds // 10)
+    first, last = (
+        _mean(played[..., part], accepted[..., part])
+        for part in (slice(tenth), slice(-tenth, None))
+    )
+    lines.append(
+        f"loss suffered: {_mean(played, accepted)} on average, {first} in the first {tenth:,} "
+        f"rounds, {last} in the last"
+    )
+    lines += [_residual_words(info, accepted), _follower_words(info, accepted), *_edge_words(info)]
+    return "\n".join(line for line in lines if line)
+
+
+def _mean(values: np.ndarray, counted: np.ndarray) -> str:
+    return f"{np.mean(values[counted]):.4g}" if counted.any() else "nothing"
+
+
+def _residual_words(info: Info, accepted: np.ndarray) -> str:
+    residual = np.asarray(info.solver_residual)[accepted]
+    if not (np.asarray(info.hvps)[accepted] > 0).any() and not (residual > 0).any():
+        return ""
+    worst, rough = float(np.max(residual)), int(np.sum(~(residual <= ROUGH)))
+    words = f"linear systems of the hypergradient: largest relative residual {worst:.2g}, "
+    if not rough:
+        return words + f"never above {ROUGH}"
+    return (
+        f"{words}above {ROUGH} in {rough:,} of {residual.size:,} rounds: there the hypergradient "
+        f"is rough (more solver steps, or a ridge term in the inner loss)"
+    )
+
+
+def _follower_words(info: Info, accepted: np.ndarray) -> str:
+    if info.follower is None:
+        return ""
+    slope = np.where(accepted, np.asarray(info.inner_gradient_norm), np.nan)
+    tenth = max(1, slope.shape[-1] // 10)
+    first, last = (
+        _mean(part, np.isfinite(part)) for part in (slope[..., :tenth], slope[..., -tenth:])
+    )
+    return (
+        f"follower: |grad_y g| after learning {first} in the first {tenth:,} rounds, {last} in "
+        f"the last"
+    )
+
+
+def _edge_words(info: Info) -> Iterator[str]:
+    """Whether x lay at an edge of its domain; nothing where it has none or nobody looked."""
+    if info.at_edge is None:
+        return
+    edge, size = np.asarray(info.at_edge), size_of_x(info)
+    touched = int(np.sum(edge > 0))
+    if not touched:
+        yield "x: never at an edge of its domain"
+        return
+    last = int(np.sum(edge[..., -1])) if edge.ndim == 1 else None
+    now = f"; in the last, {last:,} of {size:,} coordinates" if last is not None else ""
+    yield f"x: at an edge of its domain in {touched:,} of {edge.size:,} rounds{now}"
+
+
+def words(info: Info) -> str:
+    """The repr: the losses of a round, or those of the first and the last of a history."""
+    if np.ndim(info.t) == 0:
+        said = [f"t={showing.shown(info.t)}"]
+        said += [f"{name}={showing.short(getattr(info, name))}" for name in NUMBERS]
+        said += [f"accepted={showing.shown(info.accepted)}", f"x={showing.shown(info.outer_var)}"]
+        return f"Info({', '.join(said)})"
+    shape = " x ".join(f"{n:,}" for n in np.shape(info.t))
+    if not trees.is_concrete(info.played_value):
+        return f"Info({shape} rounds)"
+    if np.ndim(info.t) > 1:
+        return f"Info({shape} rounds, rejected={int(np.sum(~np.asarray(info.accepted))):,})"
+    said = [
+        f"{name}={showing.short(getattr(info, name)[0])}..{showing.short(getattr(info, name)[-1])}"
+        for name in NUMBERS
+    ]
+    return f"Info({shape} rounds, {', '.join(said)}, rejected={int(info.rejected):,})"
+
+
+def as_html(info: Info) -> str:
+    """For a notebook."""
+    if np.ndim(info.t) and trees.is_concrete(info.played_value):
+        lines = [line.partition(": ") for line in summary(info).splitlines()]
+        rows = [(name, value) if value else ("history", name) for name, _, value in lines]
+        return showing.table("history", rows)
+    rows = [(name, showing.shown(getattr(info, name))) for name in ("t", *NUMBERS, "accepted")]
+    return showing.table("one round", [*rows, ("x", showing.shown(info.outer_var))])
+
+
+def plot(info: Info, file: Any = None) -> Any:
+    """One figure of four: loss suffered, x, residual of the solver, gradient of the follower."""
+    check_history(info)
+    shape = np.shape(info.t)
+    accepted = np.asarray(info.accepted).reshape(-1, shape[-1])
+    # Rounds of the moving mean.
+    span = max(1, shape[-1] // 20)
+
+    def lines(values: Any) -> list[np.ndarray]:
+        """One for each run, with gaps where a round was rejected."""
+        array = np.asarray(values, np.float64).reshape(accepted.shape)
+        return [np.where(kept, line, np.nan) for kept, line in zip(accepted, array, strict=True)]
+
+    def curves(values: Any) -> dict[str, list[np.ndarray]]:
+        """By setting, where there are several; each with its seeds."""
+        found = lines(values)
+        if len(shape) == 1:
+            return {"": found}
+        seeds = len(found) // shape[0]
+        return {f"{AXES[len(shape)][0]} {i}": found[i * seeds : (i + 1) * seeds]
+                for i in range(shape[0])}  # fmt: skip
+
+    suffered = lines(info.played_value)
+    smooth = {name: [drawing.moving_mean(one, span) for one in some]
+              for name, some in curves(info.played_value).items()}  # fmt: skip
+    if len(shape) == 1:
+        smooth = {drawing.FAINT: suffered, f"mean of {span:,}": smooth[""]}
+    size, found = size_of_x(info), dict(coordinates(info, MOST_LINES))
+    named = {name: lines(values) for name, values in found.items()}
+    if size == 1:
+        named = curves(*found.values())
+    of = f" (first {MOST_LINES} of {size:,})" if size > MOST_LINES else ""
+    panels = [
+        drawing.Panel("loss suffered", smooth, log=drawing.spans_decades(suffered)),
+        drawing.Panel(f"x{of}", named),
+        drawing.Panel("residual of the solver", curves(info.solver_residual), True, ROUGH),
+        drawing.Panel("|grad_y g| after learning", curves(info.inner_gradient_norm), True),
+    ]
+    return drawing.figure(panels, "round", file)

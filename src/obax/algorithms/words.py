@@ -1,0 +1,55 @@
+"""Algorithms and states in words: `OAGD(alpha=0.1, beta=0.05, K=10, window=20 x 0.9, CG(5))`."""
+
+from typing import Any
+
+from .._support import showing
+from ..hypergradient import Hypergradient
+from ..window import Window
+
+# The paper's symbols, which are shorter than the names of the arguments.
+SYMBOLS = {"outer_step_size": "alpha", "inner_step_size": "beta", "inner_steps": "K"}
+
+
+def settings(algorithm: Any) -> list[tuple[str, str]]:
+    """What an algorithm was given besides its problem, by symbol or name, in words."""
+    found = []
+    for name, value in showing.changed(algorithm):
+        if name == "problem":
+            continue
+        if isinstance(value, Window):
+            if value.size == 1:
+                continue
+            words = repr(value).removeprefix("Window(").removesuffix(")")
+        elif isinstance(value, Hypergradient):
+            words = repr(value)
+        elif name.endswith("_optimiser"):
+            words = "optax"
+        else:
+            words = showing.shown(value)
+        found.append((SYMBOLS.get(name, name), words))
+    return found
+
+
+def algorithm_words(algorithm: Any) -> str:
+    """The repr of an algorithm."""
+    has_follower = algorithm.problem.inner is not None
+    said = [
+        value if name == "hypergradient" else f"{name}={value}"
+        for name, value in settings(algorithm)
+        # Without a follower nobody asks the estimator.
+        if has_follower or name != "hypergradient"
+    ]
+    return f"{type(algorithm).__name__}({', '.join(said)})"
+
+
+def algorithm_table(algorithm: Any) -> str:
+    """The same for a notebook."""
+    rows = [*settings(algorithm), ("problem", repr(algorithm.problem))]
+    return showing.table(type(algorithm).__name__, rows)
+
+
+def state_words(state: Any) -> str:
+    """The repr of a state: where the pair is; what else it carries by name only."""
+    named = ("t", "outer_var", "inner_var")
+    said = [f"{name}={showing.shown(getattr(state, name))}" for name in named]
+    return f"{type(state).__name__}({', '.join(said)})"

@@ -1,0 +1,260 @@
+"""Ready callbacks for `run` and `play`: where the numbers of a round go while others are played.
+
+    obax.run(algorithm, state, rounds, on_round=obax.callbacks.Watch("mine"), every=100)
+
+| where to | callback | needs |
+|---|---|---|
+| a file, a line of JSON for each call | `JSONLines("rounds.jsonl")` | nothing |
+| a page that draws itself, `obax watch mine` | `Watch("mine")` | nothing |
+| TensorBoard | `TensorBoard("logs")` | `pip install "obax[tensorboard]"` |
+| MLflow | `MLflow()` | `pip install "obax[mlflow]"` |
+| Weights & Biases, offline unless asked | `WandB("project")` | `pip install "obax[wandb]"` |
+
+Your own is any function of `(state, info)`; `metrics(info)` gives its numbers by name. The driver
+calls `close()` when it is done; called again, a callback goes on where it was.
+"""
+
+import importlib
+import json
+import math
+import re
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ._support import atomic, validation
+from .algorithms import Info
+from .algorithms.history import NUMBERS, coordinates, size_of_x
+
+# Of x: as many coordinates as a person looks at; of more, the norm.
+COORDINATES = 16
+# Of a curve that is watched: when there are more, every other one goes.
+POINTS = 600
+
+
+def metrics(info: Info) -> dict[str, float]:
+    """The numbers of a round by name: losses, norms, residual, `accepted`, and x.
+
+    >>> import jax.numpy as jnp, obax
+    >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
+    >>> algorithm = obax.OGD(problem, outer_step_size=0.5)
+    >>> state = algorithm.init(0.0, None, jnp.zeros(()))
+    >>> _, info = algorithm.step(state, jnp.asarray(1.0))
+    >>> found = metrics(info)
+    >>> found["played_value"], found["hypergradient_norm"], found["x"]
+    (0.5, 1.0, 0.0)
+    """
+    found = {name: float(getattr(info, name)) for name in NUMBERS}
+    found["accepted"] = float(info.accepted)
+    if size_of_x(info) <= COORDINATES:
+        return found | {name: float(value) for name, value in coordinates(info, COORDINATES)}
+    leaves = [np.ravel(value) for _, value in coordinates(info, size_of_x(info))]
+    return found | {"|x|": float(np.linalg.norm(np.concatenate(leaves)))}
+
+
+class JSONLines:
+    """A line of JSON for each call, appended to a file: `t` and the `metrics`."""
+
+    def __init__(self, file: str | Path):
+        self.path = Path(file)
+        self._file: IO[str] | None = None
+
+    def __call__(self, state: Any, info: Info) -> None:
+        """Write a line and flush it: a crash loses none that was written."""
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a", encoding="utf-8")
+        numbers = {name: _plain(value) for name, value in metrics(info).items()}
+        self._file.write(json.dumps({"t": int(info.t), "time": time.time(), **numbers}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Watch:
+    """A folder that `obax watch FOLDER` shows: one's own run, on a page that draws itself.
+
+    Written at most once in `seconds`, and at the end. Memory does not grow: a curve has at most 600
+    points.
+    """
+
+    FILE = "watch.json"
+
+    def __init__(self, folder: str | Path, title: str = "run", seconds: float = 1.0):
+        self.folder, self.title, self.seconds = Path(folder), title, seconds
+        self._rows: list[tuple[int, dict[str, float]]] = []
+        self._every = self._calls = self._rejected = self._first = 0
+        self._begun = self._written = 0.0
+        self._last: tuple[int, dict[str, float]] | None = None
+
+    def __call__(self, state: Any, info: Info) -> None:
+        """Take a round in."""
+        t, numbers = int(info.t), metrics(info)
+        if self._last is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._begun, self._first, self._every = time.time(), t, 1
+        self._rejected += not numbers["accepted"]
+        if self._calls % self._every == 0:
+            self._rows.append((t, numbers))
+            if len(self._rows) > POINTS:
+                self._rows, self._every = self._rows[::2], 2 * self._every
+        self._calls += 1
+        self._last = t, numbers
+        if time.time() - self._written >= self.seconds:
+            self._write(done=False)
+
+    def close(self) -> None:
+        """The last figures, and that there will be no more."""
+        if self._last is not None:
+            self._write(done=True)
+
+    def _write(self, done: bool) -> None:
+        assert self._last is not None
+        t, last = self._last
+        now = time.time()
+        speed = (t - self._first) / (now - self._begun) if now > self._begun else 0.0
+        names = [name for name in last if name != "accepted"]
+        leader = [name for name in names if name not in NUMBERS]
+        charts = [
+            _chart("Loss", ["played_value", "outer_value"], self._rows),
+            _chart("Leader x", leader, self._rows),
+            _chart("Residual of the solver", ["solver_residual"], self._rows, log=True),
+            _chart("Gradient norms", ["inner_gradient_norm", "hypergradient_norm"], self._rows,
+                   log=True),
+        ]  # fmt: skip
+        page = {
+            "title": self.title,
+            "updated": now,
+            "done": done,
+            "words": "Finished." if done else "Running.",
+            "facts": [
+                ["round", f"{t:,}"],
+                ["rounds per second", f"{speed:,.0f}"],
+                ["loss suffered", f"{last['played_value']:.4g}"],
+                ["residual", f"{last['solver_residual']:.2g}"],
+                ["rejected, of those seen", f"{self._rejected:,}"],
+            ],
+            "charts": charts,
+            "rejected": [],
+        }
+        atomic.write_text(self.folder / self.FILE, json.dumps(page))
+        self._written = now
+
+
+class TensorBoard:
+    """Scalars for TensorBoard, written by tensorboardX; or by any `writer` with `add_scalar`, such
+    as torch's."""
+
+    def __init__(self, folder: str | Path = "runs", *, writer: Any = None):
+        self.folder, self._given, self._writer = Path(folder), writer, writer
+
+    def __call__(self, state: Any, info: Info) -> None:
+        """Write all numbers of the round."""
+        if self._writer is None:
+            self._writer = _library("tensorboardX", "tensorboard").SummaryWriter(str(self.folder))
+        for name, value in metrics(info).items():
+            self._writer.add_scalar(f"obax/{name}", value, int(info.t))
+
+    def close(self) -> None:
+        """Flush; close a writer that was opened here."""
+        if self._given is not None:
+            self._given.flush()
+        elif self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class MLflow:
+    """Metrics of an MLflow run: the active one, or one that is started and ended here.
+
+    `tracking_uri` is MLflow's own setting where it is left out.
+    """
+
+    def __init__(
+        self, experiment: str | None = None, *, tracking_uri: str | None = None, **params: object
+    ):
+        self.experiment, self.tracking_uri, self.params = experiment, tracking_uri, params
+        self._mlflow: Any = None
+        self._mine = False
+
+    def __call__(self, state: Any, info: Info) -> None:
+        """Log all numbers of the round."""
+        if self._mlflow is None:
+            self._mlflow = _library("mlflow", "mlflow")
+            if self.tracking_uri is not None:
+                self._mlflow.set_tracking_uri(self.tracking_uri)
+            if self.experiment is not None:
+                self._mlflow.set_experiment(self.experiment)
+            self._mine = self._mlflow.active_run() is None
+            if self._mine:
+                self._mlflow.start_run()
+            if self.params:
+                self._mlflow.log_params(self.params)
+        numbers = {_mlflow_name(name): value for name, value in metrics(info).items()}
+        self._mlflow.log_metrics(numbers, step=int(info.t))
+
+    def close(self) -> None:
+        """End a run that was started here."""
+        if self._mlflow is not None and self._mine:
+            self._mlflow.end_run()
+        self._mlflow = None
+
+
+class WandB:
+    """Weights & Biases, into a local folder: `mode="online"` sends it, `wandb sync` does so later.
+
+    What else `wandb.init` takes is passed on: `name=`, `dir=`, `config=`.
+    """
+
+    def __init__(self, project: str = "obax", *, mode: str = "offline", **options: object):
+        self.mode = validation.one_of(mode, ("offline", "online", "disabled"), "mode")
+        self.options = {"project": project, **options}
+        self._run: Any = None
+
+    def __call__(self, state: Any, info: Info) -> None:
+        """Log all numbers of the round."""
+        if self._run is None:
+            self._run = _library("wandb", "wandb").init(mode=self.mode, **self.options)
+        self._run.log(metrics(info), step=int(info.t))
+
+    def close(self) -> None:
+        """Finish the run."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+
+def _library(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f'this callback writes with {module}, which is not there: pip install "obax[{extra}]".'
+        ) from error
+
+
+def _plain(value: float) -> float | None:
+    """JSON has no NaN."""
+    return value if math.isfinite(value) else None
+
+
+def _mlflow_name(name: str) -> str:
+    """MLflow takes letters, digits and a few signs, no brackets or quotes."""
+    return re.sub(r"[^\w]+", ".", name).strip(".")
+
+
+def _chart(
+    title: str, names: list[str], rows: list[tuple[int, dict[str, float]]], log: bool = False
+) -> dict[str, Any]:
+    """A chart as the page of `obax watch` draws it."""
+    curves = [
+        {"name": name, "x": [t for t, _ in rows], "y": [_plain(found[name]) for _, found in rows]}
+        for name in names
+    ]
+    return {"title": title, "unit": "t", "log": log, "curves": curves}

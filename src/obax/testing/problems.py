@@ -1,0 +1,156 @@
+"""What must hold of a problem at a round."""
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._support import trees, validation
+from .._support.trees import PyTree
+from ..hypergradient import check_hypergradient
+from ..problem import Problem
+from .checks import ConformanceError
+
+Point = tuple[PyTree, PyTree, PyTree, PyTree]
+
+
+def check_problem(
+    problem: Problem,
+    round: PyTree,
+    outer_var: PyTree = None,
+    inner_var: PyTree = None,
+    *,
+    buffers: PyTree = None,
+    tolerance: float = 1e-4,
+) -> None:
+    """Raise a `ConformanceError` that names what is wrong with a problem, if anything is.
+
+    Tried at (x, y): by default at the problem's own closed forms, where it has them. Losses are
+    scalars, finite, the same twice and in the precision that they are given; closed forms are where
+    gradients vanish; a projection changes nothing the second time; and the hypergradient is that of
+    finite differences (`check_hypergradient`).
+
+    >>> import dataclasses
+    >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
+    >>> check_problem(problem, jnp.asarray(2.0), 1.0, 1.0)
+    >>> check_problem(dataclasses.replace(problem, inner_argmin=lambda x, r: x + 1), 2.0, 1.0, 1.0)
+    Traceback (most recent call last):
+    ...
+    obax.testing.checks.ConformanceError: inner_argmin_is_right: at Problem.inner_argmin(x, round) \
+the follower's gradient is 2, not 0: the formula does not minimise inner.
+    """
+    x, y, round, buffers = point = _point(problem, round, outer_var, inner_var, buffers)
+    try:
+        problem.check(x, y, round, buffers)
+    except Exception as error:
+        raise ConformanceError("fits_together", f"{error}") from error
+    for check in (_losses, _precision, _domain, _answers):
+        for name, message in check(problem, point):
+            raise ConformanceError(name, message)
+    found = check_hypergradient(problem, x, y, round, buffers=buffers, tolerance=tolerance)
+    if not found.ok:
+        raise ConformanceError("hypergradient_is_right", str(found))
+
+
+def _point(problem: Problem, round: PyTree, x: PyTree, y: PyTree, buffers: PyTree) -> Point:
+    round = jax.tree.map(jnp.asarray, round)
+    if x is None and problem.outer_argmin is not None:
+        x = problem.outer_argmin(round)
+    if x is None:
+        raise ValueError(
+            "outer_var must be given: the problem has no outer_argmin that could say where to look."
+        )
+    x = validation.variable(x, "outer_var")
+    if y is None and problem.inner is not None:
+        if problem.inner_argmin is None:
+            raise ValueError(
+                "inner_var must be given: the problem has a follower and no inner_argmin."
+            )
+        y = problem.inner_argmin(x, round)
+    return x, None if y is None else validation.variable(y, "inner_var"), round, buffers
+
+
+def _both(problem: Problem, point: Point) -> dict[str, PyTree]:
+    found = {"outer": problem.outer_loss(*point)}
+    return found if problem.inner is None else found | {"inner": problem.inner_loss(*point)[0]}
+
+
+def _losses(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
+    first, again = _both(problem, point), _both(problem, point)
+    try:
+        compiled = jax.jit(lambda *given: _both(problem, given))(*point)
+    except Exception as error:
+        yield "can_be_compiled", f"under jax.jit: {type(error).__name__}: {error}"
+        return
+    for name, loss in first.items():
+        if not np.isfinite(float(loss)):
+            yield "losses_are_finite", f"{name} is {float(loss)} at a finite point."
+        if float(loss) != float(again[name]):
+            yield (
+                "losses_are_functions",
+                f"{name} is {loss}, then {again[name]}, of the same point.",
+            )
+        if not np.isclose(float(loss), float(compiled[name]), rtol=1e-3, atol=1e-5):
+            yield (
+                "losses_are_functions",
+                f"{name} is {loss}, but {compiled[name]} when compiled: does it use NumPy's random "
+                f"numbers, or a global that changes?",
+            )
+
+
+def _precision(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
+    def single(tree: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda leaf: jnp.asarray(leaf).astype(jnp.float32) if trees.is_float(leaf) else leaf,
+            tree,
+        )
+
+    if not jax.config.jax_enable_x64:
+        # There is one precision only.
+        return
+    with jax.numpy_dtype_promotion("standard"):
+        shapes = jax.eval_shape(lambda *given: _both(problem, given), *single(point))
+    for name, loss in shapes.items():
+        if loss.dtype != jnp.float32:
+            yield (
+                "precision_is_kept",
+                f"{name} is {loss.dtype} of variables and a round in float32: an array in it has "
+                f"another dtype, such as one of NumPy's, which are double; convert it.",
+            )
+
+
+def _domain(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
+    x, domain = point[0], problem.domain
+    for scale in (1.0, 10.0):
+        far = jax.tree.map(lambda leaf, scale=scale: scale * (leaf + 1), x)
+        once = domain.project(far)
+        if not bool(domain.contains(once)):
+            yield "domain_projects", f"the projection of {far} on {domain!r} is not in it: {once}."
+    if problem.outer_argmin is not None:
+        best = problem.outer_argmin(point[2])
+        if not bool(domain.contains(best)):
+            yield "outer_argmin_is_in_the_domain", f"it is {best}, outside {domain!r}."
+
+
+def _answers(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
+    """Closed forms are where gradients vanish; all of it in double precision."""
+    if problem.inner_argmin is None:
+        return
+    with jax.enable_x64(True):
+        x, _, round, buffers = jax.tree.map(_double, point)
+        y = problem.inner_argmin(x, round)
+        slope = float(trees.norm(problem.inner_slope(x, y, round, buffers)[0]))
+        moved = jax.tree.map(lambda leaf: leaf + 1, y)
+        scale = float(trees.norm(problem.inner_slope(x, moved, round, buffers)[0]))
+    if not slope <= 1e-5 * (1 + scale):
+        yield (
+            "inner_argmin_is_right",
+            f"at Problem.inner_argmin(x, round) the follower's gradient is {slope:.3g}, not 0: the "
+            f"formula does not minimise inner.",
+        )
+
+
+def _double(leaf: PyTree) -> PyTree:
+    leaf = jnp.asarray(leaf)
+    return leaf.astype(jnp.float64) if trees.is_float(leaf) else leaf

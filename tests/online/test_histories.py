@@ -1,0 +1,474 @@
+"""What a run tells of itself: while it is played, at its end, and when it cannot be trusted."""
+
+import json
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import obax
+from obax.online.trust import CLOSELY, ENORMOUS, ROUNDS, SELDOM, LiveTrust, distrust
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+PROBLEM = obax.Problem(
+    lambda x, y, r: 0.5 * jnp.sum((y - r) ** 2),
+    lambda x, y, r: 0.5 * jnp.sum((y - x) ** 2),
+    obax.Box(-1.0, 0.5),
+)
+ALGORITHM = obax.OAGD(PROBLEM, 0.1, 0.5, 2, obax.Window(2, 0.9), obax.hypergradient.CG(5))
+STATE = ALGORITHM.init(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
+ROUNDS_50 = jnp.asarray(np.random.default_rng(0).normal(1.0, 0.3, (50, 2)))
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return obax.run(ALGORITHM, STATE, ROUNDS_50)
+
+
+def equal(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+# --- a history ------------------------------------------------------------------------------------
+
+
+def test_a_history_is_a_sequence_of_rounds(whole):
+    _, history = whole
+    assert len(history) == 50 and len(history[10:]) == 40
+    assert int(history[10:][0].t) == 11 == int(history[10].t)
+    assert [int(info.t) for info in history[-2:]] == [49, 50]
+    assert history
+    for index in (50, -51):
+        with pytest.raises(IndexError, match="of a history of 50"):
+            history[index]
+    for use in (len, lambda info: info[0], lambda info: info.summary(), lambda info: info.plot()):
+        with pytest.raises(TypeError, match="the record of one round"):
+            use(history[0])
+
+
+def test_a_history_as_a_table(whole):
+    _, history = whole
+    table = history.to_pandas()
+    assert list(table.index) == list(range(1, 51)) and table.index.name == "round"
+    np.testing.assert_array_equal(table["played_value"], history.played_value)
+    np.testing.assert_array_equal(table["x[1]"], history.outer_var[:, 1])
+    assert table["accepted"].all() and table["at_edge"].max() == 2
+
+
+def test_the_summary_says_what_happened(whole):
+    _, history = whole
+    text = history.summary()
+    assert text.startswith("50 rounds, none rejected\nloss suffered: ")
+    assert "largest relative residual" in text and "never above 0.1" in text
+    assert "follower: |grad_y g|" in text
+    # By hand: the rounds in which a coordinate of x is at 0.5.
+    touched = int(np.sum(np.any(np.asarray(history.outer_var) >= 0.5, axis=1)))
+    assert 0 < touched < 50
+    assert f"at an edge of its domain in {touched} of 50 rounds; in the last, 2 of 2" in text
+
+
+def test_the_summary_of_what_went_wrong(whole):
+    _, history = whole
+    rough = np.asarray(history.solver_residual).copy()
+    rough[:7] = 0.5
+    bad = np.ones(50, bool)
+    bad[:3] = False
+    import equinox as eqx
+
+    mended = eqx.tree_at(lambda h: (h.solver_residual, h.accepted), history, (rough, bad))
+    text = mended.summary()
+    assert text.startswith("50 rounds, 3 rejected")
+    assert "largest relative residual 0.5, above 0.1 in 4 of 47 rounds" in text
+    nothing = eqx.tree_at(lambda h: h.accepted, history, np.zeros(50, bool))
+    assert nothing.summary() == "50 rounds, 50 rejected: nothing was learned."
+
+
+def test_x_without_a_domain_and_without_a_follower_is_not_spoken_of():
+    problem = obax.Problem(lambda x, y, r: 0.5 * jnp.sum((x - r) ** 2))
+    algorithm = obax.OGD(problem, 0.1)
+    start = algorithm.init(jnp.zeros(2), None, jnp.zeros(2))
+    _, history = obax.run(algorithm, start, ROUNDS_50)
+    assert history.at_edge is None
+    assert len(history.summary().splitlines()) == 2
+
+
+def test_one_figure_of_four(whole, tmp_path):
+    _, history = whole
+    figure = history.plot(tmp_path / "h.png")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["loss suffered", "x", "residual of the solver", "|grad_y g| after learning"]
+    assert (tmp_path / "h.png").read_bytes().startswith(b"\x89PNG")
+    leader = figure.axes[1].lines
+    assert len(leader) == 2
+    np.testing.assert_allclose(leader[1].get_ydata(), history.outer_var[:, 1])
+    _, several = obax.sweep([ALGORITHM, ALGORITHM], STATE, ROUNDS_50)
+    assert len(several.plot().axes[0].lines) == 2
+    assert several.summary().startswith("50 rounds in each of 2 runs, none rejected")
+    assert several.to_pandas().loc[(1, 50), "t"] == 50
+    np.testing.assert_array_equal(several[1].at_edge, history.at_edge)
+
+
+def test_words_for_people_and_for_notebooks(whole):
+    state, history = whole
+    assert repr(ALGORITHM) == "OAGD(alpha=0.1, beta=0.5, K=2, window=2 x 0.9, CG(5))"
+    assert repr(PROBLEM.domain) == "Box(lower=-1.0, upper=0.5)"
+    assert repr(obax.Box(np.arange(3.0), 9.0 + np.arange(3.0)).lower) is not None
+    assert "window" in ALGORITHM._repr_html_() and "Box(lower" in ALGORITHM._repr_html_()
+    assert f"played_value={float(history.played_value[3]):.4g}" in repr(history[3])
+    assert repr(history).startswith("Info(50 rounds, played_value=")
+    assert "rounds, none rejected" in history._repr_html_()
+    assert "<td" in history[0]._repr_html_()
+    assert repr(state).startswith("OAGDState(t=51, outer_var=[0.5, 0.5], ")
+
+
+def test_words_while_tracing():
+    said = []
+
+    def look(algorithm_numbers, state, round):
+        state, info = ALGORITHM.step(state, round)
+        said.append((repr(obax.Box(algorithm_numbers, 2.0)), repr(info), repr(state)))
+        return state
+
+    jax.eval_shape(look, jnp.zeros(()), STATE, jnp.zeros(2))
+    box, info, state = said[0]
+    assert box.startswith("Box(lower=float64[], upper=")
+    assert "played_value=float64[]" in info and "outer_var=float64[2]" in state
+
+
+# --- step -----------------------------------------------------------------------------------------
+
+
+def test_step_is_compiled_once_and_jit_takes_it(whole):
+    traced = []
+
+    def outer(x, y, r):
+        traced.append(1)
+        return PROBLEM.outer(x, y, r)
+
+    algorithm = obax.OAGD(obax.Problem(outer, PROBLEM.inner), 0.1, 0.5)
+    state = algorithm.init(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
+    state, _ = algorithm.step(state, ROUNDS_50[0])
+    once = len(traced)
+    state, _ = algorithm.step(state, ROUNDS_50[1])
+    # Another step size and another object: the same program.
+    other = obax.OAGD(algorithm.problem, 0.2, 0.5)
+    other.step(state, ROUNDS_50[1])
+    assert len(traced) == once
+    jitted = jax.jit(algorithm.step)
+    again, _ = jitted(state, ROUNDS_50[2])
+    np.testing.assert_allclose(
+        again.outer_var, algorithm.step(state, ROUNDS_50[2])[0].outer_var, rtol=1e-12
+    )
+    counted = len(traced)
+    jitted(again, ROUNDS_50[3])
+    assert len(traced) == counted
+    assert hash(algorithm.step) == hash(algorithm.step) and algorithm.step == algorithm.step
+    assert algorithm.step != other.step
+    many, _ = jax.vmap(algorithm.step, (None, 0))(state, ROUNDS_50[2:4])
+    np.testing.assert_allclose(many.outer_var[0], again.outer_var, rtol=1e-12)
+
+
+# --- pieces: callbacks and checkpoints ------------------------------------------------------------
+
+
+def test_a_run_in_pieces_is_the_run(whole):
+    seen = []
+    cut = obax.run(
+        ALGORITHM, STATE, ROUNDS_50, every=20, on_round=lambda s, i: seen.append((int(s.t), i))
+    )
+    equal(cut, whole)
+    # The state after the round, the record of the round; and the last, though it is not due.
+    assert [(after, int(info.t)) for after, info in seen] == [(21, 20), (41, 40), (51, 50)]
+    assert float(seen[0][1].played_value) == float(whole[1].played_value[19])
+
+
+def test_play_tells_the_same(whole):
+    seen = []
+    rounds = list(np.asarray(ROUNDS_50[:25]))
+    told = [seen.append, lambda *_: None]
+    for _ in obax.play(ALGORITHM, STATE, rounds, every=10, on_round=lambda s, i: told[0](int(i.t))):
+        pass
+    assert seen == [10, 20, 25]
+    # A loop that is left early tells of its last round, too.
+    del seen[:]
+    for number, _ in enumerate(
+        obax.play(ALGORITHM, STATE, rounds, every=10, on_round=lambda s, i: seen.append(int(i.t)))
+    ):
+        if number == 11:
+            break
+    assert seen == [10, 12]
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [20, 40])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(whole, tmp_path, at):
+    def stop(state, info):
+        if int(info.t) == at:
+            raise Stop
+
+    played = []
+    options = {"checkpoint_dir": tmp_path, "checkpoint_every": 20, "keep": 1, "every": 20}
+    with pytest.raises(Stop):
+        obax.run(ALGORITHM, STATE, ROUNDS_50, on_round=stop, **options)
+    tell = lambda s, i: played.append(int(i.t))  # noqa: E731
+    equal(obax.run(ALGORITHM, STATE, ROUNDS_50, on_round=tell, **options), whole)
+    assert played == [t for t in (20, 40, 50) if t > at]
+    # Finished: nothing is played, all of it is there.
+    del played[:]
+    equal(obax.run(ALGORITHM, STATE, ROUNDS_50, on_round=tell, **options), whole)
+    assert played == []
+    with pytest.raises(ValueError, match="rounds must be those of the run in checkpoint_dir"):
+        obax.run(ALGORITHM, STATE, ROUNDS_50[:30], checkpoint_dir=tmp_path)
+
+
+def test_the_folder_of_a_play_is_not_that_of_a_run(tmp_path):
+    rounds = list(np.asarray(ROUNDS_50[:4]))
+    for _ in obax.play(ALGORITHM, STATE, rounds, checkpoint_dir=tmp_path, checkpoint_every=2):
+        pass
+    with pytest.raises(obax.checkpoint.CheckpointError, match=r"obax\.play keeps none"):
+        obax.run(ALGORITHM, STATE, ROUNDS_50, checkpoint_dir=tmp_path)
+
+
+def test_a_rejected_round_ends_a_run_in_pieces_where_it_came():
+    bad = ROUNDS_50.at[25, 0].set(jnp.nan)
+    seen = []
+    with pytest.raises(obax.RejectedRoundError, match="round 25 ") as error:
+        obax.run(ALGORITHM, STATE, bad, on_round=lambda s, i: seen.append(int(i.t)), every=20)
+    assert error.value.index == 25 and int(error.value.state.t) == 26 and seen == [20]
+
+
+COMPLAINTS = [
+    (lambda: obax.run(ALGORITHM, STATE, [*ROUNDS_50]), "a list of rounds: use obax.play"),
+    (lambda: obax.run(ALGORITHM, STATE, iter(ROUNDS_50)), "of rounds: use obax.play"),
+    (lambda: obax.run(ALGORITHM, STATE, (r for r in [1])), "a generator of rounds: use obax.play"),
+    (lambda: obax.run(ALGORITHM, STATE, ROUNDS_50, every=3), "every needs on_round"),
+    (lambda: obax.run(ALGORITHM, STATE, ROUNDS_50, on_round=3), "on_round must be a function"),
+    (
+        lambda: obax.run(ALGORITHM, STATE, ROUNDS_50, on_round=print, every=0),
+        "every must be an int",
+    ),
+    (lambda: obax.run(ALGORITHM, STATE, ROUNDS_50, checkpoint_every=3), "needs checkpoint_dir"),
+    (
+        lambda: obax.play(ALGORITHM, STATE, (r for r in [1]), checkpoint_dir="/nowhere/at/all"),
+        "source must be a sequence or have a method seek",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), COMPLAINTS)
+def test_complaints(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_progress_ends_with_the_summary(whole, capsys):
+    _, history = obax.run(ALGORITHM, STATE, ROUNDS_50, progress=True)
+    assert history.summary() in capsys.readouterr().out
+
+
+def test_the_bar_of_a_notebook(monkeypatch):
+    import sys
+    import types
+
+    from obax._support import progress
+
+    shown = []
+
+    class Handle:
+        def update(self, html):
+            shown.append(html)
+
+    display = types.ModuleType("IPython.display")
+    display.HTML = str
+    display.display = lambda html, display_id: shown.append(html) or Handle()
+    shell = types.ModuleType("IPython")
+    shell.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    with progress.Progress(40, enabled=True) as bar:
+        bar.advance(10, 0.5)
+        bar.advance(30, 0.25)
+    assert "max='40'" in shown[0] and "10 of 40 rounds" in shown[1]
+    assert "40 of 40 rounds" in shown[-1] and "loss 0.25" in shown[-1]
+    # In a terminal with IPython there is no kernel to show it.
+    shell.get_ipython = lambda: None
+    assert not progress.in_notebook()
+
+
+# --- trust ----------------------------------------------------------------------------------------
+
+
+def stiff(estimator):
+    """A follower whose curvatures are 1 and 1,000."""
+    scale = jnp.array([1.0, 1000.0])
+    problem = obax.Problem(
+        lambda x, y, r: 0.5 * jnp.sum((y - r) ** 2),
+        lambda x, y, r: 0.5 * jnp.sum(scale * (y - x) ** 2),
+    )
+    algorithm = obax.OAGD(problem, 1e-9, 1e-3, hypergradient=estimator)
+    return algorithm, algorithm.init(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
+
+
+def test_a_series_that_diverges_is_said_once():
+    case = stiff(obax.hypergradient.Neumann(3, 0.1))
+    with pytest.warns(obax.HypergradientWarning, match="cannot be trusted.*check_hyper") as caught:
+        obax.run(*case, ROUNDS_50)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with pytest.warns(obax.HypergradientWarning) as caught:
+        for _ in obax.play(*case, list(np.asarray(ROUNDS_50))):
+            pass
+    assert len(caught) == 1 and caught[0].filename == __file__
+
+
+def test_it_is_said_before_the_round_that_is_rejected_for_it():
+    with pytest.warns(obax.HypergradientWarning), pytest.raises(obax.RejectedRoundError):
+        obax.run(*stiff(obax.hypergradient.Neumann(8, 0.1)), ROUNDS_50)
+
+
+def test_a_system_that_is_never_solved_is_said():
+    with pytest.warns(obax.HypergradientWarning, match="in every one of 50 rounds"):
+        obax.run(*stiff(obax.hypergradient.Neumann(1, 1e-6)), ROUNDS_50)
+
+
+def test_a_sound_run_is_not_spoken_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        obax.run(*stiff(obax.hypergradient.CG()), ROUNDS_50)
+        for _ in obax.play(*stiff(obax.hypergradient.CG()), list(np.asarray(ROUNDS_50[:5]))):
+            pass
+
+
+def test_when_there_is_reason():
+    assert distrust(np.zeros(100)) is None
+    assert distrust(np.ones(ROUNDS - 1)) is None
+    assert "every one of 20 rounds" in distrust(np.ones(ROUNDS))
+    # One round in which it was solved is enough; rounds that did not ask do not count.
+    assert distrust(np.append(np.ones(ROUNDS), 0.5)) is None
+    assert distrust(np.append(np.ones(ROUNDS), 0.0)) is not None
+    assert distrust(np.array([0.1, 2 * ENORMOUS])) is not None
+    assert distrust(np.array([0.1, np.nan])) is not None
+
+
+def test_a_live_stream_is_looked_at_closely_and_then_seldom():
+    live = LiveTrust()
+    live.look(1, 0.0, stacklevel=1)
+    assert live.due == 2
+    live.look(2, 0.01, stacklevel=1)
+    assert live.due == 2 + SELDOM
+    with pytest.warns(obax.HypergradientWarning):
+        live.look(66, 1e9, stacklevel=1)
+    assert live.due == float("inf")
+    never = LiveTrust()
+    for round in range(1, ROUNDS):
+        never.look(round, 1.0, stacklevel=1)
+    with pytest.warns(obax.HypergradientWarning, match="in every one of 20 rounds"):
+        never.look(ROUNDS, 1.0, stacklevel=1)
+    # A leader that never asks is not looked at for ever.
+    still = LiveTrust()
+    for round in range(1, CLOSELY + 1):
+        still.look(round, 0.0, stacklevel=1)
+    assert still.due == CLOSELY + SELDOM and still.seen == []
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
+
+def play_with(callback):
+    return obax.run(ALGORITHM, STATE, ROUNDS_50, every=20, on_round=callback)
+
+
+def test_lines_of_json(whole, tmp_path):
+    lines = obax.callbacks.JSONLines(tmp_path / "deep" / "rounds.jsonl")
+    play_with(lines)
+    play_with(lines)
+    rows = [json.loads(line) for line in lines.path.read_text().splitlines()]
+    assert [row["t"] for row in rows] == [20, 40, 50] * 2
+    assert rows[0]["played_value"] == float(whole[1].played_value[19])
+    assert rows[2]["x[1]"] == 0.5 and rows[2]["accepted"] == 1.0
+
+
+def test_ones_own_run_can_be_watched(tmp_path):
+    from obax.watch.data import kind_of, snapshot
+
+    watch = obax.callbacks.Watch(tmp_path / "mine", title="my run", seconds=0.0)
+    done = []
+    play_with([watch, lambda s, i: done.append(snapshot(tmp_path / "mine")["done"])])
+    assert kind_of(tmp_path / "mine") == "own" and done == [False] * 3
+    page = snapshot(tmp_path / "mine")
+    assert page["done"] and page["trouble"] is None and page["title"] == "my run"
+    loss, leader, *_ = page["charts"]
+    assert loss["curves"][0]["x"] == [20, 40, 50] and len(leader["curves"]) == 2
+    (tmp_path / "mine" / "watch.json").write_text("{}")
+    assert snapshot(tmp_path / "mine")["trouble"] is not None
+
+
+def test_what_is_watched_does_not_grow(whole, tmp_path):
+    watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
+    info = jax.device_get(whole[1][3])
+    for _ in range(3000):
+        watch(None, info)
+    assert len(watch._rows) <= 601
+    watch.close()
+
+
+def test_long_leaders_are_told_by_their_norm(whole):
+    import equinox as eqx
+
+    info = eqx.tree_at(lambda i: i.outer_var, whole[1][3], {"a": jnp.ones(100)})
+    found = obax.callbacks.metrics(info)
+    assert found["|x|"] == 10.0 and "x['a'][0]" not in found
+
+
+def test_tensorboard(tmp_path):
+    pytest.importorskip("tensorboardX")
+    play_with(obax.callbacks.TensorBoard(tmp_path / "logs"))
+    (file,) = (tmp_path / "logs").iterdir()
+    assert b"obax/played_value" in file.read_bytes()
+    written = []
+
+    class Writer:
+        def add_scalar(self, name, value, step):
+            written.append((name, step))
+
+        def flush(self):
+            written.append("flush")
+
+    play_with(obax.callbacks.TensorBoard(writer=Writer()))
+    assert ("obax/x[0]", 40) in written and written[-1] == "flush"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    play_with(obax.callbacks.MLflow("mine", tracking_uri=f"file:{tmp_path}", alpha=0.1))
+    (file,) = tmp_path.glob("*/*/metrics/x.1")
+    assert [line.split()[2] for line in file.read_text().splitlines()] == ["20", "40", "50"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_weights_and_biases_stay_at_home(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    play_with(obax.callbacks.WandB("mine", dir=str(tmp_path)))
+    (run,) = (tmp_path / "wandb").glob("offline-run-*")
+    assert list(run.glob("*.wandb"))
+
+
+def test_a_library_that_is_not_there_is_named(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "obax\[tensorboard\]"'):
+        play_with(obax.callbacks.TensorBoard("nowhere"))
+    with pytest.raises(ValueError, match="mode must be one of"):
+        obax.callbacks.WandB(mode="on-line")
