@@ -197,3 +197,21 @@ def test_a_domain_that_does_not_fit_the_variable(make, message):
     problem = obax.Problem(lambda x, y, round: jnp.sum(x**2), domain=make())
     with pytest.raises(ValueError, match=message):
         obax.OGD(problem, outer_step_size=0.1).init(jnp.zeros(2), None, jnp.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("domain", "point", "edges"),
+    [
+        (obax.Box(-1.0, 2.0), [-1.0, 0.5, 2.0], [True, False, True]),
+        (obax.Box(jnp.array([0.0, 0.0, 0.0]), 1.0), [0.5, 0.0, 1.0], [False, True, True]),
+        (obax.Ball(1.0), [0.6, 0.8, 0.0], [True, True, True]),
+        (obax.Ball(1.0), [0.6, 0.7, 0.0], [False, False, False]),
+        (obax.Simplex(), [0.5, 0.5, 0.0], [False, False, True]),
+        (obax.NonNegative(), [0.0, 3.0, 0.0], [True, False, True]),
+        (obax.Unconstrained(), [0.0, 1e9, -1e9], [False, False, False]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_edges_are_where_a_point_cannot_move_both_ways(domain, point, edges, dtype):
+    inside = domain.project(jnp.asarray(point, dtype))
+    assert domain.edges(inside).tolist() == edges

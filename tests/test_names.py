@@ -11,6 +11,7 @@ CONTRACT = """
 Problem Box Window OAGD run play sweep check_hypergradient save load hypergradient.CG
 hypergradient.Dense hypergradient.Neumann hypergradient.Unrolled regret.dynamic regret.static
 regret.local regret.path_lengths theory.Constants problems models datasets estimators certify
+testing.check_algorithm testing.check_problem callbacks.Watch
 checkpoint lab lab.run estimators.StreamingClassifier Algorithm Info RejectedRoundError
 """.split()  # noqa: SIM905
 

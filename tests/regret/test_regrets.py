@@ -254,3 +254,21 @@ def test_comparators_of_another_kind_are_rejected():
     fixed = regret.static_solution(problem, targets, outer_start=jnp.zeros(()))
     with pytest.raises(ValueError, match="must come from outer_solutions"):
         regret.dynamic(problem, jnp.zeros(3), targets, comparators=fixed)
+
+
+def test_regrets_draw_themselves_and_each_other(tmp_path):
+    problem = Problem(lambda x, y, r: 0.5 * (x - r) ** 2, outer_argmin=lambda r: r)
+    rounds = jnp.array([1.0, 2.0, 3.0])
+    one = regret.dynamic(problem, jnp.zeros(3), rounds)
+    other = one.named("other")
+    assert repr(one).startswith("RegretCurve('dynamic regret', 3 rounds, total=7")
+    assert "dynamic regret" in one._repr_html_()
+    figure = (one + other + (one + other)).plot(tmp_path / "r.png")
+    names = [line.get_label() for line in figure.axes[0].lines]
+    assert names == ["dynamic regret", "other", "dynamic regret (3)", "other (4)"]
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), [0.5, 2.5, 7.0])
+    np.testing.assert_allclose(figure.axes[1].lines[0].get_ydata(), [0.5, 1.25, 7.0 / 3])
+    assert (tmp_path / "r.png").stat().st_size > 1000
+    assert len(one.plot().axes[0].lines) == 1
+    with pytest.raises(TypeError):
+        one + 3

@@ -106,7 +106,7 @@ def _precision(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
             tree,
         )
 
-    if not jax.config.jax_enable_x64:
+    if jnp.result_type(float) != jnp.float64:
         # There is one precision only.
         return
     with jax.numpy_dtype_promotion("standard"):
