@@ -21,6 +21,8 @@ def write_bytes(path: Path, data: bytes) -> None:
         aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
+        if error.errno is None:
+            raise
         # A full disk is told of the file that people know, not of the one aside.
         raise OSError(error.errno, error.strerror, str(path)) from error
     except BaseException:

@@ -25,6 +25,10 @@ from .stacks import Record, S, at, check_stacked, length, recording_step
 from .trust import warn_of
 
 
+# Frames between a warning and whoever called `run`, the decorator's among them.
+OURS = 3
+
+
 @automatic_mesh()
 def run(
     algorithm: Algorithm,
@@ -80,11 +84,12 @@ def run(
     validation.one_of(on_rejected, POLICIES, "on_rejected")
     record = shared(record)
     axes = Axes.of(mesh, window_axis, batch_axis)
-    if axes is None:
-        state, rounds = automatic((state, rounds))
-    else:
+    if axes is not None:
+        # Of several processes each may have given a part.
         rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
     check_stacked(state.round_spec, rounds)
+    if axes is None:
+        state, rounds = automatic((state, rounds))
     horizon = length(rounds)
     callbacks = Callbacks(on_round, every)
     folder = None
@@ -132,7 +137,7 @@ def run(
     callbacks.close()
     whole = _joined(histories)
     if trees.is_concrete(whole.solver_residual):
-        warn_of(np.asarray(whole.solver_residual)[np.asarray(whole.accepted)], stacklevel=2)
+        warn_of(np.asarray(whole.solver_residual)[np.asarray(whole.accepted)], stacklevel=OURS)
         if progress:
             print(whole.summary())
     return state, whole
@@ -180,7 +185,7 @@ def _raise_if_rejected(
         return
     index = int(np.argmin(accepted))
     # What made it diverge may be known already.
-    warn_of(np.asarray(history.solver_residual)[:index], stacklevel=3)
+    warn_of(np.asarray(history.solver_residual)[:index], stacklevel=OURS + 1)
     if index:
         state, _ = _scan(algorithm, state, at(rounds, slice(index)), None)
     raise rejection(algorithm, state, at(rounds, index), offset + index)
