@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -29,15 +28,15 @@ class Messages(NamedTuple):
     bytes: int
     count_in_loop: int
     bytes_in_loop: int
-    flops_per_term: float
-    flops_of_rest: float
+    flops: float
 
     def seconds(
-        self, window: int, devices: int, flops: float, bandwidth: float, latency: float
+        self, term: float, window: int, devices: int, flops: float, bandwidth: float, latency: float
     ) -> tuple[float, float]:
-        """Work and messages of a round, if each sum takes 2 log2(N) messages' time and sends every
-        byte twice, as a ring does."""
-        work = (self.flops_per_term * window / devices + self.flops_of_rest) / flops
+        """Work and messages of a round with so many floating-point operations for a term, if a sum
+        takes the time of 2 log2(N) messages and sends every byte twice."""
+        rest = self.flops - term * self.window / self.devices
+        work = (term * window / devices + rest) / flops
         if devices == 1:
             return work, 0.0
         sums = self.count + (STEPS - 1) * self.count_in_loop
@@ -74,18 +73,15 @@ def of_round(
     compiled = jax.jit(lambda *given: placed.step(*given)).lower(there, round).compile()
     lines = parsed(compiled.as_text())
     inside = [size for size, in_solver in lines if in_solver]
-    # XLA counts the body of a loop once.
-    total = compiled.cost_analysis()["flops"]
-    term = _flops_of_term(algorithm.problem, start, example) if axis == "window" else 0.0
-    rest = max(0.0, total - term * window / devices)
     sizes = [size for size, _ in lines]
-    counts = len(sizes), sum(sizes), len(inside), sum(inside)
-    return Messages(window, devices, *counts, term, rest)
+    # XLA counts the body of a loop once.
+    flops = compiled.cost_analysis()["flops"]
+    return Messages(window, devices, len(sizes), sum(sizes), len(inside), sum(inside), flops)
 
 
-def _flops_of_term(problem: obax.Problem, start: Sequence[Any], example: Any) -> float:
-    gradient = jax.jit(jax.grad(problem.outer_loss, argnums=(0, 1)))
-    return gradient.lower(*start, example, None).compile().cost_analysis()["flops"]
+def flops_per_term(few: Messages, many: Messages) -> float:
+    """What one term more costs, from two windows on the same devices."""
+    return (many.flops - few.flops) * few.devices / (many.window - few.window)
 
 
 def _bytes(array: tuple[str, str]) -> int:

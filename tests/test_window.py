@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import obax
-from obax.window import RingBuffer
+from obax._support.footprint import footprint
+from obax.window import RingBuffer, Window
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=15, database=None)
 
@@ -131,3 +132,25 @@ def test_complaints(make, message):
 def test_decay_and_weights_exclude_each_other():
     with pytest.raises(ValueError, match="must not both be given"):
         obax.Window(2, 0.5, weights=[1.0, 0.5])
+
+
+def test_large_terms_are_evaluated_in_chunks_that_fit():
+    stacked = jnp.zeros((50, 128, 256), jnp.float32)
+    matrix = jnp.ones((256, 8192), jnp.float32)
+    needs = lambda round: jnp.tanh(round[:, :1] * matrix[0]).sum()  # noqa: E731
+    # Products of 4 MiB and their tanh, beside each other for a moment: 32 terms in 256 MiB.
+    assert Window(50).at_once(needs, stacked) == 25
+    assert Window(50, chunk=7).at_once(needs, stacked) == 7
+    assert Window(50).at_once(jnp.sum, stacked) == 50
+    # What is small is not looked at.
+    assert Window(50).at_once(needs, stacked[:, :1, :1]) == 50
+
+
+def test_a_footprint_counts_what_is_alive_at_once():
+    x = jnp.zeros(1000, jnp.float32)
+    one_after_the_other = lambda x: jnp.sin(jnp.sin(jnp.sin(x)))  # noqa: E731
+    side_by_side = lambda x: jnp.sin(x) * jnp.cos(x) * jnp.tan(x)  # noqa: E731
+    assert footprint(one_after_the_other, x) == 8_000
+    assert footprint(side_by_side, x) >= 12_000
+    looped = lambda x: jax.lax.fori_loop(0, 9, lambda _, y: jnp.sin(y) + jnp.cos(y), x)  # noqa: E731
+    assert footprint(looped, x) >= 12_000

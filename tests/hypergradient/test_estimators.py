@@ -531,3 +531,14 @@ COMPLAINTS = [
 def test_complaints(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("estimator", [hg.Dense(), hg.GMRES(2), hg.Nystrom(2)], ids=repr)
+def test_what_factorises_says_what_to_do_in_bfloat16(estimator):
+    x, y = jnp.zeros((), jnp.bfloat16), jnp.ones(3, jnp.bfloat16)
+    inner = lambda x, y: jnp.sum((y - x) ** 2)  # noqa: E731
+    with pytest.raises(ValueError, match=r"but inner_var has bfloat16; use CG\(\)"):
+        estimator(inner, x, y, (x, y), estimator.init(y))
+    value = hg.CG(2)(inner, x, y, (x, y)).value
+    # H = 2 I and J = -2: v = y / 2, and - J v sums to 3.
+    assert (value.dtype, float(value)) == (jnp.bfloat16, 3.0)

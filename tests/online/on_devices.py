@@ -1,7 +1,7 @@
 """A program that the tests of devices start in processes of their own: what it finds, as JSON.
 
     python -m tests.online.on_devices NAME ...                      8 simulated devices
-    python -m tests.online.on_devices --process ID PORT FOLDER      one of two processes, 2 devices each
+    python -m tests.online.on_devices --process ID PORT FOLDER      one of two processes
 
 The number of devices must be known before JAX starts.
 """
@@ -26,7 +26,8 @@ import obax
 from obax.online.mesh import Axes, collect, on_mesh
 
 jax.config.update("jax_enable_x64", True)
-COLLECTIVE = re.compile(r" (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(-start)?\(")
+KINDS = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
+COLLECTIVE = re.compile(rf" ({KINDS})(-start)?\(")
 HORIZON, BATCH, FEATURES = 10, 8, 3
 START = {"p": np.asarray(-1.0)}, {"m": np.zeros(FEATURES), "c": np.zeros(())}
 
@@ -114,7 +115,10 @@ def examined(name, window_axis="w"):
         if name == "current":
             steps = obax.play(method, state, unstacked(rounds)[:2], **where)
             live = jnp.stack([info.played_value for _, info in steps])
-        lines = [collectives(method, state, rounds, axes), collectives(larger, with_past, rounds, axes)]
+        lines = [
+            collectives(method, state, rounds, axes),
+            collectives(larger, with_past, rounds, axes),
+        ]
     leaf = jax.tree.leaves(buffer_of(spread))[0]
     return {
         "history": apart(history, spread_history),
@@ -123,7 +127,9 @@ def examined(name, window_axis="w"):
         "shape": leaf.shape,
         "shards": [shard.data.shape for shard in leaf.addressable_shards],
         "collectives": [len(found) for found in lines],
-        "in the solver's loop": [sum("while/body/jvp" in line for line in found) for found in lines],
+        "in the solver's loop": [
+            sum("while/body/jvp" in line for line in found) for found in lines
+        ],
     }
 
 
@@ -139,7 +145,9 @@ def mutant(name):
     kept = window.map, window.shares
 
     def term_by_term(self, function, *stacked):
-        each = [function(*jax.tree.map(lambda leaf: leaf[i], stacked)) for i in range(self.size)]
+        each = [
+            function(*jax.tree.map(lambda leaf, i=i: leaf[i], stacked)) for i in range(self.size)
+        ]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
 
     def mean_of_means(self, t):
@@ -157,7 +165,7 @@ def mutant(name):
 
 
 def unstacked(rounds):
-    return [jax.tree.map(lambda leaf: leaf[t], rounds) for t in range(HORIZON)]
+    return [jax.tree.map(lambda leaf, t=t: leaf[t], rounds) for t in range(HORIZON)]
 
 
 def one_of_two(index, port, folder):

@@ -1,5 +1,5 @@
-"""Runs over the devices of a mesh: 8 simulated ones and two real processes, in processes of their own
-(`on_devices.py`), and what can be seen with one device."""
+"""Runs over the devices of a mesh: 8 simulated ones and two real processes, in processes of their
+own (`on_devices.py`), and what can be seen with one device."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.mesh import Axes
+from obax.online.mesh import Axes, on_mesh
 from obax.online.places import divides
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,12 @@ def start(*arguments):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "tests.online.on_devices", *map(str, arguments)]
     return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -162,7 +167,7 @@ def test_a_mesh_of_one_device_is_no_mesh(small, one_device):
 
 def test_a_state_of_a_mesh_without_one(small, one_device):
     method, _, rounds = small
-    with pytest.raises(ValueError, match="obax.online.collect"):
+    with pytest.raises(ValueError, match=r"obax\.online\.collect"):
         obax.run(method, one_device[0], rounds)
 
 
@@ -185,7 +190,7 @@ def test_axes_that_the_mesh_does_not_have(small, mesh):
             obax.run(method, state, rounds, mesh=mesh, **given)
         with pytest.raises(ValueError, match=f"{name} needs mesh"):
             obax.play(method, state, [], **given)
-    with pytest.raises(ValueError, match="mesh must be a jax.sharding.Mesh"):
+    with pytest.raises(ValueError, match=r"mesh must be a jax\.sharding\.Mesh"):
         obax.run(method, state, rounds, mesh=4)
     with pytest.raises(ValueError, match="axis must be one of the axes"):
         obax.sweep([method], state, rounds, mesh=mesh, axis="v")
@@ -193,21 +198,22 @@ def test_axes_that_the_mesh_does_not_have(small, mesh):
         obax.sweep([method], state, rounds, mesh=mesh)
 
 
-
 def axes_of_four(window, batch):
     return Axes(jax.sharding.AbstractMesh((4, 4), ("w", "b")), window, batch)
 
 
 def test_what_does_not_divide(small):
-    from obax.online.mesh import on_mesh
-
     method, state, _ = small
-    with pytest.raises(ValueError, match=r"window.size.* 4 devices of window_axis 'w'.* is 3; 4 would"):
+    with pytest.raises(
+        ValueError, match=r"window.size.* 4 devices of window_axis 'w'.* is 3; 4 would"
+    ):
         on_mesh(method, state, axes_of_four("w", None))
     with pytest.raises(ValueError, match="is 10; 8 or 12 would do"):
         divides(10, 4, "axis 's'", "settings x seeds")
     example = state.round_spec.of({"rows": np.zeros((6, 2)), "scale": np.zeros(())})
-    with pytest.raises(ValueError, match=r"batch of round\['rows'\], axis 0 of \[6, 2\].* 4 or 8 would"):
+    with pytest.raises(
+        ValueError, match=r"batch of round\['rows'\], axis 0 of \[6, 2\].* 4 or 8 would"
+    ):
         axes_of_four(None, "b").round_specs(example)
     # A leaf that is no batch is left whole when asked for.
     specs = axes_of_four(None, {"rows": None, "scale": "b"}).round_specs(example)
@@ -216,3 +222,20 @@ def test_what_does_not_divide(small):
     without = alone.init(0.0, 0.0, state.round_spec.example())
     with pytest.raises(ValueError, match="keeps no past rounds; take a window of 4"):
         on_mesh(alone, without, axes_of_four("w", None))
+
+
+def test_default_meshes_of_jax_have_explicit_axes(small):
+    method, state, rounds = small
+    mesh = jax.make_mesh((1,), ("d",), (jax.sharding.AxisType.Explicit,))
+    batch = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "d"))
+    there = {
+        "target": jax.device_put(rounds["target"], batch),
+        "scale": jnp.asarray(rounds["scale"]),
+    }
+    _, history = obax.run(method, state, there)
+    one = jax.tree.map(lambda leaf: leaf[0], there)
+    _, info = next(obax.play(method, state, [one]))
+    assert float(info.played_value) == float(history.played_value[0])
+    with jax.set_mesh(mesh):
+        again = obax.run(method, state, there)[1]
+    np.testing.assert_array_equal(again.outer_var, history.outer_var)

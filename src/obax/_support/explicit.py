@@ -1,8 +1,8 @@
 """Meshes with axes of the type Explicit, the default of `jax.make_mesh`.
 
-There every operation must say how its result lies where that is not plain, in every loss that a person
-writes too. The drivers take such arrays and meshes for what they are with axes of the type Auto, where
-the compiler finds it: no number moves.
+There every operation must say how its result lies where that is not plain, in every loss that a
+person writes too. The drivers take such arrays and meshes for what they are with axes of the type
+Auto, where the compiler finds it: no number moves.
 """
 
 from collections.abc import Iterator

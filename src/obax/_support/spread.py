@@ -1,10 +1,10 @@
-"""Terms of a window spread over the devices of a mesh: what a driver says while it traces a step, and
-what the window and the memory of past rounds make of it.
+"""Terms of a window spread over the devices of a mesh: what a driver says while it traces a step,
+and what the window and the memory of past rounds make of it.
 
-No algorithm knows of it. `jit` divides what is computed from sharded arrays, so the mathematics stays as
-it is; here is what must be *written* otherwise where the leading axis of stacked terms is divided: a slot
-is read by a gather and set by a selection, both of which stay on the devices that hold it, and chunks
-take as many terms from each device.
+`jit` divides what is computed from sharded arrays, so the mathematics stays as it is; here is what
+must be *written* otherwise where the leading axis of stacked terms is divided: a slot is read by a
+gather and set by a selection, both of which stay on the devices that hold it, and chunks take as
+many terms from each device.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def slots_of(slots: int) -> int:
 
 
 def pick(stacked: PyTree, index: int | Array) -> PyTree:
-    """One entry of stacked ones. A gather of a divided axis is one sum over devices of that entry; a
+    """One entry of stacked ones. From a divided axis a gather is one sum over devices of it; a
     slice would bring the whole axis to every device."""
     if not is_spread():
         return jax.tree.map(lambda leaf: leaf[index], stacked)

@@ -35,7 +35,9 @@ class Tasks(NamedTuple):
         past = spread.pick(self.past.rounds, slot)
         return jax.tree.map(
             lambda old, new, by_slot: jnp.where(slot == len(by_slot) - self.past.spare, new, old),
-            past, self.current, self.past.rounds,
+            past,
+            self.current,
+            self.past.rounds,
         )
 
     def some(self, slots: Int[Array, " n"]) -> PyTree:

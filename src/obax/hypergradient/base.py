@@ -158,7 +158,7 @@ def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
             raise ValueError(
                 f"{type(estimator).__name__} factorises matrices, which JAX does in float32 and "
                 f"float64 only, but inner_var has {leaf.dtype}; use CG() or Neumann(), or keep "
-                f"inner_var in float32 and cast it inside the losses: y.astype({str(leaf.dtype)!r})."
+                f"inner_var in float32 and cast it inside the losses, y.astype('{leaf.dtype}')."
             )
 
 

@@ -3,8 +3,8 @@
 The window's w terms, the ring buffer of past rounds and what an estimator carries for each of them
 lie over `window_axis`: each of N devices holds w / N of them. The batch of a round, axis 0 of its
 leaves, lies over `batch_axis`. Variables lie as the arrays of the given state do, or else whole on
-every device. `jit` then divides the work and leaves the numbers those of one device, to rounding: one
-sum over devices for an average of gradients, and one for a Hessian-vector product.
+every device. `jit` then divides the work and leaves the numbers those of one device, to rounding:
+one sum over devices for an average of gradients, and one for a Hessian-vector product.
 """
 
 import dataclasses
@@ -124,9 +124,9 @@ class OnMesh(eqx.Module):
         return _update(self.algorithm, state, round, self.spread)
 
     def _kept(self, state: S) -> S:
-        leaves, treedef = jax.tree.flatten(state)
-        pinned = zip(leaves, self.places, strict=True)
-        return treedef.unflatten([jax.lax.with_sharding_constraint(*pair) for pair in pinned])
+        pinned = zip(jax.tree.leaves(state), self.places, strict=True)
+        leaves = [jax.lax.with_sharding_constraint(*pair) for pair in pinned]
+        return trees.structure(state).unflatten(leaves)
 
     def _noted(self, leaf: Array) -> Array:
         return leaf if leaf.ndim else jax.lax.with_sharding_constraint(leaf, self.everywhere)
@@ -160,7 +160,8 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
             leaves.append(put(leaf, places[-1]))
     if axes.spread is not None and hasattr(algorithm, "chunk"):
         # So many terms on each device.
-        algorithm = dataclasses.replace(algorithm, chunk=algorithm.chunk * axes.spread.parts)
+        more = {"chunk": algorithm.chunk * axes.spread.parts}
+        algorithm = dataclasses.replace(algorithm, **more)
     # Drivers only call `step` and `update`.
     placed = cast(Algorithm, OnMesh(algorithm, axes.spread, axes.at(), tuple(places)))
     return placed, trees.structure(wide).unflatten(leaves)
@@ -183,11 +184,11 @@ def collect(algorithm: Algorithm, state: S) -> S:
 
 def layouts(algorithm: Algorithm, state: S, spread: Spread | None) -> tuple[S, S]:
     """Shapes of a state without a mesh, and of one whose window is spread."""
-    start = state.outer_var, state.inner_var, state.buffers
+    start, spec = (state.outer_var, state.inner_var, state.buffers), state.round_spec
 
-    def shapes(over: Spread | None) -> S:
+    def shapes(over: Spread | None) -> PyTree:
         with spreading(over):
-            return jax.eval_shape(lambda *given: algorithm._fresh(*given, state.round_spec), *start)
+            return jax.eval_shape(lambda x, y, b: algorithm._fresh(x, y, b, spec), *start)
 
     return shapes(None), shapes(spread)
 
@@ -267,8 +268,8 @@ def _check_window(state: State, parts: int, axis: str) -> None:
     if not slots:
         raise ValueError(
             f"window_axis needs a window of more than one round to put over the {parts} devices of "
-            f"{axis!r}, but the state keeps no past rounds; take a window of {max(parts, 2)} rounds, "
-            f"or batch_axis alone."
+            f"{axis!r}, but the state keeps no past rounds; take a window of {max(parts, 2)}, or "
+            f"batch_axis alone."
         )
     what = "the rounds kept (window.size, or capacity)"
     divides(max(slots) + 1, parts, f"window_axis {axis!r}", what)
