@@ -3,7 +3,8 @@
     min_{x in X} f_t(x, y*_t(x))    subject to    y*_t(x) = argmin_y g_t(x, y)
 
 The functions are fixed and the *round* moves: `f_t(x, y)` is `outer(x, y, round_t)` and `g_t(x, y)`
-is `inner(x, y, round_t)`. x, y and the round are any pytrees.
+is `inner(x, y, round_t)`. x, y and the round are any pytrees; x and y may be whole Equinox modules,
+which the functions get as they were given.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ._support import validation
+from ._support.held import on_whole
 from ._support.trees import PyTree
 from .domain import Domain, Unconstrained
 
@@ -57,13 +59,17 @@ class Problem(eqx.Module):
     4.0
     """
 
-    outer: Callable[..., Any] = eqx.field(static=True)
-    inner: Callable[..., Any] | None = eqx.field(default=None, static=True)
+    outer: Callable[..., Any] = eqx.field(converter=on_whole(2), static=True)
+    inner: Callable[..., Any] | None = eqx.field(converter=on_whole(2), default=None, static=True)
     domain: Domain = eqx.field(converter=_domain, default=None)
-    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(default=None, static=True)
-    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(default=None, static=True)
+    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(
+        converter=on_whole(1, answers=True), default=None, static=True
+    )
+    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(
+        converter=on_whole(0, answers=True), default=None, static=True
+    )
     inner_start: Callable[[PyTree], PyTree] | None = eqx.field(
-        default=None, static=True, kw_only=True
+        converter=on_whole(1, answers=True), default=None, static=True, kw_only=True
     )
     has_buffers: bool = eqx.field(default=False, static=True, kw_only=True)
 

@@ -17,8 +17,9 @@ from jaxtyping import Array, Int
 from .._support import trees, validation
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
-from ..hypergradient import Estimate, Hypergradient
+from ..hypergradient import Estimate, Hypergradient, Unrolled
 from ..problem import Problem
+from ..reach import warn_unreached
 from ..rounds import RoundSpec
 from ..window import RingBuffer
 from .arguments import checked
@@ -53,6 +54,8 @@ class Algorithm(eqx.Module):
     """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
 
     needs_follower: ClassVar[bool] = True
+    moves_leader: ClassVar[bool] = True
+    """Also where there is a follower."""
 
     problem: Problem = checked(_problem, "problem")
 
@@ -76,6 +79,11 @@ class Algorithm(eqx.Module):
     def check_sweep(self, field: str) -> None:
         """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
         which is what a sweep does with numbers that differ."""
+
+    @property
+    def differentiates_steps(self) -> bool:
+        """Whether the hypergradient goes through the follower's steps, and not its optimum."""
+        return isinstance(getattr(self, "hypergradient", None), Unrolled)
 
     # What a subclass may use.
 
@@ -159,6 +167,9 @@ class Algorithm(eqx.Module):
                 f"the nearest point of the domain is problem.domain.project(outer_var) = "
                 f"{projected}."
             )
+        if inner_var is not None and self.moves_leader:
+            given = outer_var, inner_var, spec.example(), buffers
+            warn_unreached(self.problem, *given, type(self).__name__, self.differentiates_steps)
         return self._fresh(outer_var, inner_var, buffers, spec)
 
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
