@@ -2,6 +2,7 @@
 
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -102,6 +103,13 @@ def test_leaves_are_named_one_by_one():
     inner = lambda x, y, r: x["rate"] * (loss(y, r) + x["decay"] * jnp.sum(y**2))  # noqa: E731
     assert set(found(inner, x)) == {"outer_var['rate']", "outer_var['forgotten']"}
     assert set(found(inner, x, through_steps=True)) == {"outer_var['forgotten']"}
+
+
+def test_of_a_module_only_the_whole_is_missed():
+    linear = eqx.nn.Linear(3, 3, key=jax.random.key(0))
+    weight = lambda x, y, r: loss(x["net"].weight @ y, r)  # noqa: E731
+    assert not found(weight, {"net": linear})
+    assert set(found(lambda x, y, r: loss(y, r), {"net": linear})) == {"outer_var['net']"}
 
 
 def test_a_start_is_seen_by_those_who_go_through_the_steps():

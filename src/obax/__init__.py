@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         theory as theory,
         window as window,
     )
+    from ._support.compiling import enable_compilation_cache as enable_compilation_cache
     from ._support.held import whole as whole
     from .algorithms import *  # noqa: F403
     from .checkpoint import load as load, save as save

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -27,9 +28,9 @@ from .problem import Problem
 CUTS = {"stop_gradient", "floor", "ceil", "round", "sign", "nextafter"}
 # Linear in the one operand that is not constant, entry by entry or as a rearrangement or a sum.
 LINEAR = {
-    "neg", "reduce_sum", "broadcast_in_dim", "reshape", "transpose", "slice", "squeeze", "rev", "pad",
-    "convert_element_type", "copy", "copy_p", "gather", "dynamic_slice", "expand_dims", "mul",
-    "dot_general", "concatenate", "cumsum", "reduce_precision", "select_n", "add", "sub", "add_any",
+    "neg", "reduce_sum", "broadcast_in_dim", "reshape", "transpose", "slice", "squeeze", "rev",
+    "pad", "convert_element_type", "copy", "gather", "dynamic_slice", "expand_dims", "mul",
+    "dot_general", "concatenate", "cumsum", "reduce_precision", "select_n",
 }  # fmt: skip
 # Rearrangements that leave a number that was repeated the same everywhere.
 REPEATS = {"broadcast_in_dim", "reshape", "convert_element_type", "squeeze", "copy"}
@@ -106,15 +107,38 @@ def unreached(
                 found[name] = ONLY_START
         elif outer[name].kind in ("constant", "y"):
             found[name] = NOWHERE
+    # A network may have parts that a problem leaves alone, such as the head in ANIL's kin: of a
+    # module only the whole is missed.
+    for whole, parts in _modules(outer_var).items():
+        dead = [part for part in parts if found.get(part) == NOWHERE]
+        if len(dead) < len(parts):
+            found = {name: why for name, why in found.items() if name not in dead}
+        elif whole not in found:
+            found = {name: why for name, why in found.items() if name not in dead}
+            found[whole] = NOWHERE
     return found
+
+
+def _modules(outer_var: PyTree) -> dict[str, list[str]]:
+    """The Equinox modules of x by name, each with the names of its leaves."""
+    is_module = lambda node: isinstance(node, eqx.Module)  # noqa: E731
+    nodes = jax.tree_util.tree_leaves_with_path(outer_var, is_leaf=is_module)
+    return {
+        trees.leaf_name(path, "outer_var"): [
+            trees.leaf_name((*path, *rest), "outer_var")
+            for rest, _ in jax.tree_util.tree_leaves_with_path(node)
+        ]
+        for path, node in nodes
+        if is_module(node)
+    }
 
 
 DOCS = "see docs/leaders.md"
 STEPS = "OAGD with hypergradient=Unrolled(), obax.RTHO or obax.ITD"
 SCALES = (
-    "only multiplies the inner loss, as a learning rate does: the follower's optimum does not depend "
-    "on it, and {who} differentiates the optimum, so that it would run away in silence. Take a "
-    f"method that differentiates the follower's steps: {STEPS}; {DOCS}."
+    "only multiplies the inner loss, as a learning rate does: the follower's optimum does not "
+    "depend on it, and {who} differentiates the optimum, so that it would run away in silence. "
+    f"Take a method that differentiates the follower's steps: {STEPS}; {DOCS}."
 )
 ONLY_START = (
     "reaches the follower only by where it starts (inner_start): its optimum does not depend on "
