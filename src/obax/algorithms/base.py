@@ -17,6 +17,7 @@ from jaxtyping import Array, Int
 from .._support import trees, validation
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
+from ..domain import Domain
 from ..hypergradient import Estimate, Hypergradient, Unrolled
 from ..problem import Problem
 from ..reach import warn_unreached
@@ -56,6 +57,8 @@ class Algorithm(eqx.Module):
     needs_follower: ClassVar[bool] = True
     moves_leader: ClassVar[bool] = True
     """Also where there is a follower."""
+    keeps_follower_in: ClassVar[bool] = True
+    """Whether it can keep the follower in an `inner_domain`."""
 
     problem: Problem = checked(_problem, "problem")
 
@@ -64,6 +67,11 @@ class Algorithm(eqx.Module):
             raise ValueError(
                 f"problem must have a follower for {type(self).__name__}, but problem.inner is "
                 f"None; use obax.OGD, or obax.OAGD for a window."
+            )
+        if self.problem.constrains_follower and not self.keeps_follower_in:
+            raise ValueError(
+                f"problem.inner_domain must be left out for {type(self).__name__}, whose y and v "
+                f"move together and know no faces; use obax.OAGD, SOBOW, OBBO or AOBO."
             )
 
     # What a subclass writes.
@@ -159,14 +167,9 @@ class Algorithm(eqx.Module):
         buffers = jax.tree.map(lambda leaf: validation.strong(jnp.asarray(leaf)), buffers)
         spec = RoundSpec.of(example_round)
         self.problem.check(outer_var, inner_var, spec.example(), buffers)
-        if trees.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
-            projected = self.problem.domain.project(outer_var)
-            shown = eqx.tree_pformat(self.problem.domain, short_arrays=False)
-            raise ValueError(
-                f"outer_var must start in the domain {shown}, but is {outer_var}; "
-                f"the nearest point of the domain is problem.domain.project(outer_var) = "
-                f"{projected}."
-            )
+        _check_start(self.problem.domain, outer_var, "outer_var", "domain")
+        if inner_var is not None:
+            _check_start(self.problem.inner_domain, inner_var, "inner_var", "inner_domain")
         if inner_var is not None and self.moves_leader:
             given = outer_var, inner_var, spec.example(), buffers
             warn_unreached(self.problem, *given, type(self).__name__, self.differentiates_steps)
@@ -210,8 +213,11 @@ class Algorithm(eqx.Module):
             )
 
     def _descent(self, level: str) -> Descent:
+        bound = level == "inner" and self.problem.constrains_follower
         return Descent(
-            getattr(self, f"{level}_step_size", None), getattr(self, f"{level}_optimiser", None)
+            getattr(self, f"{level}_step_size", None),
+            getattr(self, f"{level}_optimiser", None),
+            self.problem.inner_domain.project if bound else None,
         )
 
     def _fresh(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
@@ -228,3 +234,13 @@ class Algorithm(eqx.Module):
             carry=None if estimator is None or y is None else estimator.init(y),
         )
         return self.remember(start)
+
+
+def _check_start(domain: Domain, var: PyTree, name: str, field: str) -> None:
+    """Raise a `ValueError` if a variable does not start in its set."""
+    if trees.is_concrete(var) and not domain.contains(var):
+        projected, shown = domain.project(var), eqx.tree_pformat(domain, short_arrays=False)
+        raise ValueError(
+            f"{name} must start in the domain {shown}, but is {var}; the nearest point of the "
+            f"domain is problem.{field}.project({name}) = {projected}."
+        )

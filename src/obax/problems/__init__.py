@@ -21,6 +21,7 @@ from .meta_learning import (
 )
 from .quadratic import online_minmax as online_minmax, quadratic as quadratic
 from .regression import dynamic_regression as dynamic_regression, windowed as windowed
+from .robust import group_losses as group_losses, robust_regression as robust_regression
 from .strategic import (
     strategic_regression as strategic_regression,
     strategic_rule as strategic_rule,

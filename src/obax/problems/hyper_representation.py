@@ -1,4 +1,4 @@
-"""Online hyper-representation: the leader learns features that all tasks share, the follower a head.
+"""Online hyper-representation: the leader learns features shared by all tasks, the follower a head.
 
 Every round is a task of its own, b = h_t . (T' a) + noise with a teacher T that all tasks share and
 a head h_t that is new. With features x' a, linear, and a ridge head,
