@@ -22,9 +22,9 @@ algorithm = obax.OAGD(stream.problem, 0.1, 0.05, 10)
 stream = obax.problems.dynamic_regression(200)
 algorithm = obax.OAGD(stream.problem, 0.1, 0.05, 10, obax.Window(20))
 """,
-    "hidden layer and head, OAGD w = 10": """
+    "features and head, OAGD w = 10": """
 stream = obax.problems.hyper_representation(200)
-algorithm = obax.OAGD(stream.problem, 0.1, 0.05, 10, obax.Window(10))
+algorithm = obax.OAGD(stream.problem, 0.01, 0.05, 10, obax.Window(10))
 """,
 }
 BEFORE = "import sys, obax\nif sys.argv[1:]: obax.enable_compilation_cache(sys.argv[1])\n"

@@ -49,7 +49,7 @@ runs = (("equal weights", plain, GREY, "--"), ("learned online", learned, BLUE, 
 for name, history, colour, dash in runs:
     values = np.convolve(np.asarray(history.played_value), np.ones(40) / 40, "valid")
     left.plot(np.arange(39, T), values, dash, color=colour, label=name)
-left.set(xlabel="round", ylabel="class-balanced loss suffered, mean of 40")
+left.set(xlabel="round", ylabel="class-balanced loss, mean of 40")
 weights = np.exp(learned.outer_var - np.mean(learned.outer_var, axis=1, keepdims=True))
 kinds = {"common, then rare": ORANGE, "as it was": GREY, "rare, then common": GREEN}
 for weight, (name, colour) in zip(weights.T, kinds.items(), strict=True):

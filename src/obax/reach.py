@@ -92,7 +92,8 @@ def unreached(
     arguments = (outer_var, inner_var, round, buffers)
     inner = forms(lambda *given: problem.inner_loss(*given)[0], *arguments)
     found = {}
-    starts = outer = None
+    starts: set[str] | None = None
+    outer: dict[str, Form] = {}
     for name, form in inner.items():
         scales = form.kind == "split" and form.scale is not None
         if form.kind == "mixed" or (scales and through_steps):

@@ -78,7 +78,8 @@ def task(config: Config, name: str) -> Task:
         "regression": _regression,
         "network": _network,
         "adult": _adult,
-    } | {ready: functools.partial(_ready, name=ready) for ready in READY}
+    }
+    makers |= {ready: functools.partial(_ready, name=ready) for ready in READY}
     return makers[name](config)
 
 
