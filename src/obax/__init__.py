@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         theory as theory,
         window as window,
     )
+    from ._support.compiling import enable_compilation_cache as enable_compilation_cache
+    from ._support.held import whole as whole
     from .algorithms import *  # noqa: F403
     from .checkpoint import load as load, save as save
     from .domain import (
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from .meta import adapt as adapt, prox_linear as prox_linear
     from .online import *  # noqa: F403
     from .problem import Problem as Problem
+    from .reach import LeaderWarning as LeaderWarning
     from .window import Window as Window
 else:
     from ._support.names import lazy_names

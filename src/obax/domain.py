@@ -1,18 +1,37 @@
-"""Convex sets in which the leader's decision lives, each with its Euclidean projection.
+"""Convex sets in which the leader's decision lives, or the follower's, each with its Euclidean
+projection.
 
 The projections are those of `optax.projections`; here they get bounds that follow the dtype of
 the variable, a membership test and the diameter that the regret bounds ask for.
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from ._support import showing, trees, validation
 from ._support.trees import PyTree
+
+
+class Face(NamedTuple):
+    """Where a minimiser over a set can go, to first order, when what it minimises changes.
+
+    Some constraints hold it where it is. `tangent` is the orthogonal projection u -> P u onto the
+    directions that the others leave, and `bend` what the set's own curvature adds to the Hessian
+    on these: with H = grad^2 of what is minimised, J du the change of its gradient,
+
+        (P H P + bend P) dy = -P J du,    P dy = dy.
+    """
+
+    tangent: Callable[[PyTree], PyTree]
+    bend: Float[Array, ""] | float = 0.0
 
 
 class Domain(eqx.Module):
@@ -57,7 +76,21 @@ class Domain(eqx.Module):
 
         return jax.tree.map(jnp.logical_or, beyond(1), beyond(-1))
 
-    def check_matches(self, outer_var: PyTree) -> None:
+    def gradient_norm(self, point: PyTree, slope: PyTree) -> Float[Array, ""]:
+        """|z - project(z - slope)|, zero exactly where z minimises over X what has this slope (if
+        that is convex); |slope| where nothing constrains."""
+        ahead = self.project(trees.scaled_add(point, -1.0, slope))
+        return trees.norm(trees.difference(point, ahead))
+
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        """Where the minimiser `point` of what has this slope there can go. A constraint holds it if
+        it is met with equality and the slope presses against it."""
+        raise ValueError(
+            f"inner_domain must be a set that knows its faces (Box, NonNegative, Simplex, Ball), "
+            f"but {type(self).__name__} has no method face."
+        )
+
+    def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
         """Raise a `ValueError` where the set's own parameters do not fit the variable."""
 
 
@@ -76,6 +109,12 @@ class Unconstrained(Domain):
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         return jnp.asarray(jnp.inf)
+
+    def gradient_norm(self, point: PyTree, slope: PyTree) -> Float[Array, ""]:
+        return trees.norm(slope)
+
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        return Face(lambda u: u)
 
 
 class Box(Domain):
@@ -106,11 +145,26 @@ class Box(Domain):
         lower, upper = self._bounds(outer_var)
         return trees.norm(trees.difference(upper, lower))
 
-    def check_matches(self, outer_var: PyTree) -> None:
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        return _free_entries(
+            jax.tree.map(
+                lambda z, s, low, high: (
+                    ~(
+                        ((z <= low + _rounding(low)) & (s > 0))
+                        | ((z >= high - _rounding(high)) & (s < 0))
+                    )
+                ),
+                point,
+                slope,
+                *self._bounds(point),
+            )
+        )
+
+    def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
         a, b = trees.structure(self.lower), trees.structure(outer_var)
         if not _is_single_leaf(self.lower) and a != b:
             raise ValueError(
-                f"Box bounds must be scalars or have the structure of outer_var, {b}, but have {a}."
+                f"Box bounds must be scalars or have the structure of {name}, {b}, but have {a}."
             )
         leaves = jax.tree_util.tree_leaves_with_path(outer_var)
         for bound in (self.lower, self.upper):
@@ -123,7 +177,7 @@ class Box(Domain):
                     fits = False
                 if not fits:
                     raise ValueError(
-                        f"Box bounds must be scalars or fit {trees.leaf_name(path, 'outer_var')} "
+                        f"Box bounds must be scalars or fit {trees.leaf_name(path, name)} "
                         f"of shape {leaf.shape}, but have shape {limit.shape}."
                     )
 
@@ -156,10 +210,11 @@ class Ball(Domain):
 
     def project(self, outer_var: PyTree) -> PyTree:
         shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
-        length = trees.norm(shifted)
-        radius = self.radius.astype(length.dtype)
-        # optax.projections divides by the norm; this form has no 0/0 at the centre.
-        shrink = radius / jnp.maximum(length, radius)
+        square = trees.squared_norm(shifted)
+        radius = self.radius.astype(square.dtype)
+        # optax.projections divides by the norm; this form has no 0/0 at the centre, neither in its
+        # value nor in its derivative.
+        shrink = radius / jnp.sqrt(jnp.maximum(square, radius**2))
         origin = jax.tree.map(jnp.zeros_like, outer_var) if self.center is None else self.center
         return trees.scaled_add(origin, shrink, shifted)
 
@@ -174,9 +229,25 @@ class Ball(Domain):
         touched = length >= radius * (1 - 1e2 * jnp.finfo(length.dtype).eps)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(touched, leaf.shape), outer_var)
 
-    def check_matches(self, outer_var: PyTree) -> None:
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        shifted = point if self.center is None else trees.difference(point, self.center)
+        length = trees.norm(shifted)
+        radius = self.radius.astype(length.dtype)
+        normal = jax.tree.map(
+            lambda leaf: leaf / jnp.maximum(length, _tiny(length)).astype(leaf.dtype), shifted
+        )
+        pressed = -trees.vdot(normal, slope)
+        held = (length >= radius - _rounding(radius)) & (pressed > 0)
+
+        def tangent(u: PyTree) -> PyTree:
+            return trees.scaled_add(u, -jnp.where(held, trees.vdot(normal, u), 0), normal)
+
+        # The multiplier of |z - centre|^2 / 2 <= radius^2 / 2.
+        return Face(tangent, jnp.where(held, pressed / radius, 0))
+
+    def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
         if self.center is not None:
-            validation.same_tree(self.center, outer_var, "Ball.center", "outer_var")
+            validation.same_tree(self.center, outer_var, "Ball.center", name)
 
 
 class Simplex(Domain):
@@ -192,11 +263,15 @@ class Simplex(Domain):
         self.scale = validation.positive_number(scale, "Simplex.scale")
 
     def project(self, outer_var: PyTree) -> PyTree:
-        dtype = jnp.result_type(*(leaf.dtype for leaf in jax.tree.leaves(outer_var)))
-        with trees.standard_promotion():
-            found = optax.projections.projection_simplex(outer_var, self.scale.astype(dtype))
-        # Under x64 optax answers in float64 whatever it was given.
-        return jax.tree.map(lambda new, leaf: new.astype(leaf.dtype), found, outer_var)
+        # Not that of optax, whose derivative does not know of strict promotion.
+        flat, unravel = ravel_pytree(outer_var)
+        ordered = jnp.sort(flat)[::-1]
+        places = jnp.arange(1, flat.size + 1).astype(flat.dtype)
+        # By how much all entries are lowered if the largest ones share the excess; as many share
+        # it as stay above.
+        lowered = (jnp.cumsum(ordered) - self.scale.astype(flat.dtype)) / places
+        sharing = jnp.sum(ordered > lowered)
+        return unravel(jnp.maximum(flat - lowered[sharing - 1], 0))
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         size = sum(leaf.size for leaf in jax.tree.leaves(outer_var))
@@ -208,6 +283,20 @@ class Simplex(Domain):
             lambda leaf: leaf <= 1e2 * jnp.finfo(leaf.dtype).eps * self.scale.astype(leaf.dtype),
             outer_var,
         )
+
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        zero = jax.tree.map(lambda z: z <= _rounding(self.scale.astype(z.dtype)), point)
+        positive = jax.tree.map(jnp.logical_not, zero)
+        # The multiplier of sum(z) = scale: what all entries that are not zero agree on.
+        level = _mean_where(positive, slope)
+        free = jax.tree.map(lambda at, s: ~(at & (s > level.astype(s.dtype))), zero, slope)
+        masked = _free_entries(free).tangent
+
+        def tangent(u: PyTree) -> PyTree:
+            middle = _mean_where(free, u)
+            return masked(jax.tree.map(lambda leaf: leaf - middle.astype(leaf.dtype), u))
+
+        return Face(tangent)
 
 
 class NonNegative(Domain):
@@ -223,6 +312,32 @@ class NonNegative(Domain):
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
         return jnp.asarray(jnp.inf)
 
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        return _free_entries(jax.tree.map(lambda z, s: ~((z <= 0) & (s > 0)), point, slope))
+
 
 def _is_single_leaf(bound: PyTree) -> bool:
     return trees.structure(bound) == trees.structure(0)
+
+
+def _free_entries(free: PyTree) -> Face:
+    """The directions in which only these entries move."""
+    return Face(lambda u: jax.tree.map(lambda on, leaf: jnp.where(on, leaf, 0), free, u))
+
+
+def _mean_where(chosen: PyTree, tree: PyTree) -> Array:
+    """The mean of the chosen entries of all leaves."""
+    kept = jax.tree.map(lambda on, leaf: jnp.sum(jnp.where(on, leaf, 0)), chosen, tree)
+    ones = jax.tree.map(jnp.ones_like, kept)
+    count = sum(jnp.sum(on) for on in jax.tree.leaves(chosen))
+    total = trees.vdot(kept, ones)
+    return total / jnp.maximum(count, 1).astype(total.dtype)
+
+
+def _rounding(bound: Array) -> Array:
+    """How far from a bound a projected point may be."""
+    return 8 * jnp.finfo(bound.dtype).eps * (1 + jnp.abs(bound))
+
+
+def _tiny(number: Array) -> Array:
+    return jnp.asarray(jnp.finfo(number.dtype).tiny, number.dtype)

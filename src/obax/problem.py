@@ -1,9 +1,10 @@
 """A time-varying bilevel problem, stated as two functions of one round.
 
-    min_{x in X} f_t(x, y*_t(x))    subject to    y*_t(x) = argmin_y g_t(x, y)
+    min_{x in X} f_t(x, y*_t(x))    subject to    y*_t(x) = argmin_{y in Y} g_t(x, y)
 
 The functions are fixed and the *round* moves: `f_t(x, y)` is `outer(x, y, round_t)` and `g_t(x, y)`
-is `inner(x, y, round_t)`. x, y and the round are any pytrees.
+is `inner(x, y, round_t)`. x, y and the round are any pytrees; x and y may be whole Equinox modules,
+which the functions get as they were given.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ._support import showing, validation
+from ._support.held import on_whole
 from ._support.trees import PyTree
 from .domain import Domain, Unconstrained
 
@@ -26,10 +28,13 @@ SIGNATURES = {
 }
 
 
-def _domain(given: Domain | None) -> Domain:
-    domain = Unconstrained() if given is None else given
-    validation.instance(domain, Domain, "domain", "an obax domain such as Box(-1.0, 1.0)")
-    return domain
+def _domain(name: str) -> Callable[[Domain | None], Domain]:
+    def convert(given: Domain | None) -> Domain:
+        domain = Unconstrained() if given is None else given
+        validation.instance(domain, Domain, name, "an obax domain such as Box(-1.0, 1.0)")
+        return domain
+
+    return convert
 
 
 class Problem(eqx.Module):
@@ -45,6 +50,9 @@ class Problem(eqx.Module):
       they are known. Only regret and checks look at them, never an algorithm.
     - `inner_start`: `x -> y`, where the follower starts in each round; without it, it goes on from
       where it was. Meta-learning starts at the leader's own x.
+    - `inner_domain`: the convex set Y of the follower, such as `Simplex()`. Its steps are projected
+      onto Y, and the hypergradient is that of a minimiser over Y: it moves along the face of Y
+      that it is on (see `obax.domain.Face`).
     - `has_buffers`: the losses carry state that is not differentiated, such as the statistics of a
       BatchNorm. Then they are called as `inner(x, y, round, buffers) -> (loss, buffers)` and
       `outer(x, y, round, buffers) -> loss`; the first buffers are given to `algorithm.init`.
@@ -57,15 +65,25 @@ class Problem(eqx.Module):
     4.0
     """
 
-    outer: Callable[..., Any] = eqx.field(static=True)
-    inner: Callable[..., Any] | None = eqx.field(default=None, static=True)
-    domain: Domain = eqx.field(converter=_domain, default=None)
-    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(default=None, static=True)
-    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(default=None, static=True)
-    inner_start: Callable[[PyTree], PyTree] | None = eqx.field(
-        default=None, static=True, kw_only=True
+    outer: Callable[..., Any] = eqx.field(converter=on_whole(2), static=True)
+    inner: Callable[..., Any] | None = eqx.field(converter=on_whole(2), default=None, static=True)
+    domain: Domain = eqx.field(converter=_domain("domain"), default=None)
+    inner_argmin: Callable[[PyTree, PyTree], PyTree] | None = eqx.field(
+        converter=on_whole(1, answers=True), default=None, static=True
     )
-    has_buffers: bool = eqx.field(default=False, static=True, kw_only=True)
+    outer_argmin: Callable[[PyTree], PyTree] | None = eqx.field(
+        converter=on_whole(0, answers=True), default=None, static=True
+    )
+    inner_start: Callable[[PyTree], PyTree] | None = eqx.field(
+        converter=on_whole(1, answers=True), default=None, static=True, kw_only=True
+    )
+    inner_domain: Domain = eqx.field(converter=_domain("inner_domain"), default=None, kw_only=True)
+    has_buffers: bool = eqx.field(
+        converter=lambda value: validation.flag(value, "has_buffers"),
+        default=False,
+        static=True,
+        kw_only=True,
+    )
 
     def __check_init__(self) -> None:
         for name, signature in SIGNATURES.items():
@@ -75,6 +93,18 @@ class Problem(eqx.Module):
         for name in ("inner_argmin", "inner_start", "has_buffers"):
             if self.inner is None and getattr(self, name):
                 raise ValueError(f"{name} needs a follower, but inner is None.")
+        if self.inner is None and self.constrains_follower:
+            raise ValueError("inner_domain needs a follower, but inner is None.")
+        if type(self.inner_domain).face is Domain.face:
+            raise ValueError(
+                f"inner_domain must be a set that knows its faces (Box, NonNegative, Simplex, "
+                f"Ball), but {type(self.inner_domain).__name__} has no method face."
+            )
+
+    @property
+    def constrains_follower(self) -> bool:
+        """Whether Y is not all of R^d."""
+        return not isinstance(self.inner_domain, Unconstrained)
 
     def __repr__(self) -> str:
         named = (f"{name}={showing.shown(value)}" for name, value in showing.changed(self))
@@ -108,6 +138,8 @@ class Problem(eqx.Module):
     ) -> None:
         """Raise a `ValueError` that says what does not fit together; evaluates shapes only."""
         self.domain.check_matches(outer_var)
+        if self.inner is not None and inner_var is not None:
+            self.inner_domain.check_matches(inner_var, "inner_var")
         if (self.inner is None) != (inner_var is None):
             state = "None" if self.inner is None else "a function"
             raise ValueError(

@@ -13,7 +13,7 @@ import pytest
 import obax
 from obax import regret
 from obax.lab import find
-from obax.lab.compare.config import REFERENCE, Config
+from obax.lab.compare.config import READY, REFERENCE, Config
 from obax.lab.compare.findings import _ranked, findings, results
 from obax.lab.compare.methods import Contender, Repeated, cost, grid, make, reference_cost
 from obax.lab.compare.tasks import available, task
@@ -281,3 +281,35 @@ def test_config_says_what_is_wrong():
     }.items():
         with pytest.raises(ValueError, match=message[1]):
             Config(**{change: message[0]})
+
+
+def test_ready_problems_are_compared_by_what_decisions_cost_once_answered():
+    """Known there: a policy of Riccati costs nothing above the least, and one that lets the system
+    run away is not credited with what the equation says."""
+    config = dataclasses.replace(TINY, horizon=4, seeds=1)
+    here = task(config, "actor-critic")
+    rounds = here.of_seed(0)
+
+    class Played:
+        outer_var = np.stack([np.asarray(rounds["policy"]), np.full((4, 1, 2), 50.0)])[:, None]
+
+    best, wild = here.score(Played)[:, 0, -1]
+    assert abs(best) < 1e-6 and wild >= 10 * float(np.sum(rounds["value"])) - 1e-6
+    for name in READY:
+        stream = task(config, name)
+        stream.problem.check(*stream.starts[0], stream.example_round)
+    config = dataclasses.replace(TINY, problems=("robust",), methods=("OAGD w=1", "SOGD"))
+    assert [part.name for part in parts(config)] == ["robust-oagd-w-1"]
+
+
+@pytest.mark.slow
+def test_a_follower_in_a_set_is_compared():
+    config = dataclasses.replace(
+        TINY, problems=("robust",), methods=("OGD x fixed", "OAGD w=1"), budgets=("rounds",)
+    )
+    ends = {}
+    for method in config.methods:
+        found = compare(config, "robust", method)
+        scores = found[found.metric == "score"]
+        ends[method] = scores.groupby(["alpha", "beta"], dropna=False).value.mean().min()
+    assert ends["OAGD w=1"] < 0.9 * ends["OGD x fixed"]

@@ -1,12 +1,16 @@
 """Compiling, with what a version of jaxlib needs to compute the right numbers."""
 
 import functools
+import os
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import equinox as eqx
+import jax
 import jaxlib
+from jax.experimental.compilation_cache import compilation_cache
 
 T = TypeVar("T")
 
@@ -80,3 +84,29 @@ def compiled(
         return found
 
     return call
+
+
+def enable_compilation_cache(folder: str | Path | None = None) -> Path:
+    """Keep compiled programs in a folder, from which the next process takes them; returns it.
+
+    Call it before the first program is compiled. The folder is by default `obax/jax` in
+    `$XDG_CACHE_HOME` or `~/.cache`; what is in it is machine code that will be run, so it is made
+    readable by you alone. It may be deleted at any time.
+
+    >>> obax.enable_compilation_cache()  # doctest: +SKIP
+    PosixPath('/home/ann/.cache/obax/jax')
+    """
+    if folder is None:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(home) / "obax" / "jax"
+    path = Path(folder).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"folder must be a folder for compiled programs, but {path} is a file.")
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    # By default JAX keeps only what took a second to compile: most of a round took less.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    # A process that has compiled something already has settled on no cache.
+    compilation_cache.reset_cache()
+    return path

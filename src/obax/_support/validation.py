@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
+from .held import held
 from .trees import PyTree, is_concrete, is_float, leaf_name, map_with_name, structure
 
 
@@ -87,7 +88,8 @@ def function(value: object, name: str, signature: str) -> None:
 
 
 def variable(tree: PyTree, name: str) -> PyTree:
-    """A pytree of floating arrays, from one whose leaves are arrays or Python floats."""
+    """A pytree of floating arrays, from one whose leaves are arrays or Python floats. Of an Equinox
+    module the floating arrays are leaves and the rest is held."""
 
     def leaf_as_array(name: str, leaf: ArrayLike) -> Array:
         try:
@@ -105,9 +107,12 @@ def variable(tree: PyTree, name: str) -> PyTree:
             raise ValueError(f"{name} must be finite, but holds NaN or Inf: {array}.")
         return strong(array)
 
-    converted = map_with_name(leaf_as_array, tree, name)
+    converted = map_with_name(leaf_as_array, held(tree), name)
     if not jax.tree.leaves(converted):
-        raise ValueError(f"{name} must have at least one array leaf, but got {tree!r}.")
+        raise ValueError(
+            f"{name} must have at least one array leaf, but got {tree!r}; the numbers of an "
+            f"Equinox module move only where they are floating-point arrays."
+        )
     return converted
 
 

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from .._support import trees, validation
+from .._support import validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
 from .arguments import any_estimator, checked, positive, step_size
@@ -81,15 +81,15 @@ class AOBO(Algorithm):
             return self.problem.inner_slope(state.outer_var, y, round, buffers)
 
         def unfinished(now: tuple) -> Bool[Array, ""]:
-            steps, _, slope, _ = now
-            size = trees.norm(slope)
+            steps, y, slope, _ = now
+            size = self.problem.inner_domain.gradient_norm(y, slope)
             # Not near, rather than far: a NaN goes on into y, where the guard sees it.
             near = size <= jnp.asarray(self.tolerance, size.dtype)
             return (steps < self.max_inner_steps) & ~near
 
         def one(now: tuple) -> tuple:
             steps, y, slope, buffers = now
-            y = trees.scaled_add(y, -rate, slope)
+            y, _ = self.inner.apply(y, slope, (), rate)
             return steps + 1, y, *look(y, buffers)
 
         y = start.inner_var

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from .._support import trees, validation
+from .._support.functions import shared
 from ..hypergradient import Hypergradient, Unrolled
 from ..window import Window
 from .descent import Number, Optimiser, Steps, When
@@ -52,7 +53,7 @@ def step_size(level: str, default: object = dataclasses.MISSING) -> Any:
                 raise ValueError(
                     f"{name}(t) must be one number >= 0, but at t = {t} it is {came!r}."
                 )
-        return value
+        return shared(value)
 
     return checked(check, f"{level}_step_size", default)
 

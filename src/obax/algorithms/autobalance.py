@@ -29,7 +29,7 @@ from jaxtyping import Array, Int
 from .._support import validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
-from ..hypergradient.base import outer_gradient
+from ..hypergradient.base import kept, outer_gradient
 from ..window import RingBuffer
 from .arguments import any_estimator, checked, leader_when, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
@@ -135,7 +135,11 @@ class AutoBalance(Algorithm):
             loss = lambda one: self.problem.inner_loss(x, y, one, buffers)[0]  # noqa: E731
             return jnp.mean(jax.lax.map(loss, rounds))
 
-        new, before = self.hypergradient(inner, x, y, gradient, now.estimate.carry), now.estimate
+        carry = now.estimate.carry
+        new, before = (
+            self.hypergradient(inner, x, y, gradient, carry, **kept(self.problem)),
+            now.estimate,
+        )
         moved, optimiser = self.outer.apply(x, new.value, held, self.outer.rate(t))
         calls = self.outer_rounds
         return now._replace(

@@ -18,8 +18,10 @@ from .._support import trees, validation
 from .._support.explicit import automatic
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
-from ..hypergradient import Estimate, Hypergradient
+from ..domain import Domain
+from ..hypergradient import Estimate, Hypergradient, Unrolled
 from ..problem import Problem
+from ..reach import warn_unreached
 from ..rounds import RoundSpec
 from ..window import RingBuffer
 from .arguments import checked
@@ -59,6 +61,10 @@ class Algorithm(eqx.Module):
     """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
 
     needs_follower: ClassVar[bool] = True
+    moves_leader: ClassVar[bool] = True
+    """Also where there is a follower."""
+    keeps_follower_in: ClassVar[bool] = True
+    """Whether it can keep the follower in an `inner_domain`."""
 
     problem: Problem = checked(_problem, "problem")
 
@@ -72,6 +78,11 @@ class Algorithm(eqx.Module):
             raise ValueError(
                 f"problem must have a follower for {type(self).__name__}, but problem.inner is "
                 f"None; use obax.OGD, or obax.OAGD for a window."
+            )
+        if self.problem.constrains_follower and not self.keeps_follower_in:
+            raise ValueError(
+                f"problem.inner_domain must be left out for {type(self).__name__}, whose y and v "
+                f"move together and know no faces; use obax.OAGD, SOBOW, OBBO or AOBO."
             )
 
     def __repr__(self) -> str:
@@ -93,6 +104,11 @@ class Algorithm(eqx.Module):
     def check_sweep(self, field: str) -> None:
         """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
         which is what a sweep does with numbers that differ."""
+
+    @property
+    def differentiates_steps(self) -> bool:
+        """Whether the hypergradient goes through the follower's steps, and not its optimum."""
+        return isinstance(getattr(self, "hypergradient", None), Unrolled)
 
     # What a subclass may use.
 
@@ -168,13 +184,12 @@ class Algorithm(eqx.Module):
         buffers = jax.tree.map(lambda leaf: validation.strong(jnp.asarray(leaf)), buffers)
         spec = RoundSpec.of(example_round)
         self.problem.check(outer_var, inner_var, spec.example(), buffers)
-        if trees.is_concrete(outer_var) and not self.problem.domain.contains(outer_var):
-            projected = self.problem.domain.project(outer_var)
-            raise ValueError(
-                f"outer_var must start in the domain {self.problem.domain!r}, but is {outer_var}; "
-                f"the nearest point of the domain is problem.domain.project(outer_var) = "
-                f"{projected}."
-            )
+        _check_start(self.problem.domain, outer_var, "outer_var", "domain")
+        if inner_var is not None:
+            _check_start(self.problem.inner_domain, inner_var, "inner_var", "inner_domain")
+        if inner_var is not None and self.moves_leader:
+            given = outer_var, inner_var, spec.example(), buffers
+            warn_unreached(self.problem, *given, type(self).__name__, self.differentiates_steps)
         return self._fresh(outer_var, inner_var, buffers, spec)
 
     @stepping
@@ -222,8 +237,11 @@ class Algorithm(eqx.Module):
             )
 
     def _descent(self, level: str) -> Descent:
+        bound = level == "inner" and self.problem.constrains_follower
         return Descent(
-            getattr(self, f"{level}_step_size", None), getattr(self, f"{level}_optimiser", None)
+            getattr(self, f"{level}_step_size", None),
+            getattr(self, f"{level}_optimiser", None),
+            self.problem.inner_domain.project if bound else None,
         )
 
     def _fresh(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
@@ -240,3 +258,12 @@ class Algorithm(eqx.Module):
             carry=None if estimator is None or y is None else estimator.init(y),
         )
         return self.remember(start)
+
+
+def _check_start(domain: Domain, var: PyTree, name: str, field: str) -> None:
+    """Raise a `ValueError` if a variable does not start in its set."""
+    if trees.is_concrete(var) and not domain.contains(var):
+        raise ValueError(
+            f"{name} must start in the domain {domain!r}, but is {var}; the nearest point of the "
+            f"domain is problem.{field}.project({name}) = {domain.project(var)}."
+        )

@@ -32,6 +32,8 @@ class Descent(NamedTuple):
 
     step_size: Number | None = None
     optimiser: Optimiser | None = None
+    project: Callable[[PyTree], PyTree] | None = None
+    """Onto the set that the level is kept in, after each step."""
 
     def check(self, level: str) -> None:
         """Raise a `ValueError` if a level that moves has not been told how."""
@@ -62,10 +64,12 @@ class Descent(NamedTuple):
     ) -> tuple[PyTree, PyTree]:
         """One step."""
         if self.optimiser is None:
-            return trees.scaled_add(var, -rate, gradient), optimiser_state
-        with trees.standard_promotion():
-            update, optimiser_state = self.optimiser.update(gradient, optimiser_state, var)
-        return trees.scaled_add(var, rate, update), optimiser_state
+            new = trees.scaled_add(var, -rate, gradient)
+        else:
+            with trees.standard_promotion():
+                update, optimiser_state = self.optimiser.update(gradient, optimiser_state, var)
+            new = trees.scaled_add(var, rate, update)
+        return new if self.project is None else self.project(new), optimiser_state
 
 
 class Steps(NamedTuple):

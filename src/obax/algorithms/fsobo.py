@@ -16,6 +16,8 @@ One step of each: nothing is iterated and nothing is solved.
 | alpha_t, beta_t | `outer_step_size`, `inner_step_size` | X | `problem.domain` |
 """
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 
@@ -60,6 +62,8 @@ class FSOBO(Algorithm):
     0.5938 0.1250 -0.6875
     0.9258 0.3594 -0.6641
     """
+
+    keeps_follower_in: ClassVar[bool] = False
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")

@@ -114,6 +114,10 @@ class ITD(Algorithm):
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
 
+    @property
+    def differentiates_steps(self) -> bool:
+        return True
+
     def __check_init__(self) -> None:
         self.outer.check("outer")
         self.inner.check("inner")

@@ -28,7 +28,7 @@ from jaxtyping import Array, Int
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
 from ..hypergradient.average import average_inner, average_of_gradients, average_of_terms
-from ..hypergradient.base import Inner, OuterGradient, inner_at, outer_gradient
+from ..hypergradient.base import Inner, OuterGradient, inner_at, kept, outer_gradient
 from ..hypergradient.unrolled import through_steps
 from ..window import RingBuffer, Window
 from .arguments import any_estimator, any_window, leader_when, number_of_steps, optimiser, step_size
@@ -156,7 +156,7 @@ class OAGD(Algorithm):
                 return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
             if pull is not None:
                 return through_steps(pull, gradient, carry, self._inner_gradients(t))
-            return self.hypergradient(inner, x, y, gradient, carry)
+            return self.hypergradient(inner, x, y, gradient, carry, **kept(problem))
 
         def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
             y, buffers = follower.inner_var, follower.buffers

@@ -55,6 +55,7 @@ class OGD(Algorithm):
     """
 
     needs_follower: ClassVar[bool] = False
+    moves_leader: ClassVar[bool] = False
 
     outer_step_size: Number | None = step_size("outer", None)
     inner_step_size: Number | None = step_size("inner", None)

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._support import trees
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..domain import Domain, Unconstrained
@@ -91,7 +90,8 @@ class Info(Lazy):
     hypergradient_norm: Float[Array, ""]
     """Norm of the direction that the leader followed."""
     inner_gradient_norm: Float[Array, ""]
-    """|grad_y g_t(x_t, y_{t+1})|: how far the follower still is from its answer."""
+    """|grad_y g_t(x_t, y_{t+1})|: how far the follower still is from its answer; in a set Y, the
+    length of a projected step of size 1."""
     solver_residual: Float[Array, ""]
     """|H v - grad_y f| / |grad_y f|, the largest over the window's terms."""
     accepted: Bool[Array, ""]
@@ -179,11 +179,12 @@ def record(
     played_value = problem.outer_loss(outer_var, before.inner_var, round, before.buffers)
     outer_value = problem.outer_loss(outer_var, after.inner_var, round, after.buffers)
     if problem.inner is None:
-        inner_value, slope = jnp.zeros_like(outer_value), jnp.zeros_like(outer_value)
+        inner_value, distance = jnp.zeros_like(outer_value), jnp.zeros_like(outer_value)
     else:
         (inner_value, _), slope = jax.value_and_grad(problem.inner_loss, argnums=1, has_aux=True)(
             outer_var, after.inner_var, round, after.buffers
         )
+        distance = problem.inner_domain.gradient_norm(after.inner_var, slope)
     return Info(
         t=t,
         outer_var=outer_var,
@@ -191,7 +192,7 @@ def record(
         played_value=played_value,
         inner_value=inner_value,
         hypergradient_norm=norm,
-        inner_gradient_norm=trees.norm(slope),
+        inner_gradient_norm=distance,
         solver_residual=jnp.asarray(estimate.residual, outer_value.dtype),
         accepted=accepted,
         gradients=jnp.asarray(move.gradients, jnp.int32),

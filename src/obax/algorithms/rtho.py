@@ -106,12 +106,21 @@ class RTHO(Algorithm):
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
 
+    @property
+    def differentiates_steps(self) -> bool:
+        return True
+
     def __check_init__(self) -> None:
         self.outer.check("outer")
         if not callable(self.proximal):
             self.inner.check("inner")
         elif self.inner_step_size is not None:
             raise ValueError("inner_step_size must be left out: proximal says what ties y to y_t.")
+        if self.proximal and self.problem.constrains_follower:
+            raise ValueError(
+                "problem.inner_domain must be left out with proximal, whose step is that of a free "
+                "follower; leave proximal out: gradient steps are projected."
+            )
         once = isinstance(self.inner_steps, int) and self.inner_steps == 1
         if self.proximal and not (once and self.inner_optimiser is None):
             raise ValueError(

@@ -23,7 +23,7 @@ All three move at once:
 | a_x | `scale` | p, X | `radius`, `problem.domain` |
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -85,6 +85,8 @@ class SOGD(Algorithm):
     0.2404 0.0000 0.7404
     0.5840 0.1116 0.8609
     """
+
+    keeps_follower_in: ClassVar[bool] = False
 
     offset: float | Array = positive("offset", 1.0)
     inner_ratio: float | Array = positive("inner_ratio", 1.0)

@@ -4,6 +4,13 @@ With H = grad^2_yy g and J = grad^2_xy g at (x, y), the follower's answer moves 
 (M H + J = 0), and
 
     hypergradient = grad_x f + M grad_y f = grad_x f - J v    with    H v = grad_y f.
+
+A follower that is kept in a convex set moves along the face that it is on. With P the projection
+onto the directions of that face and b what the set's own curvature adds (`obax.domain.Face`),
+
+    (P H P + b P + I - P) v = P grad_y f,
+
+whose v lies in the face: a system like the other, definite where H is on the face alone.
 """
 
 from collections.abc import Callable
@@ -17,6 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from .._support import showing, trees
 from .._support.trees import PyTree
+from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
 
 Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
@@ -66,8 +74,9 @@ class Hypergradient(eqx.Module):
         inner_var: PyTree,
         outer_gradient: OuterGradient,
         carry: PyTree = None,
+        domain: Domain | None = None,
     ) -> Estimate:
-        """The hypergradient, given (grad_x f, grad_y f) at (x, y)."""
+        """The hypergradient, given (grad_x f, grad_y f) at (x, y); `domain` is Y."""
         raise NotImplementedError
 
     def at(
@@ -82,7 +91,7 @@ class Hypergradient(eqx.Module):
         """The hypergradient of one round of a problem at (x, y)."""
         slopes = outer_gradient(problem, outer_var, inner_var, round, buffers)
         inner = inner_at(problem, round, buffers)
-        return self(inner, outer_var, inner_var, slopes, carry)
+        return self(inner, outer_var, inner_var, slopes, carry, **kept(problem))
 
 
 class Implicit(Hypergradient):
@@ -99,18 +108,29 @@ class Implicit(Hypergradient):
         inner_var: PyTree,
         outer_gradient: OuterGradient,
         carry: PyTree = None,
+        domain: Domain | None = None,
     ) -> Estimate:
         gradient_x, gradient_y = outer_gradient
-        products = linearised(inner, outer_var, inner_var)
-        v, carry, hvps = self.solve(lambda u: products(u)[1], gradient_y, carry)
+        slope, products = linearised(inner, outer_var, inner_var)
+        pull = gradient_y
+        if domain is not None and not isinstance(domain, Unconstrained):
+            face = domain.face(inner_var, slope)
+            products, pull = _on_face(products, face), face.tangent(gradient_y)
+        v, carry, hvps = self.solve(lambda u: products(u)[1], pull, carry)
         cross, hessian_v = products(v)
         return Estimate(
             value=trees.difference(gradient_x, cross),
-            residual=relative(trees.difference(hessian_v, gradient_y), gradient_y),
+            residual=relative(trees.difference(hessian_v, pull), gradient_y),
             carry=carry,
             hvps=jnp.asarray(hvps, jnp.int32),
             cross_products=jnp.asarray(1, jnp.int32),
         )
+
+
+def kept(problem: Problem) -> dict[str, Domain]:
+    """The `domain` of an estimator's call, only where there is one: own estimators need not know
+    of it."""
+    return {"domain": problem.inner_domain} if problem.constrains_follower else {}
 
 
 def outer_gradient(
@@ -127,17 +147,32 @@ def inner_at(problem: Problem, round: PyTree, buffers: PyTree) -> Inner:
     return lambda outer_var, inner_var: problem.inner_loss(outer_var, inner_var, round, buffers)[0]
 
 
+def _on_face(
+    products: Callable[[PyTree], tuple[PyTree, PyTree]], face: Face
+) -> Callable[[PyTree], tuple[PyTree, PyTree]]:
+    """u -> (J P u, (P H P + b P + I - P) u)."""
+
+    def restricted(u: PyTree) -> tuple[PyTree, PyTree]:
+        inside = face.tangent(u)
+        cross, curved = products(inside)
+        along = trees.scaled_add(face.tangent(curved), face.bend, inside)
+        return cross, jax.tree.map(lambda a, b, c: a + (b - c), along, u, inside)
+
+    return restricted
+
+
 def linearised(
     inner: Inner, outer_var: PyTree, inner_var: PyTree
-) -> Callable[[PyTree], tuple[PyTree, PyTree]]:
-    """u -> (J u, H u) at (x, y): the derivative of (grad_x g, grad_y g) along u in y.
+) -> tuple[PyTree, Callable[[PyTree], tuple[PyTree, PyTree]]]:
+    """grad_y g, and u -> (J u, H u) at (x, y): the derivative of (grad_x g, grad_y g) along u in y.
 
     The gradient is evaluated once and what its derivative needs is kept, so that a product, also
     one inside the loop of a solver, is a forward pass through that: on networks about the price of
     a gradient. XLA drops J u where it is not asked for, and where x enters late, as
     hyperparameters of a loss do, it costs next to nothing beside H u.
     """
-    return jax.linearize(lambda y: jax.grad(inner, (0, 1))(outer_var, y), inner_var)[1]
+    slopes, products = jax.linearize(lambda y: jax.grad(inner, (0, 1))(outer_var, y), inner_var)
+    return slopes[1], products
 
 
 def relative(error: PyTree, reference: PyTree) -> Float[Array, ""]:

@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from ..domain import Unconstrained
 from ..problem import Problem
 from ..reduced import Flat, Scalar, Vector, answer, extreme_eigenvalues
 from .base import Hypergradient
@@ -153,6 +154,7 @@ def _measure(
         None if y is None else lambda x, y, r: problem.inner_loss(x, y, r, buffers)[0],
         problem.domain,
         problem.inner_argmin,
+        inner_domain=problem.inner_domain,
     )
     flat = Flat(bare, x, y)
     x, y = flat.start, flat.inner_start
@@ -178,7 +180,8 @@ def _measure(
 
     def estimate(y: Vector) -> tuple[Vector, Scalar]:
         gradient = jax.grad(flat.outer, (0, 1))(x, y, round)
-        found = estimator(inner, x, y, gradient, estimator.init(y))
+        within = {} if flat.inner_set is None else {"domain": flat.inner_set}
+        found = estimator(inner, x, y, gradient, estimator.init(y), **within)
         return found.value, jnp.asarray(found.residual)
 
     # Both at once: one copy of the estimator to compile.
@@ -186,10 +189,19 @@ def _measure(
     noise = jnp.asarray(np.random.default_rng(0).standard_normal(y.size))
     slope_of = jax.grad(inner, 1)
     _, pull = jax.vjp(lambda x: slope_of(x, best), x)
+    face, size = Unconstrained().face(best, best), Unconstrained().gradient_norm
+    if flat.inner_set is not None:
+        face, size = flat.inner_set.face(best, slope_of(x, best)), flat.inner_set.gradient_norm
+    along = jax.linearize(lambda y: slope_of(x, y), best)[1]
+
+    def hvp(u: Vector) -> Vector:
+        """On the face of Y that the answer is on."""
+        inside = face.tangent(u)
+        return face.tangent(along(inside)) + face.bend * inside + (u - inside)
+
     if y.size <= DENSE_SIZE:
-        eigenvalue = jnp.linalg.eigvalsh(jax.hessian(inner, 1)(x, best))[0]
+        eigenvalue = jnp.linalg.eigvalsh(jax.vmap(hvp)(jnp.eye(y.size)))[0]
     else:
-        hvp = jax.linearize(lambda y: slope_of(x, y), best)[1]
         eigenvalue = extreme_eigenvalues(hvp, noise, 64)[0]
     return _Findings(
         step=step,
@@ -199,11 +211,11 @@ def _measure(
         residual=solved[0],
         eigenvalue=eigenvalue,
         inner_residual=residuals[0],
-        slope=jnp.linalg.norm(slope_of(x, best)),
+        slope=size(best, slope_of(x, best)),
         gap=jnp.linalg.norm(y - best),
         size=jnp.linalg.norm(best),
         value_there=estimates[1],
-        slope_there=jnp.linalg.norm(slope_of(x, y)),
+        slope_there=size(y, slope_of(x, y)),
         cross=pull(noise)[0],
     )
 

@@ -24,7 +24,6 @@ from .rejection import POLICIES, rejection
 from .stacks import Record, S, at, check_stacked, length, recording_step
 from .trust import warn_of
 
-
 # Frames between a warning and whoever called `run`, the decorator's among them.
 OURS = 3
 

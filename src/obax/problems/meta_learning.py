@@ -16,6 +16,7 @@ only the features) take K steps on. BatchNorm uses the statistics of the batch a
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -114,9 +115,10 @@ def task_logits(
     problem: Problem, outer_var: PyTree, inner_var: PyTree, inputs: PyTree
 ) -> Float[Array, "n ways"]:
     """Logits of the adapted model (x, y) of a `meta_learning` problem on a batch of inputs."""
-    if not isinstance(problem.outer, _Outer):
+    outer = inspect.unwrap(problem.outer)
+    if not isinstance(outer, _Outer):
         raise ValueError(f"problem must come from meta_learning, but got {problem!r}.")
-    return problem.outer.logits(outer_var, inner_var, inputs)
+    return outer.logits(outer_var, inner_var, inputs)
 
 
 class Embedded(NamedTuple):
@@ -130,9 +132,10 @@ def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
 
     Given to `ITD(prepare=...)`, the network runs once for a task and not in each of the K steps.
     """
-    if not isinstance(problem.outer, _Outer) or problem.outer.part != "head":
+    outer = inspect.unwrap(problem.outer)
+    if not isinstance(outer, _Outer) or outer.part != "head":
         raise ValueError("problem must come from meta_learning with part='head'.")
-    return _Embed("head", problem.outer.leader, problem.outer.features)
+    return _Embed("head", outer.leader, outer.features)
 
 
 # Compared by value, so that equal problems share compiled functions.

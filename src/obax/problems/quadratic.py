@@ -65,9 +65,9 @@ def quadratic(
     rotations = _turning(rng, inner_dim, horizon, drift)
     hessian = np.einsum("tij,j,tkj->tik", rotations, spectrum, rotations)
     answer = rotations @ stretch
-    shift = _walk(rng, horizon, inner_dim, drift, radius)
-    target = _walk(rng, horizon, inner_dim, drift, radius)
-    center = _walk(rng, horizon, outer_dim, drift, radius)
+    shift = walk(rng, horizon, inner_dim, drift, radius)
+    target = walk(rng, horizon, inner_dim, drift, radius)
+    center = walk(rng, horizon, outer_dim, drift, radius)
     arrays = {"hessian": hessian, "answer": answer, "shift": shift, "target": target}
     # What does not change stands in every round too: the functions then hold no data, and all
     # instances of one shape share one compilation.
@@ -189,8 +189,8 @@ def online_minmax(
     constant = {"p": convexity, "q": concavity, "box": box}
     arrays = {
         "coupling": coupling * _turning(rng, inner_dim, horizon, drift)[:, :outer_dim],
-        "a": _walk(rng, horizon, outer_dim, drift, radius),
-        "b": _walk(rng, horizon, inner_dim, drift, radius),
+        "a": walk(rng, horizon, outer_dim, drift, radius),
+        "b": walk(rng, horizon, inner_dim, drift, radius),
     } | {name: np.full(horizon, float(value)) for name, value in constant.items()}
     rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
     problem = Problem(_game, _negative_game, Box(-box, box), _game_inner_argmin, _game_outer_argmin)
@@ -216,7 +216,7 @@ def _game_outer_argmin(round: PyTree) -> Array:
     return jnp.clip(pull / (round["p"] + strength / round["q"]), -round["box"], round["box"])
 
 
-def _walk(
+def walk(
     rng: np.random.Generator, horizon: int, size: int, step: float, radius: float
 ) -> np.ndarray:
     """A random walk with steps of one length, kept in a ball by projection."""

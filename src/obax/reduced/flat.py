@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from .._support import compiling, trees, validation
 from .._support.trees import PyTree
-from ..domain import Unconstrained
+from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
 from .solve import Region, Vector
 
@@ -85,6 +85,26 @@ class Solver(eqx.Module):
         return TOLERANCES.get(name, float(jnp.finfo(dtype).eps) ** 0.6)
 
 
+class FlatDomain(Domain):
+    """A set of trees as one of vectors."""
+
+    domain: Domain
+    unravel: Callable[[Array], PyTree] = eqx.field(static=True)
+
+    def project(self, outer_var: PyTree) -> PyTree:
+        """The nearest point."""
+        return ravel_pytree(self.domain.project(self.unravel(outer_var)))[0]
+
+    def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
+        """The largest distance of two points."""
+        return self.domain.diameter(self.unravel(outer_var))
+
+    def face(self, point: PyTree, slope: PyTree) -> Face:
+        """Where a minimiser can go."""
+        tangent, bend = self.domain.face(self.unravel(point), self.unravel(slope))
+        return Face(lambda u: ravel_pytree(tangent(self.unravel(u)))[0], bend)
+
+
 class Flat:
     """`problem` with x and y as vectors. `outer_start` and `inner_start` give their shapes."""
 
@@ -106,6 +126,9 @@ class Flat:
         self.closed = problem.inner_argmin is not None
         self.outer_dim, self.inner_dim = self.start.size, self.inner_start.size
         self.unconstrained = isinstance(problem.domain, Unconstrained)
+        self.inner_set = None
+        if problem.constrains_follower:
+            self.inner_set = FlatDomain(problem.inner_domain, self.unravel_y)
         self.dense = max(self.outer_dim, self.inner_dim) <= solver.dense_limit
         self.dense_inner = self.inner_dim <= solver.dense_limit
         self.tolerance = solver.tolerance_for(self.dtype)
@@ -121,6 +144,14 @@ class Flat:
             return None
         diameter = jnp.asarray(self.problem.domain.diameter(self.unravel_x(self.start)))
         return Region(self.project, diameter.astype(self.dtype))
+
+    @property
+    def inner_region(self) -> Region | None:
+        """Y for the search for y*(x), or `None` where it is all of R^d."""
+        if self.inner_set is None:
+            return None
+        diameter = jnp.asarray(self.inner_set.diameter(self.inner_start))
+        return Region(self.inner_set.project, diameter.astype(self.dtype))
 
     def outer(self, x: Vector, y: Vector, round: PyTree) -> Float[Array, ""]:
         """f(x, y, round)."""

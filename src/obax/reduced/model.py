@@ -5,7 +5,9 @@ With H = grad^2_yy g and J = d(grad_y g)/dx at (x, y*), dy*/dx = -H^{-1} J and H
     grad phi = grad_x f - J^T v,
     Hess phi = [I; dy*/dx]^T  grad^2_(x,y) (f - v . grad_y g)  [I; dy*/dx]    (v held fixed),
 
-so that nothing is ever differentiated through a solver or a closed form. Where x or y is too long
+so that nothing is ever differentiated through a solver or a closed form. In a set Y the follower
+moves along its face: H is P H P + b P + I - P there, J is P J, grad_y f is P grad_y f
+(`obax.domain.Face`; Hess phi leaves out how a ball's face turns). Where x or y is too long
 for dense matrices the gradient comes from conjugate gradients, and so do products with Hess phi.
 
 A *total* turns a function of a round into its value for one round or into its mean over many: the
@@ -21,7 +23,7 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from .flat import Flat, Total
-from .solve import Matrix, Model, Scalar, Vector, minimise, relative_residual
+from .solve import Matrix, Model, Scalar, Vector, minimise, relative_residual, spectral
 from .step import newton_point, solve_definite
 
 
@@ -43,13 +45,23 @@ def answer(flat: Flat, x: Vector, round: PyTree) -> Answer:
         return solve_follower(flat, one_round(round), x)
     y = flat.closed_answer(x, round)
     model = _inner_model(flat, one_round(round), x, y, dense=False)
-    return Answer(y, relative_residual(None, y, model, _bend(y, model)))
+    return Answer(y, relative_residual(flat.inner_region, y, model, _bend(y, model)))
 
 
 def solve_follower(flat: Flat, total: Total, x: Vector) -> Answer:
     """argmin_y of the total of g, by damped Newton; nothing where there is no follower."""
     if not flat.has_follower:
         return Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
+
+    if (region := flat.inner_region) is not None:
+        kept = spectral(
+            lambda y: _inner_model(flat, total, x, y, dense=False),
+            region.project(flat.first_answer(x)),
+            region=region,
+            tolerance=flat.goal,
+            max_steps=flat.gradient_steps,
+        )
+        return Answer(kept.point, kept.residual)
 
     def propose(y: Vector, model: Model, damping: Scalar) -> Vector:
         if model.hessian is not None:
@@ -114,6 +126,7 @@ def leader_model(flat: Flat, total: Total, x: Vector, y: Vector) -> Model:
         slope_y, (curvature, cross) = total(
             lambda r: (jax.grad(flat.outer, 1)(x, y, r), _inner_curvature(flat, x, y, r))
         )
+        slope_y, curvature, cross = _on_face(flat, total, x, y, slope_y, curvature, cross)
         # LU, not Cholesky: where g is not convex the derivative is still what it is.
         solved = jnp.linalg.solve(curvature, jnp.concatenate([slope_y[:, None], cross], axis=1))
         v, slope = solved[:, 0], -solved[:, 1:]
@@ -180,8 +193,35 @@ def leader_products(flat: Flat, total: Total, x: Vector, y: Vector) -> Callable[
 def inner_solve(flat: Flat, total: Total, x: Vector, y: Vector, rhs: Vector) -> Vector:
     """H^{-1} rhs."""
     if flat.dense_inner:
-        return jnp.linalg.solve(_inner_hessian(flat, total, x, y), rhs)
-    return solve_definite(_inner_products(flat, total, x, y), rhs)
+        curvature = _inner_hessian(flat, total, x, y)
+        rhs, curvature, _ = _on_face(flat, total, x, y, rhs, curvature, rhs[:, None])
+        return jnp.linalg.solve(curvature, rhs)
+    product = _inner_products(flat, total, x, y)
+    if flat.inner_set is None:
+        return solve_definite(product, rhs)
+    tangent, bend = flat.inner_set.face(y, _slope(flat, total, x, y))
+
+    def on_face(u: Vector) -> Vector:
+        inside = tangent(u)
+        return tangent(product(inside)) + bend * inside + (u - inside)
+
+    return solve_definite(on_face, tangent(rhs))
+
+
+def _slope(flat: Flat, total: Total, x: Vector, y: Vector) -> Vector:
+    return total(lambda r: jax.grad(flat.inner, 1)(x, y, r))
+
+
+def _on_face(
+    flat: Flat, total: Total, x: Vector, y: Vector, rhs: Vector, curvature: Matrix, cross: Array
+) -> tuple[Vector, Matrix, Array]:
+    """P rhs, P H P + b P + I - P and P J; without a set Y as they are."""
+    if flat.inner_set is None:
+        return rhs, curvature, cross
+    tangent, bend = flat.inner_set.face(y, _slope(flat, total, x, y))
+    unit = jnp.eye(y.size, dtype=y.dtype)
+    P = jax.vmap(tangent)(unit)
+    return P @ rhs, P @ curvature @ P + bend * P + unit - P, P @ cross
 
 
 def pulled_back(
@@ -209,7 +249,9 @@ def reduced_value(flat: Flat, x: Vector, round: PyTree) -> Scalar:
 
 def answer_slope(flat: Flat, total: Total, x: Vector, y: Vector) -> Float[Array, "d2 d1"]:
     """dy*/dx = -H^{-1} J, by dense factors."""
-    return -jnp.linalg.solve(*total(lambda r: _inner_curvature(flat, x, y, r)))
+    curvature, cross = total(lambda r: _inner_curvature(flat, x, y, r))
+    _, curvature, cross = _on_face(flat, total, x, y, jnp.zeros_like(y), curvature, cross)
+    return -jnp.linalg.solve(curvature, cross)
 
 
 def _inner_curvature(flat: Flat, x: Vector, y: Vector, round: PyTree) -> tuple[Matrix, Array]:

@@ -5,6 +5,10 @@ import dataclasses
 from ..kit.config import Settings, choice, count, fraction, not_negative, positive
 
 PROBLEMS = ("quadratic", "constrained", "regression", "network", "adult")
+READY = ("strategic", "actor-critic", "cleaning", "representation", "robust")
+"""Asked for by name, `--set problems=robust,cleaning`: not part of a preset."""
+FREE_FOLLOWER = ("SOGD", "ZO-SOGD", "FSOBO")
+"""Methods that cannot keep a follower in a set, as `robust` asks for."""
 METHODS: tuple[str, ...] = ("OGD x fixed", "OAGD w=1", "OAGD window", "SOBOW", "SOGD", "ZO-SOGD")
 METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive", "RTHO")
 BUDGETS = ("rounds", "calls", "seconds")
@@ -24,7 +28,7 @@ class Config(Settings):
     horizon: int = count(600)
     adult_rounds: int = count(150)
     seeds: int = count(5)
-    problems: tuple[str, ...] = choice(PROBLEMS, PROBLEMS)
+    problems: tuple[str, ...] = choice(PROBLEMS, PROBLEMS + READY)
     methods: tuple[str, ...] = choice(METHODS, METHODS)
     budgets: tuple[str, ...] = choice(BUDGETS, BUDGETS)
     outer_step_sizes: tuple[float, ...] = positive((0.01, 0.03, 0.1, 0.3, 1.0))

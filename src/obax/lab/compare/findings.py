@@ -10,7 +10,7 @@ from ..kit.curves import BAND, band
 from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, interval
 from ..report import Figure, Findings, Series, Table
-from .config import BUDGETS, REFERENCE, Config
+from .config import BUDGETS, READY, REFERENCE, Config
 
 OVER = 1.5
 """A method that cannot help spending more than this many budgets is shown but not ranked."""
@@ -29,7 +29,7 @@ MEASURES = {
     "regression": "stage regret of the losses suffered",
     "network": "loss suffered, summed",
     "adult": "balanced loss suffered, summed",
-}
+} | dict.fromkeys(READY, "loss of the decisions once the follower has answered, summed")
 STATIONARITY = {
     "quadratic": "local regret",
     "constrained": "projected-gradient regret",

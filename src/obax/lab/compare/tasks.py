@@ -19,6 +19,7 @@ from ..dynamic_regression.stream import stack, stage_comparators
 from ..kit.curves import cumulative
 from ..kit.data import at_hand
 from .config import Config
+from .ready import READY, answered
 
 STAGES = 3
 RIDGE = 0.1
@@ -78,7 +79,23 @@ def task(config: Config, name: str) -> Task:
         "network": _network,
         "adult": _adult,
     }
+    makers |= {ready: functools.partial(_ready, name=ready) for ready in READY}
     return makers[name](config)
+
+
+def _ready(config: Config, name: str) -> Task:
+    """A ready problem of `obax.problems`, see `READY`."""
+    make, outer_scale, inner_scale = READY[name]
+    streams = [make(config.horizon, seed=seed) for seed in range(config.seeds)]
+    of_seed = [stream.rounds for stream in streams]
+    return Task(
+        streams[0].problem,
+        stack(of_seed),
+        [(s.outer_var, s.inner_var) for s in streams],
+        answered(streams[0].problem, of_seed),
+        outer_scale,
+        inner_scale,
+    )
 
 
 def _quadratic(config: Config, box: float) -> Task:

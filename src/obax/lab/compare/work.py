@@ -12,7 +12,7 @@ from ...algorithms import Info
 from ..kit.curves import best_curve, points
 from ..kit.experiment import Part
 from ..kit.table import Rows
-from .config import BUDGETS, REFERENCE, Config
+from .config import BUDGETS, FREE_FOLLOWER, REFERENCE, Config
 from .methods import Contender, cost, reference_cost, seconds_of
 from .tasks import available, task
 
@@ -23,6 +23,7 @@ def parts(config: Config) -> list[Part]:
         Part(f"{problem}-{_slug(method)}", functools.partial(compare, config, problem, method))
         for problem in available(config)
         for method in config.methods
+        if not (problem == "robust" and method in FREE_FOLLOWER)
     ]
 
 
