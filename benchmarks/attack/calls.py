@@ -24,7 +24,7 @@ WORDS: tuple[Any, ...] = ("no such word", 3, None, [], b"x", object())
 OBJECTS: tuple[Any, ...] = ("a word", 3.0, [], object())
 FLAGS: tuple[Any, ...] = ("no", 0, 1.0, None, [], object())
 SCHEDULES: tuple[Any, ...] = (
-    lambda t: -1.0 + 0.0 * t, lambda t: "word", lambda t: jnp.ones(2), lambda: 1.0,
+    lambda t: jnp.float32(-1.0), lambda t: "word", lambda t: jnp.ones(2), lambda: 1.0,
     lambda t: jnp.where(t > 5000, -1.0, 1.0),
 )  # fmt: skip
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array
 
 from .._support.trees import PyTree
@@ -49,6 +50,8 @@ def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:
 def length(rounds: PyTree) -> int:
     """The number of stacked rounds, at least one."""
     leaves = jax.tree.leaves(rounds)
+    if not all(np.ndim(leaf) for leaf in leaves):
+        raise ValueError("rounds must be arrays stacked on axis 0, but has one without axes.")
     if not leaves or leaves[0].shape[0] == 0:
         raise ValueError("rounds must hold at least one round, but is empty.")
     return leaves[0].shape[0]
