@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A model that tunes its own regularisation
-# A regression whose true model jumps twice. The penalty starts far too strong. Held there, it
-# costs all the way; learned online, from the loss on a validation sample of each round, it comes
-# near to the best penalty that hindsight could pick.
+# A regression whose true model jumps twice. The penalty starts strong, which costs nothing in the
+# first stage and much in the others. Learned online, from the loss on a validation sample of each
+# round, it loses about as little as the best penalty that hindsight could pick.
 
 # %%
 import jax.numpy as jnp
