@@ -5,7 +5,6 @@ import pytest
 
 from obax.estimators.history import Record
 from obax.estimators.kernel import ACCEPTED, LOSS, OUTCOME, REJECTED, SAID, Plan
-from obax.estimators.kernel.wide import scaled
 from obax.estimators.kernel.wide_entry import wide_kernel
 from obax.estimators.kernel.wide_growth import enough, fit_square
 from obax.estimators.kernel.wide_layout import (
@@ -20,6 +19,7 @@ from obax.estimators.kernel.wide_layout import (
     VARIANCE,
     WidePlan,
 )
+from obax.estimators.kernel.wide_scale import scaled
 
 FEATURES = 6
 ALL = ("penalty", "inertia", "memory", "class_weights", "logit_shifts")

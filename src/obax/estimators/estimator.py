@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import faces, intervals, show, state
+from . import faces, intervals, saved, show
 from .core import Core
-from .given import Targets, as_dict, targets_of
+from .given import Targets, as_dict, checked_rows, targets_of
 from .history import Rejected
 from .late import Pending
 from .options import Options
 from .outcome import Hyperparameters, Outcome
-from .sparse import Sparse, from_matrix
-from .table import Features, Rows, Table, tables
-from .tags import plain_option, untagged_option
+from .sparse import Sparse
+from .table import Features, Rows
+from .tags import plain_option
 from .weights import Weights, many_weights, one_weight
 
 if TYPE_CHECKING:
@@ -249,23 +249,9 @@ class StreamingEstimator(Options):
         single NaN and Inf are left to the rule of `table`."""
         if faces.scikit_learn() is None:
             return X, None if y is None else targets_of(y)
-        from sklearn.utils.validation import check_consistent_length, validate_data
+        from sklearn.utils.validation import check_consistent_length
 
-        named = next(tables(X)) if hasattr(X, "columns") else None
-        table: Rows | Sparse
-        if named is not None and (named.words or named.days):
-            # Words and dates, which an array of numbers cannot hold: names and widths are checked.
-            validate_data(self, X, reset=first, skip_check_array=True)
-            table = named
-        else:
-            checks = {"ensure_all_finite": False, "dtype": "numeric", "accept_sparse": "csr"}
-            array = validate_data(self, X, reset=first, **checks)
-            names = list(getattr(self, "feature_names_in_", range(array.shape[1])))
-            if hasattr(array, "tocsr") and self.wide(array.shape[1]):
-                table = from_matrix(array, names)
-            else:
-                full = array.toarray() if hasattr(array, "tocsr") else array
-                table = Table(names, np.asarray(full, np.float64))
+        table = checked_rows(self, X, first)
         if y is None:
             return table, None
         targets = self._validated_targets(y)
@@ -306,32 +292,8 @@ class StreamingEstimator(Options):
 
     def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values for `obax.save`."""
-        params = self.get_params(deep=False)  # type: ignore[attr-defined]
-        extra: dict[str, Any] = {"version": state.VERSION}
-        extra["params"] = {name: plain_option(v) for name, v in params.items()}
-        # What `set_params` was given and the model in mid-stream has not taken over.
-        made = self._core.options if "_core" in self.__dict__ else self
-        extra["options"] = {name: plain_option(getattr(made, name)) for name in params}
-        # What scikit-learn notes of the arrays it has seen.
-        extra["width"] = self.__dict__.get("n_features_in_")
-        extra["columns"] = np.asarray(self.__dict__.get("feature_names_in_", [])).tolist()
-        if "_core" not in self.__dict__:
-            return {}, extra | {"core": None}
-        arrays, core = state.to_plain(self._core)
-        return arrays, extra | {"core": core}
+        return saved.save(self)
 
     def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
         """A new estimator from what `__obax_save__` gave."""
-        state.check_version(extra)
-        model, made = (
-            type(self)(**{name: untagged_option(value) for name, value in extra[which].items()})
-            for which in ("params", "options")
-        )
-        if extra["core"] is not None:
-            model._core = state.from_plain(made.checked(), arrays, extra["core"])
-        if extra["width"] is not None:
-            model.n_features_in_ = extra["width"]  # type: ignore[attr-defined]
-        if extra["columns"]:
-            names = np.array(extra["columns"], dtype=object)
-            model.feature_names_in_ = names  # type: ignore[attr-defined]
-        return model
+        return saved.load(type(self), arrays, extra)

@@ -52,7 +52,8 @@ what they say together and why that is never much worse than the best of them.
 
 Files: `layout` and `views` (where things stand), `statistics`, `algebra`, `losses`; `columns` and
 `expand` (what a row is for members); `follower`, `tuned`, `first_order` (the members), `mixture`;
-`row` (one row by all of them), `record`, `repeat`; `entry`.
+`row` (one row by all of them), `teach` and `lead` (what members and leader learn of it), `record`,
+`repeat`; `entry`.
 """
 
 from .columns import MULTIPLIED as MULTIPLIED, WAVES as WAVES

@@ -21,10 +21,7 @@ feature by feature and so is dA_i/dx, with all that depends on x: the hypergradi
 `fading`. Logits are not moderated: the v of a diagonal is no variance where features go together.
 
 One member, the long memory, has full curvature up to MOST_FULL features: see `wide_full`.
-
-**Scaling.** A feature that has been there in nine of ten rows is standardised, and where its value
-is missing it counts as its mean. Any other, a word, is divided by the root of its mean square and
-not centred: absent is 0. A key with a missing value counts as there.
+How values are scaled: see `wide_scale`.
 """
 
 import math
@@ -33,19 +30,17 @@ import numpy as np
 from numba import njit
 
 from .layout import EVERYONE, LEADER, SIGMOID, SOFTMAX
+from .lead import step
 from .losses import LEAST, sigmoid, softmax, suffered
 from .mixture import densities, learn_residuals, mix, renew as renew_shares, temper
 from .record import note
-from .row import ABSURD, ACCEPTED, REJECTED, step
-from .statistics import CLIP, LARGEST, STATISTICS_ROWS, blend, count_class, deviations, rarity
+from .row import ABSURD, ACCEPTED, REJECTED
+from .statistics import LARGEST, deviations, rarity
 from .wide_full import learn_full, say_full
 from .wide_layout import (
-    AVERAGE,
     BALANCE,
     CLASSES,
-    COUNT,
     DELTA,
-    FIRST,
     FREQUENCY,
     FULL,
     HEAD_AT,
@@ -56,53 +51,16 @@ from .wide_layout import (
     MEMBERS,
     OUTPUTS,
     ROWS,
-    SCALE_MEMORY,
-    SEEN,
     SHARE,
     SHARES,
     STEP_SIZE,
     TARGET_AVERAGE,
-    TARGET_COUNT,
     TARGET_VARIANCE,
     TUNED,
-    VARIANCE,
     WIDTH,
 )
 from .wide_member import MEMORY, learn, own, say
-
-MANY_KEYS = 64
-"""Beyond it, they are sorted by more than one exchange after the other."""
-OFTEN = 0.9
-"""A feature that is there in this share of the rows is centred."""
-
-
-@njit
-def scaled(cell: np.ndarray, value: float, rows: float) -> float:
-    """A value as the members get it; 0 for a missing one and for one that was the same always."""
-    seen = cell[SEEN]
-    there = seen >= STATISTICS_ROWS and seen >= OFTEN * (rows - cell[FIRST])
-    if there or seen >= OFTEN * rows:
-        return deviations(value, cell[AVERAGE], cell[VARIANCE])
-    size = math.sqrt(cell[VARIANCE] + cell[AVERAGE] * cell[AVERAGE]) if seen > 0.0 else abs(value)
-    if not (abs(value) <= LARGEST and size > 0.0):
-        return 0.0
-    return min(max(value / size, -CLIP), CLIP)
-
-
-@njit
-def in_order(places: np.ndarray, a: np.ndarray) -> None:
-    """Keys by their places, so that the order in which they came changes nothing. There are few, or
-    they are in order already."""
-    if places.shape[0] > MANY_KEYS:
-        order = np.argsort(places)
-        places[:], a[:] = places[order], a[order]
-        return
-    for i in range(2, places.shape[0]):
-        place, value, at = places[i], a[i], i
-        while places[at - 1] > place:
-            places[at], a[at] = places[at - 1], a[at - 1]
-            at -= 1
-        places[at], a[at] = place, value
+from .wide_scale import in_order, scaled, take
 
 
 @njit
@@ -261,38 +219,10 @@ def weigh(
 
 
 @njit
-def take(
-    head: np.ndarray,
-    cells: np.ndarray,
-    sizes: np.ndarray,
-    settings: np.ndarray,
-    index: np.ndarray,
-    values: np.ndarray,
-    target: float,
-    label: int,
-) -> None:
-    """The row into the statistics of its features and of the target."""
-    memory = settings[SCALE_MEMORY]
-    for i in range(index.shape[0]):
-        if index[i] >= 0:
-            cell = cells[index[i] + 1]
-            if not cell[SEEN] > 0.0:
-                cell[FIRST] = head[ROWS]
-            cell[SEEN] += 1.0
-            if not math.isnan(values[i]):
-                blend(cell, COUNT, AVERAGE, VARIANCE, values[i], memory)
-    if sizes[LOSS] > SOFTMAX:
-        blend(head, TARGET_COUNT, TARGET_AVERAGE, TARGET_VARIANCE, target, memory)
-    else:
-        count_class(head[FREQUENCY : FREQUENCY + sizes[CLASSES]], label, memory)
-    head[ROWS] += 1.0
-
-
-@njit
 def lead(
     head: np.ndarray, sizes: np.ndarray, settings: np.ndarray, m: int, slopes: np.ndarray
 ) -> None:
-    """The leader's step of a member: see `row.tune`."""
+    """The leader's step of a member: see `lead.tune`."""
     n, width, begin = own(sizes, m, TUNED), sizes[WIDTH], own(sizes, m, HEAD_AT)
     x = head[begin : begin + width]
     mean = head[begin + width : begin + width + n]
