@@ -27,7 +27,7 @@ class Cold:
     def __init__(self, folder: str | Path | None):
         if folder is not None:
             Path(folder).mkdir(parents=True, exist_ok=True)
-        self._file = tempfile.TemporaryFile(prefix="obax-pool-", dir=folder)
+        self._file = tempfile.TemporaryFile(prefix="obax-pool-", dir=folder)  # noqa: SIM115
         self._end = 0
         self._free: dict[int, list[int]] = {}
         self._process = os.getpid()

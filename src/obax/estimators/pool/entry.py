@@ -4,9 +4,9 @@ A slot has a `vector` as every model has, and `notes`: a `record` without the ri
 are made of, which a pool does not offer. `work` is for all slots of a call: what it holds follows
 from the vector, and every row that is learned makes it stale anyway.
 
-The row itself is played by the machine code of `kernel.entry`, called by its address: compiled once, it
-serves one model and ten thousand. Nothing here holds Python's lock, so that shards of a pool run
-side by side.
+The row itself is played by the machine code of `kernel.entry`, called by its address: compiled
+once, it serves one model and ten thousand. Nothing here holds Python's lock, so that shards of a
+pool run side by side.
 """
 
 import functools
@@ -24,8 +24,8 @@ from ..kernel.record import HEAD, PENDING, RING, STRIDE
 
 PoolPlay = Callable[..., None]
 """`play(address, vectors, notes, record, work, sizes, slots, order, rows, out)`: row i of `order`,
-one after the other, by the model in slot `slots[i]`; `rows` and `out` as in `kernel.entry.Play`. `record`
-is room for one, with as many points as notes have."""
+one after the other, by the model in slot `slots[i]`; `rows` and `out` as in `kernel.entry.Play`.
+`record` is room for one, with as many points as notes have."""
 
 
 @functools.cache

@@ -77,7 +77,7 @@ class Keys:
                 if reason is not None:
                     rejected[i] = reason
                     continue
-                number = self.add(key)  # type: ignore[arg-type]
+                number = self.add(key)
             found[i] = number
         return found, rejected
 
@@ -98,6 +98,6 @@ class Keys:
 
     def _known(self, key: object) -> int:
         try:
-            return self.index.get(key, -1)  # type: ignore[call-overload]
+            return self.index.get(key, -1)
         except TypeError:
             return -1

@@ -88,8 +88,8 @@ class Models:
         state = self.state(key)
         if state is None or state.features == self.features:
             return state
-        plans = (self.options.plan(f, state.size) for f in (self.features, state.features))
-        lines = refitted(*plans, state.vector, state.notes, self.options.starts)
+        plan, old = (self.options.plan(f, state.size) for f in (self.features, state.features))
+        lines = refitted(plan, old, state.vector, state.notes, self.options.starts)
         return State(*lines, state.size, self.features)
 
     def restore(self, columns: dict[str, np.ndarray], order: np.ndarray) -> None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..._support.errors import nearest
 from .. import forks
 from ..classifier import StreamingClassifier, as_array, ranked
-from ..core import NOT_FINITE, PATIENCE
 from ..estimator import Played
 from ..given import Targets, as_dict, index_of, targets_of
 from ..history import Rejected
+from ..model import NOT_FINITE, PATIENCE
 from ..options import integer, one_of
 from ..outcome import named
 from ..regressor import StreamingRegressor
@@ -26,11 +25,11 @@ from . import state
 from .cold import Cold
 from .crew import Crew, cores
 from .keys import Keys
+from .look import Look
 from .models import TUNED
 from .reading import Batch, Reader, split
 from .rows import Lines, Said
 from .shard import Shard
-from .tenant import Tenant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,12 +38,9 @@ FEW = 64
 """Rows for which other threads are not worth waking."""
 EXPERIENCED, ENOUGH_KEYS = 100, 10
 """Rows after which a key's hyperparameters count in the medians, and keys before there are any."""
-RENEW = 1024
-"""Rows, at least, after which the medians are taken again; as many as there are keys, if these are
-more."""
 
 
-class Pool:
+class Pool(Look):
     """A `StreamingClassifier` or `StreamingRegressor` for each key, in one stacked state.
 
     Rows of many keys are learned in one compiled call, on all cores; those of one key in their
@@ -104,7 +100,8 @@ class Pool:
             raise ValueError(f"start must be {expected}, but got {start!r}.")
         self.model, self.key, self.start, self.max_keys = model, key, start, max_keys
         self.folder = None if folder is None else Path(folder)
-        self.shards = min(shards or cores(), max_keys or math.inf)  # type: ignore[assignment]
+        wanted = cores() if shards is None else shards
+        self.shards = wanted if max_keys is None else min(wanted, max_keys)
         self._options = model.checked()
         self._reader, self._keys = Reader(self._options), Keys(self.shards)
         limit = None if max_keys is None else max_keys // self.shards
@@ -113,7 +110,7 @@ class Pool:
         self._crew = Crew(self.shards)
         self._rejected, self._warned = Rejected(), False
         self.rows = 0
-        self._starts, self._renewal = self._options.starts, RENEW
+        self._starts, self._renewal = self._options.starts, state.RENEW
         forks.lock(self)
 
     # ---- learn and predict -------------------------------------------------------------------
@@ -270,7 +267,7 @@ class Pool:
         wise = np.concatenate([table[table["seen"] >= EXPERIENCED] for table in tables])
         if len(wise) >= ENOUGH_KEYS:
             self._starts = {name: math.exp(np.median(wise[name])) for name in TUNED}
-        self._renewal += max(RENEW, len(self._keys.names))
+        self._renewal += max(state.RENEW, len(self._keys.names))
 
     def _reject(self, batch: Batch, rejected: dict[int, str], first: int) -> None:
         """Count and keep rejected rows; a warning, once, if nothing else has come so far."""
@@ -293,103 +290,17 @@ class Pool:
         order = ranked(self._reader.classes)
         return np.pad(predictions, ((0, 0), (0, len(order) - predictions.shape[1])))[:, order]
 
-    def _check_classes(self, method: str) -> None:
-        if not self._options.classify:
-            raise AttributeError(f"{method} is for classes; this is a pool of regressors.")
-
-    # ---- to look at --------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self._keys.names)
-
-    def __iter__(self) -> Iterator[Hashable]:
-        return iter(list(self._keys.names))
-
-    def __contains__(self, key: object) -> bool:
-        try:
-            return key in self._keys.index
-        except TypeError:
-            return False
-
-    def __getitem__(self, key: Hashable) -> Tenant:
-        """The model of a key, to look at."""
-        if key not in self:
-            words = nearest(str(key), [str(name) for name in self._keys.names])
-            raise KeyError(f"the pool has no key {key!r}.{words}")
-        shard, number = self._keys.places[self._keys.index[key]]
-        return Tenant(key, self, self._shards[shard], int(number))
-
-    @property
-    def classes_(self) -> np.ndarray:
-        """The classes that any key has met, sorted."""
-        self._check_classes("classes_")
-        return as_array([self._reader.classes[i] for i in ranked(self._reader.classes)])
-
-    @property
-    def feature_names_(self) -> list[Hashable]:
-        """The features seen so far, in the order of their first appearance."""
-        return list(self._reader.names)
-
-    @property
-    def rejected_(self) -> Rejected:
-        """Rows that were rejected: `rejected_.count`, and the last 100 with their reasons."""
-        return self._rejected
-
-    @property
-    def ignored_(self) -> int:
-        """Values of features beyond those that there is room for, in rows that were learned."""
-        return self._reader.ignored
-
-    @property
-    def learned_(self) -> int:
-        """Rows learned by all keys."""
-        return int(sum(shard.table["seen"].sum() for shard in self._shards))
-
-    @property
-    def mean_loss_(self) -> float:
-        """The mean loss of predicting a row before it was learned, over all keys."""
-        total: float = sum(shard.table["total"].sum() for shard in self._shards)
-        return float(total) / max(self.learned_, 1)
-
-    @property
-    def in_memory_(self) -> int:
-        """Models that are in memory; the others are in files."""
-        return sum(shard.warm for shard in self._shards)
-
-    @property
-    def bytes_per_key_(self) -> int:
-        """Of a model in memory, with its history."""
-        return max(shard.bytes_per_key() for shard in self._shards)
-
-    def tenants(self, most: int | None = None) -> "pd.DataFrame":
-        """A line for each key, the worst mean loss first: rows learned and rejected, loss and
-        hyperparameters; the first `most` of them."""
-        import pandas as pd
-
-        places, names = self._keys.places, self._keys.names
-        lines = np.zeros(len(places), self._shards[0].table.dtype)
-        for i, shard in enumerate(self._shards):
-            mine = np.flatnonzero(places[:, 0] == i)
-            with shard._lock:
-                lines[mine] = shard.table[places[mine, 1]]
-        loss = lines["total"] / np.maximum(lines["seen"], 1)
-        worst = np.argsort(-loss, kind="stable")[:most]
-        keys = np.empty(len(worst), object)
-        keys[:] = [names[i] for i in worst]
-        found = {"key": keys, "rows": lines["seen"][worst].astype(np.int64), "loss": loss[worst]}
-        found |= {name: np.exp(lines[name][worst]) for name in ("penalty", "memory", "inertia")}
-        return pd.DataFrame(found | {"rejected": lines["rejected"][worst]})
-
-    def explain(self) -> str:
-        """What was learned, in words."""
-        return state.explain(self)
+    def part(self, index: int | None, of: int) -> "Pool":
+        """A new pool, of one shard, with copies of the models of part `index`, if keys are spread
+        over so many parts; `None` for a part without keys."""
+        return state.part(self, index, of)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The options of the pool, and those of its models with `model__` before them."""
         own = {"key": self.key, "start": self.start, "max_keys": self.max_keys}
         if not deep:
             return own | {"model": self.model}
-        params = self.model.get_params(deep=False)  # type: ignore[union-attr]
+        params = self.model.get_params(deep=False)
         return own | {f"model__{name}": value for name, value in params.items()}
 
     def __repr__(self) -> str:

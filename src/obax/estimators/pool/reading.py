@@ -111,12 +111,11 @@ class Reader:
                 )
         numbers, refused = keys.find(given, learn=True)
         pieces = [piece for table in found for piece in self._pieces(table)]
-        rejected: dict[int, str] = {}
+        rejected = refused
         begin = 0
         for piece in pieces:
             rejected |= {begin + i: reason for i, reason in piece.rejected.items()}
             begin += len(piece)
-        rejected = refused | {i: why for i, why in rejected.items() if i not in refused}
         unread = [] if weights is None else np.flatnonzero(weights == 0).tolist()
         goals = coded(self.options, targets, total, rejected, self.index, unlabelled, unread)
         self.add_classes([label for _, label in goals.new])

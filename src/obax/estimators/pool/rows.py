@@ -29,9 +29,16 @@ class Lines:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __getitem__(self, rows: slice | np.ndarray) -> "Lines":
-        arrays = (self.keys, self.values, self.targets, self.labelled, self.weights, self.rejected)
-        return Lines(*(array[rows] for array in arrays), self.classes)
+    def __getitem__(self, rows: slice) -> "Lines":
+        return Lines(
+            self.keys[rows],
+            self.values[rows],
+            self.targets[rows],
+            self.labelled[rows],
+            self.weights[rows],
+            self.rejected[rows],
+            self.classes,
+        )
 
     @property
     def features(self) -> int:

@@ -1,17 +1,21 @@
-"""A pool as named arrays and plain values, for checkpoints, and back; and in words."""
+"""A pool as named arrays and plain values, for checkpoints, and back."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..columns import Columns
-from ..state import check_version, VERSION
+from ..state import VERSION, check_version
 from ..tags import plain_option, tagged, untagged, untagged_option
+from .keys import spread
 from .models import KEY, State
 
 if TYPE_CHECKING:
     from .pool import Pool
 
+RENEW = 1024
+"""Rows, at least, after which the medians of a pooled start are taken again; as many as there are
+keys, if these are more."""
 PLAIN = [name for name in KEY.names or () if name != "slot"]
 
 
@@ -21,7 +25,7 @@ def to_plain(pool: "Pool") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     with pool._lock:
         reader, names = pool._reader, list(pool._keys.names)
         places, count = pool._keys.places.copy(), len(pool._reader.names)
-        params = pool.model.get_params(deep=False)  # type: ignore[union-attr]
+        params = pool.model.get_params(deep=False)
         extra: dict[str, Any] = {
             "version": VERSION,
             "model": type(pool.model).__name__,
@@ -126,32 +130,27 @@ def from_plain(like: "Pool", arrays: dict[str, np.ndarray], extra: dict[str, Any
     return pool
 
 
-def explain(pool: "Pool") -> str:
-    """How many, how well, the hyperparameters in the middle, the worst key, what was rejected."""
-    table = pool.tenants()
-    table = table[table["rows"] > 0]
-    text = "No row has been learned yet."
-    if len(table):
-        what = "log loss" if pool._options.classify else "loss (in deviations of the target)"
-        text = (
-            f"{len(pool):,} keys, {pool.learned_:,} rows learned, mean {what} "
-            f"{pool.mean_loss_:.4f}. Half of the keys look back more than "
-            f"{table['memory'].median():.0f} rows (from {table['memory'].min():.0f} to "
-            f"{table['memory'].max():.0f}), penalty {table['penalty'].median():.3g} and inertia "
-            f"{table['inertia'].median():.3g} in the middle. The worst is {table['key'].iloc[0]}: "
-            f"{table['loss'].iloc[0]:.4f} over {table['rows'].iloc[0]:,} rows."
-        )
-    if pool.in_memory_ < len(pool):
-        text += f" {pool.in_memory_:,} models are in memory, the others on disk."
-    if pool._rejected.count:
-        were = "rows were" if pool._rejected.count > 1 else "row was"
-        text += f" {pool._rejected.count:,} {were} rejected, {pool._rejected.most_often()}."
-    if pool.ignored_:
-        text += (
-            f" {pool.ignored_:,} values of features beyond the first {len(pool.feature_names_)} "
-            f"were ignored."
-        )
-    return text
+def part(pool: "Pool", index: int | None, of: int) -> "Pool":
+    """Some of the keys of a pool, as a pool."""
+    arrays, extra = to_plain(pool)
+    names = [untagged(key) for key in extra["keys"]]
+    mine = np.array([spread(name) % of == index for name in names], bool)
+    # Where those that stay get their numbers anew.
+    number = np.cumsum(mine) - 1
+    for name, array in arrays.items():
+        if name.startswith("keys."):
+            arrays[name] = array[mine]
+    for size in extra["sizes"]:
+        keys = arrays[f"states.{size}.keys"]
+        for name in ("vectors", "notes"):
+            arrays[f"states.{size}.{name}"] = arrays[f"states.{size}.{name}"][mine[keys]]
+        arrays[f"states.{size}.keys"] = number[keys[mine[keys]]]
+    most = pool.max_keys and max(1, pool.max_keys // of)
+    extra |= {"keys": [tagged(name) for name in names if spread(name) % of == index]}
+    extra |= {"rows": 0, "max_keys": most, "renewal": RENEW}
+    extra["rejected"] = {"count": 0, "kept": []}
+    like = type(pool)(pool.model, folder=pool.folder, shards=1)
+    return from_plain(like, arrays, extra)
 
 
 def _shown(value: object) -> object:
