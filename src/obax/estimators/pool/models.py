@@ -96,7 +96,7 @@ class Models:
         """What is known of all keys beside their models."""
         for name, column in columns.items():
             self.table[name][: self.count] = column
-        self._clock = int(columns["used"].max(initial=0))
+        self._clock = int(columns["used"].max(initial=0)) + 1
         self.order[: self.count, : order.shape[1]] = order
         for key, known in enumerate(columns["known"].tolist()):
             self.codes[key, order[key, :known]] = np.arange(known)
@@ -105,7 +105,7 @@ class Models:
         """A model from elsewhere, for a key that has none."""
         with self._lock:
             self._warm(key, state)
-            self._note(np.array([key]))
+            self._note(np.array([key]))  # Its last use so far; `restore` knows better.
             if self.limit is not None and self.warm > self.limit:
                 self._evict(1, np.array([key]))
 
@@ -208,9 +208,11 @@ class Models:
             self.warm -= 1
 
     def _note(self, keys: np.ndarray) -> None:
-        """What is to be known of keys wherever their models are; these are in memory now."""
-        self._clock += 1
-        self.table["used"][keys] = self._clock
+        """What is to be known of keys wherever their models are; these, in the order in which they
+        were needed, are in memory now."""
+        self.table["used"][keys] = self._clock + np.arange(len(keys))
+        self._clock += len(keys)
+        keys = np.unique(keys)
         sizes = self.table["size"][keys]
         for size in np.unique(sizes).tolist():
             some, stack = keys[sizes == size], self._stacks[size]

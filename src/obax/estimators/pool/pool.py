@@ -222,17 +222,21 @@ class Pool(Look):
     def _run(self, batch: Batch, said: Said, span: slice, count: bool) -> None:
         """Rows by the shards of their keys."""
         numbers = batch.numbers[span]
-        shards, theirs = self._keys.places[numbers].T if len(self._keys.names) else ([], [])
+        if not len(self):
+            return
+        # Those without a key, whose number is -1, are of no shard.
+        shards, theirs = self._keys.places[numbers].T
+        shards = np.where(numbers < 0, -1, shards)
         refused = np.zeros(len(batch.numbers), bool)
         refused[list(batch.rejected)] = True
         jobs = []
         for i, shard in enumerate(self._shards):
-            at = np.flatnonzero((np.asarray(shards) == i) & (numbers >= 0))
+            at = np.flatnonzero(shards == i)
             if not len(at):
                 continue
             rows = at + span.start
             lines = Lines(
-                np.asarray(theirs)[at],
+                theirs[at],
                 batch.values[rows],
                 batch.targets[rows],
                 batch.labelled[rows],

@@ -33,8 +33,7 @@ class Shard(Models):
         return said
 
     def _play(self, lines: Lines, said: Said, starts: dict[str, float]) -> None:
-        keys = np.unique(lines.keys)
-        self._bring(keys, starts)
+        self._bring(np.unique(lines.keys), starts)
         before, known = self._meet(lines)
         size = np.maximum(2, known) if self.options.classify else known
         own = lines.targets
@@ -59,7 +58,7 @@ class Shard(Models):
                 plan = self._stacks[classes].plan
                 trail = out[:, SAID + max(1, plan.slots) :]
                 said.trace(at, trail, plan, self.order[lines.keys[at]])
-        self._note(keys)
+        self._note(lines.keys)
 
     def _run(
         self,
