@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 from ..kernel.entry import cached, kernel
 from ..kernel.layout import FRESH
-from ..kernel.record import HEAD, PENDING, RING, STRIDE
+from ..kernel.record import HEAD, PENDING, POINTS, RING, STRIDE, USED
 
 PoolPlay = Callable[..., None]
 """`play(address, vectors, notes, record, work, sizes, slots, order, rows, out)`: row i of `order`,
@@ -33,11 +33,6 @@ def pool_kernel() -> PoolPlay:
     """Compiled for this machine, or read from the cache that an earlier process left."""
     kernel()
     return functools.partial(cached(_compiled), _address())
-
-
-def notes_size(points: int, trail: int) -> int:
-    """Numbers in the notes of a slot."""
-    return RING + points * (2 + trail)
 
 
 def _address() -> int:
@@ -87,20 +82,28 @@ def _compiled(sources: int, *, cache: bool) -> PoolPlay:
         out: np.ndarray,
     ) -> None:
         _ = sources
-        last = -1
+        last, points = -1, int(record[POINTS])
+        width = (record.shape[0] - HEAD) // points - 2
         for i in order:
             slot = slots[i]
             if slot != last:
                 work[sizes[FRESH]] = 0.0
             last, line = slot, notes[slot]
             record[:RING] = line[:RING]
-            # The points are looked at by a row that makes one, which fewer and fewer rows do.
-            due = line[PENDING] + 1.0 >= line[STRIDE]
-            if due:
+            # Points are read by a row after which there is no more room, and a row that makes one
+            # writes no other: most of the notes stay where they are, far from the processor.
+            used = int(line[USED])
+            full = used + 1 == points and line[PENDING] + 1.0 >= line[STRIDE]
+            if full:
                 record[HEAD:] = line[RING:]
             _row(address, vectors[slot], record, work, sizes, rows[i : i + 1], out[i : i + 1])
             line[:RING] = record[:RING]
-            if due:
+            if full:
                 line[RING:] = record[HEAD:]
+            elif int(record[USED]) > used:
+                line[RING + used] = record[HEAD + used]
+                line[RING + points + used] = record[HEAD + points + used]
+                at = 2 * points + used * width
+                line[RING + at : RING + at + width] = record[HEAD + at : HEAD + at + width]
 
     return play

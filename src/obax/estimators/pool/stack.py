@@ -24,6 +24,7 @@ class Stack:
         self._play = pool_kernel()
         self._work = self.plan.work(options.settings)
         self._record = np.zeros(HEAD + NOTED * (2 + self.plan.trail))
+        self._record[POINTS] = NOTED
 
     def take(self, count: int) -> np.ndarray:
         """Slots for so many more models; where there are too few, there will be twice as many."""
