@@ -57,8 +57,8 @@ class Learner(StatefulBatchLogic[Row, tuple[Row, Result], bytes]):
         played = self.pool.play(keys, rows, targets)
         batch = Batch(list(rows), targets, [None] * len(rows), keys)
         score = Score(isinstance(self.pool.model, StreamingRegressor))
-        found = list(results(played, batch, score))
-        return zip(values, found, strict=True), StatefulBatchLogic.RETAIN
+        found = zip(values, results(played, batch, score), strict=True)
+        return list(found), StatefulBatchLogic.RETAIN
 
     def snapshot(self) -> bytes:
         """All models of the shard."""

@@ -34,6 +34,9 @@ class Look:
     def __len__(self) -> int:
         return len(self._keys.names)
 
+    def __bool__(self) -> bool:
+        return True  # A pool that has no keys yet is a model, not nothing.
+
     def __iter__(self) -> Iterator[Hashable]:
         return iter(list(self._keys.names))
 
