@@ -56,7 +56,7 @@ def part_speed(keys: int, rows: int, quick: bool) -> list[Table]:
     }
     dicts: dict[str, dict] = {"River": {}, "separate": {}}
     make: dict[str, Callable] = {"River": lambda: river(2), "separate": StreamingClassifier}
-    times = {name: [] for name in (*pools, *dicts)}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in (*pools, *dicts)}
     said: dict[str, list] = {"pool": [], "separate": []}
     mine, values, labels = drawn(keys, rows)
     names = [f"feature {i}" for i in range(FEATURES)]
@@ -65,28 +65,31 @@ def part_speed(keys: int, rows: int, quick: bool) -> list[Table]:
         lines = [dict(zip(names, line, strict=True)) for line in values[span].tolist()]
         some, goals = mine[span].tolist(), labels[span].tolist()
         for name, pool in pools.items():
-            clock = time.perf_counter()
+            clock = _now()
             found = pool.progressive(some, values[span], goals)
-            times[name].append(time.perf_counter() - clock)
+            times[name].append(_since(clock))
             if name == "pool":
                 said["pool"].append(_of_true(found, pool.classes_.tolist()))
         for name, models in dicts.items():
             told = []
-            clock = time.perf_counter()
+            clock = _now()
             for key, row, label in zip(some, lines, goals, strict=True):
                 model = models.get(key)
                 if model is None:
                     model = models[key] = make[name]()
                 told.append(model.predict_proba_one(row))
                 model.learn_one(row, label)
-            times[name].append(time.perf_counter() - clock)
+            times[name].append(_since(clock))
             if name == "separate":
                 said[name].append([one.get(True, 0.0) for one in told])
         print(f"{begin + len(some):,} rows", end="\r", flush=True, file=sys.stderr)
     half = len(times["pool"]) // 2
-    rate = {n: CHUNK * (len(t) - half) / sum(t[half:]) for n, t in times.items()}
-    whole = {n: rows / sum(t) for n, t in times.items()}
-    table = [[n, round(whole[n]), round(rate[n])] for n in times]
+    later = rows - half * CHUNK
+    rate, work = (
+        {n: later / sum(t[i] for t in ts[half:]) for n, ts in times.items()} for i in (0, 1)
+    )
+    whole = {n: rows / sum(t[0] for t in ts) for n, ts in times.items()}
+    table = [[n, round(whole[n]), round(rate[n]), round(work[n])] for n in times]
     ratios = []
     for (ours, theirs), limit in LIMITS.items():
         ratio = rate[ours] / rate[theirs]
@@ -96,9 +99,22 @@ def part_speed(keys: int, rows: int, quick: bool) -> list[Table]:
     ratios.append(["largest difference from separate models", apart, SAME, verdict(apart, SAME)])
     title = f"Rows per second, {keys:,} keys, {rows:,} rows, {FEATURES} features, predict and learn"
     return [
-        Table(title, ("models", "from the first row", "second half"), table),
+        Table(
+            title,
+            ("models", "from the first row", "second half", "second half, per processor second"),
+            table,
+        ),
         Table("Ratios of the second half", ("what", "found", "limit", "verdict"), ratios),
     ]
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(then: tuple[float, float]) -> tuple[float, float]:
+    """Seconds on the wall, and of processors."""
+    return time.perf_counter() - then[0], time.process_time() - then[1]
 
 
 def _of_true(found: np.ndarray, classes: list) -> np.ndarray:
