@@ -105,6 +105,31 @@ def test_one_row_at_a_time_and_in_the_order_of_the_key():
     assert mine[0] == mine[1] != mine[2]
 
 
+def test_what_play_tells_of_each_row():
+    keys, rows, targets = drawn("many")
+    targets = [None if i % 9 == 8 else str(label) for i, label in enumerate(targets)]
+    options = {"imbalance": "weights"}
+    pool = Pool(StreamingClassifier(**options), shards=2)
+    found = pool.play(keys, rows, targets)
+    for key in range(KEYS):
+        mine = np.flatnonzero(keys == key)
+        model = StreamingClassifier(**options)
+        alone = model.play(rows[mine], [targets[i] for i in mine])
+        labelled = [j for j, i in enumerate(mine) if targets[i] is not None]
+        np.testing.assert_array_equal(found.loss[mine][labelled], alone.loss[labelled])
+        for name in ("penalty", "memory", "inertia"):
+            ours = found.hyperparameters[name][mine]
+            np.testing.assert_array_equal(ours, alone.hyperparameters[name])
+        for label, weights in alone.hyperparameters["class_weights"].items():
+            ours = found.hyperparameters["class_weights"][label][mine]
+            known = ~np.isnan(ours)
+            np.testing.assert_array_equal(ours[known], weights[known])
+            assert known.any()
+    assert found.rejected == [None] * ROWS and pool.learned_ == sum(t is not None for t in targets)
+    nothing = pool.progressive([], np.zeros((0, 3)), [])
+    assert nothing.shape == (0, 5) and pool.rows == ROWS
+
+
 def test_predictions_and_what_a_key_that_is_not_known_gets():
     keys, rows, targets = drawn("many")
     pool = Pool(StreamingClassifier(), max_keys=4)

@@ -132,13 +132,16 @@ class Pool(Look):
         """The same for a stream in which targets may be missing, with all that is known of each
         row. This is what `obax stream --key` writes."""
         said, rejected = self._learn(keys, rows, targets, unlabelled="predict", trace=True)
-        reader = self._reader
         assert said.x is not None
+        # Those that were known then: other threads may have brought more.
+        names = dict(list(self._reader.names.items())[: said.plan.features])
+        classes = tuple(self._reader.classes[: said.plan.classes])
+        index = {label: i for i, label in enumerate(classes)}
         return Played(
             said.predictions,
-            tuple(reader.classes[: said.predictions.shape[1]]) if self._options.classify else (),
+            classes,
             said.loss,
-            named(self._options, said.plan, said.x, reader.names, reader.index),
+            named(self._options, said.plan, said.x, names, index),
             [rejected.get(i) for i in range(len(said.loss))],
         )
 
@@ -294,9 +297,9 @@ class Pool(Look):
         order = ranked(self._reader.classes)
         return np.pad(predictions, ((0, 0), (0, len(order) - predictions.shape[1])))[:, order]
 
-    def part(self, index: int | None, of: int) -> "Pool":
+    def part(self, index: int, of: int) -> "Pool":
         """A new pool, of one shard, with copies of the models of part `index`, if keys are spread
-        over so many parts; `None` for a part without keys."""
+        over so many parts."""
         return state.part(self, index, of)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -81,14 +81,18 @@ class Said:
         if self.x is not None:
             self.x[rows] = other.x
 
-    def trace(self, at: np.ndarray, trail: np.ndarray, plan: Plan, order: np.ndarray) -> None:
-        """x and shares of some rows, from a smaller plan with classes in an order of its own."""
+    def trace(
+        self, at: np.ndarray, trail: np.ndarray, plan: Plan, order: np.ndarray, known: np.ndarray
+    ) -> None:
+        """x and shares of some rows, from a smaller plan with classes, as many as are known, in an
+        order of its own."""
         assert self.x is not None
         for name, (begin, end) in plan.spans.items():
             first, last = self.plan.spans[name]
             if name in ("class_weights", "logit_shifts"):
-                for own in range(min(end - begin, order.shape[1])):
-                    self.x[at, first + order[:, own]] = trail[:, begin + own]
+                for own in range(int(known.max(initial=0))):
+                    who = known > own
+                    self.x[at[who], first + order[who, own]] = trail[who, begin + own]
             else:
                 width = min(end - begin, last - first)
                 self.x[at[:, None], first + np.arange(width)] = trail[:, begin : begin + width]

@@ -57,7 +57,7 @@ class Shard(Models):
             if said.x is not None:
                 plan = self._stacks[classes].plan
                 trail = out[:, SAID + max(1, plan.slots) :]
-                said.trace(at, trail, plan, self.order[lines.keys[at]])
+                said.trace(at, trail, plan, self.order[lines.keys[at]], known[at])
         self._note(lines.keys)
 
     def _run(

@@ -130,7 +130,7 @@ def from_plain(like: "Pool", arrays: dict[str, np.ndarray], extra: dict[str, Any
     return pool
 
 
-def part(pool: "Pool", index: int | None, of: int) -> "Pool":
+def part(pool: "Pool", index: int, of: int) -> "Pool":
     """Some of the keys of a pool, as a pool."""
     arrays, extra = to_plain(pool)
     names = [untagged(key) for key in extra["keys"]]

@@ -85,8 +85,9 @@ class Tenant:
 
     def _core(self) -> Core:
         pool, reader = self._pool, self._pool._reader
-        core, line = Core(pool._options), self._models.table[self._number]
+        core = Core(pool._options)
         with self._models._lock:
+            line = self._models.table[self._number].copy()
             state = self._models.state(self._number)
             known = self._models.order[self._number, : line["known"]].tolist()
         if state is None:
