@@ -376,10 +376,15 @@ def test_prepare_checks_and_is_not_a_row():
         StreamingClassifier(memory=0.0).prepare()
 
 
-def launch(folder, rows, *, pipe=None, every=100):
+COVERAGE = ("--coverage", "0.9")
+KEYED = ("--key", "shop", "--max-keys", "7", "--start", "pooled")
+"""With all that could differ from one start to the next: models on disk, medians of the others."""
+
+
+def launch(folder, rows, *, pipe=None, every=100, options=COVERAGE):
     command = [sys.executable, "-m", "obax", "stream", "-" if pipe else str(rows)]
     command += ["--target", "up", "--out", str(folder / "out"), "--checkpoint", str(folder / "ck")]
-    command += ["--checkpoint-every", str(every), "--coverage", "0.9"]
+    command += ["--checkpoint-every", str(every), *options]
     # What one start compiles, the next one finds.
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
@@ -398,17 +403,21 @@ def finish(process):
     assert process.returncode == 0, errors.decode()
 
 
-def kill_and_resume(tmp_path, kills, rows, *, seed=0, pipe=False):
+def kill_and_resume(tmp_path, kills, rows, *, seed=0, pipe=False, options=COVERAGE):
     """Kill at random moments, resume, and compare with the run that was left alone."""
     path = tmp_path / "rows.csv"
-    write_rows(path, rows)
+    lines = write_rows(path, rows)
+    # A column of keys, one of them missing now and then.
+    shops = ["shop", *(f"s{i * i % 31}" if i % 97 else "" for i in range(rows))]
+    path.write_text("".join(f"{line},{shop}\n" for line, shop in zip(lines, shops, strict=True)))
+    options = (*options, *(() if "--key" in options else ("--drop", "shop")))
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
-    finish(launch(tmp_path / "whole", path))
+    finish(launch(tmp_path / "whole", path, options=options))
     draw = random.Random(seed)
     folder, done = tmp_path / "killed", 0
     while done < kills:
-        process = launch(folder, path, pipe=pipe)
+        process = launch(folder, path, pipe=pipe, options=options)
         # From the first checkpoint of this start on, so that every start gets somewhere.
         known = {file.name for file in (folder / "ck").glob("*.obax")}
         while process.poll() is None and (
@@ -422,7 +431,7 @@ def kill_and_resume(tmp_path, kills, rows, *, seed=0, pipe=False):
         done += 1
         if ended:
             break
-    finish(launch(folder, path, pipe=pipe))
+    finish(launch(folder, path, pipe=pipe, options=options))
     assert (folder / "out").read_bytes() == (tmp_path / "whole" / "out").read_bytes()
     assert not list(folder.rglob("*.part"))
     return done
@@ -430,6 +439,18 @@ def kill_and_resume(tmp_path, kills, rows, *, seed=0, pipe=False):
 
 def test_kills_leave_the_output_identical(tmp_path):
     assert kill_and_resume(tmp_path, 1, 4000) == 1
+
+
+def test_kills_of_many_models_leave_the_output_identical(tmp_path):
+    assert kill_and_resume(tmp_path, 2, 4000, options=KEYED) == 2
+    found = read(tmp_path / "killed" / "out")
+    assert len({one.get("key") for one in found}) > 15
+    assert sum("rejected" in one for one in found) == 42
+
+
+@pytest.mark.slow
+def test_fifty_kills_of_many_models_leave_the_output_identical(tmp_path):
+    assert kill_and_resume(tmp_path, 50, 60_000, options=KEYED) == 50
 
 
 @pytest.mark.slow

@@ -51,6 +51,16 @@ def stream(
         str | None,
         typer.Option(metavar="COLUMN", help="Tells which row a label on a later line belongs to."),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="One model for each value: whose row it is."),
+    ] = None,
+    max_keys: Annotated[
+        int | None, typer.Option(min=1, help="With --key: models in memory, others on disk.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option(help="With --key: where a new key begins, default or pooled.")
+    ] = None,
     coverage: Annotated[
         float | None, typer.Option(help="Write intervals, or sets of classes, of this coverage.")
     ] = None,
@@ -75,7 +85,7 @@ def stream(
 ) -> None:
     """Learn from rows as they come; write predictions and hyperparameters as JSON lines."""
     from .._support.errors import UserError
-    from ..estimators import StreamingClassifier, StreamingRegressor
+    from ..estimators import Pool, StreamingClassifier, StreamingRegressor
     from ..streaming import Job, Stop, StreamError
 
     models: dict[str, type] = {"classify": StreamingClassifier, "regress": StreamingRegressor}
@@ -92,11 +102,13 @@ def stream(
         "imbalance": imbalance, "features": features, "lags": lags, "members": members,
         "share": share,
     })  # fmt: skip
+    if key is None and (max_keys is not None or start is not None):
+        raise UserError("--max-keys and --start are for many models; name their column with --key.")
     screen = Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
     stop = Stop()
     try:
         job = Job(
-            model,
+            model if key is None else Pool(model, key, max_keys=max_keys, start=start or "default"),
             0 if source == "-" else Path(source),
             kind,
             target,

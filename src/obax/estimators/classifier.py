@@ -71,13 +71,7 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     def classes_(self) -> np.ndarray:
         """The classes seen so far, sorted."""
         core = self._fitted
-        labels = [core.classes[i] for i in self._order()]
-        array = np.array(labels)
-        if array.ndim == 1 and len({type(label) for label in labels}) <= 1:
-            return array
-        mixed = np.empty(len(labels), object)
-        mixed[:] = labels
-        return mixed
+        return as_array([core.classes[i] for i in self._order()])
 
     def predict_proba_one(
         self, x: Features, *, id: Hashable | None = None, **_: object
@@ -181,11 +175,7 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
 
     def _order(self) -> list[int]:
         """The classes by their rank, as indices into the order of their appearance."""
-        labels = self._fitted.classes
-        try:
-            return sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
-        except TypeError:
-            return sorted(range(len(labels)), key=lambda i: (str(type(labels[i])), str(labels[i])))
+        return ranked(self._fitted.classes)
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
         from sklearn.utils.multiclass import check_classification_targets
@@ -200,6 +190,24 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     @property
     def _multiclass(self) -> bool:
         return True
+
+
+def ranked(labels: Sequence[Hashable]) -> list[int]:
+    """Where the labels stand, in the order of their rank."""
+    try:
+        return sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
+    except TypeError:
+        return sorted(range(len(labels)), key=lambda i: (str(type(labels[i])), str(labels[i])))
+
+
+def as_array(labels: Sequence[Hashable]) -> np.ndarray:
+    """Labels of one type as NumPy has them, others as they are."""
+    array = np.array(labels)
+    if array.ndim == 1 and len({type(label) for label in labels}) <= 1:
+        return array
+    mixed = np.empty(len(labels), object)
+    mixed[:] = labels
+    return mixed
 
 
 faces.register("Classifier", StreamingClassifier)

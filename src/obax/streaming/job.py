@@ -16,12 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from .._support import atomic
 from ..checkpoint import Folder
-from ..estimators import StreamingClassifier, StreamingRegressor
+from ..estimators import Played, Pool, StreamingClassifier, StreamingRegressor
 from .beginning import KEPT, Seen, StreamError as StreamError
 from .late import matched
-from .results import as_json, at, results, rounded
+from .results import as_json, at, results, rounded, tenants
 from .score import Score
 from .source import LARGEST_BATCH, Batch, Source
 from .stopping import Stop, is_closed
@@ -31,6 +33,8 @@ OUTPUT = "output.json"
 """Which file a stream writes to, before there is a checkpoint that says it."""
 LIVE_SECONDS = 1.0
 LIVE_POINTS = 256
+TENANTS = 50
+"""Keys that `obax watch` shows, the worst first."""
 
 
 class Job:
@@ -38,7 +42,8 @@ class Job:
 
     **Arguments:**
 
-    - `model`: a fresh estimator of `obax.estimators`.
+    - `model`: a fresh estimator of `obax.estimators`, or a pool of them, which `key` then names the
+      column of.
     - `source`: a path, or a file descriptor such as 0.
     - `kind`: `"csv"` or `"jsonl"`. `target`: the name of the column to predict. `drop`: columns to
       leave out.
@@ -57,7 +62,7 @@ class Job:
 
     def __init__(
         self,
-        model: StreamingClassifier | StreamingRegressor,
+        model: StreamingClassifier | StreamingRegressor | Pool,
         source: Path | int,
         kind: str,
         target: str,
@@ -74,14 +79,25 @@ class Job:
         overwrite: bool = False,
         other_input: bool = False,
     ):
-        self.model, self.target = model.prepare(), target
+        self.model: Any = model.prepare()
+        self.target = target
+        key, numbers = None, isinstance(model, StreamingRegressor)
+        if isinstance(model, Pool):
+            if id is not None or coverage is not None:
+                raise StreamError(
+                    "--key cannot be used with --id or --coverage, which are for one "
+                    "model; leave out one of them."
+                )
+            key, numbers = model.key, isinstance(model.model, StreamingRegressor)
         self.every = every
         self.folder = None if checkpoint is None else Folder(checkpoint)
         self.rows = 0
-        self.score = Score(isinstance(model, StreamingRegressor), coverage)
+        self.score = Score(numbers, coverage)
         self._on_batch, self._stop = on_batch, stop
         self._setup: dict[str, Any] = {"target": target, "kind": kind, "drop": list(drop)}
         self._setup |= {"id": id, "coverage": coverage}
+        if key is not None:
+            self._setup["key"] = key
         self._overwrite = overwrite
         with contextlib.ExitStack() as opened:
             if self.folder is not None:
@@ -100,8 +116,9 @@ class Job:
                 drop,
                 offset=place.get("offset", 0),
                 header=place.get("header"),
-                numeric=isinstance(model, StreamingRegressor),
+                numeric=numbers,
                 id=id,
+                key=key,
                 seen=Seen.of(place["seen"]) if place else Seen(),
             )
             if stop is not None:
@@ -163,8 +180,7 @@ class Job:
         """Test and train on some rows, and write a line for each."""
         if self.source.id is not None:
             batch = matched(batch, self.model.pending_)
-        played = self.model.play(batch.rows, batch.targets, coverage=self.score.coverage)
-        found = results(played, batch, self.score)
+        found = results(self._played(batch), batch, self.score)
         lines = [as_json({"t": t} | result) for t, result in enumerate(found, self.rows + 1)]
         self.out.write(("\n".join(lines) + "\n").encode())
         self.out.flush()
@@ -173,6 +189,12 @@ class Job:
             self.show()
         if self._on_batch is not None:
             self._on_batch(self)
+
+    def _played(self, batch: Batch) -> Played:
+        if isinstance(self.model, Pool):
+            return self.model.play(batch.keys, batch.rows, batch.targets)
+        played: Played = self.model.play(batch.rows, batch.targets, coverage=self.score.coverage)
+        return played
 
     def save(self) -> None:
         """A checkpoint of all that is needed to go on from here."""
@@ -201,7 +223,9 @@ class Job:
         """What `obax watch` reads."""
         assert self.folder is not None
         self._drawn = time.monotonic()
-        history = self.model.hyperparameter_history_
+        keyed = isinstance(self.model, Pool)
+        empty = np.zeros(0)
+        history = {"row": empty, "loss": empty} if keyed else self.model.hyperparameter_history_
         rejected = self.model.rejected_
         keep = slice(None, None, max(1, len(history["row"]) // LIVE_POINTS))
         rows, loss = (history.pop(name)[keep] for name in ("row", "loss"))
@@ -227,6 +251,8 @@ class Job:
                 "last": [{"row": r["row"], "reason": r["reason"]} for r in rejected[-20:]],
             },
         }
+        if keyed:
+            live["tenants"] = tenants(self.model.tenants(TENANTS), len(self.model))
         atomic.write_text(self.folder.path / LIVE, json.dumps(live))
 
     def _resumed(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,15 +11,19 @@ from ..estimators import Played
 from .score import Score
 from .source import Batch
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Result = dict[str, object]
 """What is written of a row, beside its number."""
 
 
 def results(played: Played, batch: Batch, score: Score) -> Iterator[Result]:
     """Of each row in turn; those that were learned go into the score."""
-    lines = zip(played.rejected, batch.targets, batch.ids, strict=True)
-    for i, (reason, target, id) in enumerate(lines):
-        named: Result = {} if id is None else {"id": id}
+    lines = zip(played.rejected, batch.targets, batch.ids, batch.keys, strict=True)
+    for i, (reason, target, id, key) in enumerate(lines):
+        known = {"id": id, "key": key}
+        named: Result = {name: value for name, value in known.items() if value is not None}
         if reason is not None:
             yield named | {"rejected": reason}
             continue
@@ -60,6 +64,15 @@ def _note(said: object, target: Any, played: Played, row: int, score: Score) -> 
         found = played.intervals[row]
         covered = bool(found[0] <= target <= found[1]) if score.numbers else target in found
     score.add(error, covered)
+
+
+def tenants(table: "pd.DataFrame", count: int) -> dict[str, Any]:
+    """The worst keys of a pool, for `obax watch`: a head, and a list of cells for each."""
+    cells = [
+        [str(line["key"]), int(line["rows"]), *(rounded(line[name]) for name in table.columns[2:])]
+        for line in table.to_dict("records")
+    ]
+    return {"count": count, "head": list(table.columns), "cells": cells}
 
 
 def at(values: Any, index: int | slice) -> Any:

@@ -32,6 +32,8 @@ class Batch:
     targets: list[object]
     ids: list[object]
     """Of each line; `None` where it has none."""
+    keys: list[object]
+    """The same, of models."""
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -55,6 +57,8 @@ class Source:
     numeric: bool = False
     id: str | None = None
     """The column that tells which row a label belongs to, see `late`."""
+    key: str | None = None
+    """The column that tells whose model a row belongs to."""
 
     rest: bytes = b""
     """What has been read and not yet handed out."""
@@ -64,7 +68,7 @@ class Source:
     """Waits until there is something to read; whether there is, and not a call to stop."""
 
     def __post_init__(self) -> None:
-        self._left_out = {*self.drop, self.target, self.id}
+        self._left_out = {*self.drop, self.target, self.id, self.key}
         self._ended = False
         self._begun = self.offset > 0 or bool(self.rest)
 
@@ -143,16 +147,20 @@ class Source:
         return fields
 
     def _check_header(self, header: list[str]) -> None:
-        ids = () if self.id is None else (self.id,)
-        check_header(header, {"--target": (self.target,), "--drop": self.drop, "--id": ids})
+        ids, keys = (() if name is None else (name,) for name in (self.id, self.key))
+        named = {"--target": (self.target,), "--drop": self.drop, "--id": ids, "--key": keys}
+        check_header(header, named)
 
     def _batch(self, lines: list[Parsed | str]) -> Batch:
         if self.kind == "jsonl":
             rows = [self._json_row(line) for line in lines]
             objects = [line if isinstance(line, dict) else {} for line in lines]
             targets = [one.get(self.target) for one in objects]
-            ids = [None if self.id is None else one.get(self.id) for one in objects]
-            return Batch(rows, targets, ids)
+            ids, keys = (
+                [None if name is None else one.get(name) for one in objects]
+                for name in (self.id, self.key)
+            )
+            return Batch(rows, targets, ids, keys)
         header = self.header or []
         faults = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
         missing = ["nan"] * len(header)
@@ -168,9 +176,9 @@ class Source:
         table.rejected.update(faults)
         # Before there is a header, there are faults at most.
         given = [line[places[self.target]] if header else "" for line in fields]
-        known = [line[places[self.id]] if self.id in places else "" for line in fields]
         targets = [self._csv_target(text) for text in given]
-        return Batch(table, targets, [_word(text) for text in known])
+        ids, keys = (_words(fields, places.get(name or "")) for name in (self.id, self.key))
+        return Batch(table, targets, ids, keys)
 
     def _json_row(self, line: Parsed | str) -> Row | Table:
         if not isinstance(line, dict):
@@ -199,6 +207,10 @@ def _numbers(column: Sequence[str]) -> np.ndarray:
         found = np.array([_number(text) for text in column], object)
     words = any(isinstance(value, str) for value in found)
     return found if words else found.astype(np.float64)
+
+
+def _words(fields: list[list[str]], place: int | None) -> list[object]:
+    return [None if place is None else _word(line[place]) for line in fields]
 
 
 def _word(text: str) -> str | None:

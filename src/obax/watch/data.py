@@ -80,7 +80,9 @@ def _stream(folder: Path) -> dict[str, Any]:
             continue
         drawn = {label: (rows, values) for label, values in many.items()}
         charts.append(_chart(_title(name), "row", drawn, log=name != "members"))
-    rejected, score = live["rejected"], live["score"]
+    # A pool of models has no history of its own.
+    charts = [chart for chart in charts if any(curve["x"] for curve in chart["curves"])]
+    rejected, score, pool = live["rejected"], live["score"], live.get("tenants")
     if live["asked"] is not None:
         score[f"coverage, asked {live['asked']:g}"] = score.pop("coverage")
     return {
@@ -94,10 +96,21 @@ def _stream(folder: Path) -> dict[str, Any]:
             *([name, f"{value:.4g}"] for name, value in score.items()),
             ["mean loss", f"{live['mean_loss']:.4g}"],
             ["rejected", f"{rejected['count']:,}"],
+            *([["keys", f"{pool['count']:,}"]] if pool else []),
         ],
         "charts": charts,
+        "table": [] if pool is None else _tenants(pool),
         "rejected": rejected["last"],
     }
+
+
+def _tenants(pool: dict[str, Any]) -> list[list[str]]:
+    """The worst keys, the head first."""
+    cells = [
+        [one[0], *("-" if value is None else f"{value:,.4g}" for value in one[1:])]
+        for one in pool["cells"]
+    ]
+    return [pool["head"], *cells]
 
 
 def _smoothed(name: str, x: list[float], y: list[float]) -> Curves:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -50,7 +51,10 @@ def cached(compiled: Callable[..., T], *, compact: bool) -> T:
     sources = 0
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
-    with alone(f"obax-{compiled.__module__}-{sources:08x}"), as_one("play", compact=compact):
+    # Of one cache only: other versions and other checkouts have theirs.
+    place = zlib.crc32(f"{Path(__file__).parent} {sys.version} {numba.__version__}".encode())
+    name = f"obax-{compiled.__module__}-{sources:08x}-{place:08x}"
+    with alone(name), as_one("play", compact=compact):
         try:
             return drop_source(compiled(sources, cache=True))
         except RuntimeError:
