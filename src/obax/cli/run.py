@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .screen import Json, console, errors, print_json, progress_bar, show_frame
+from .screen import Json, console, errors, print_json, progress_bar, show_findings
 
 
 def run(
@@ -67,11 +67,9 @@ def run(
         raise typer.Exit(130) from None
     if as_json:
         claims = [dataclasses.asdict(claim) for claim in findings.claims]
-        print_json({"folder": str(path), "report": str(page), "claims": claims})
+        answers = [{"question": one.question, "answer": one.words} for one in findings.answers]
+        found = {"folder": str(path), "report": str(page), "answers": answers, "claims": claims}
+        print_json(found)
         return
-    show_frame(findings.summary)
-    for claim in findings.claims:
-        console.print(f"[bold]{claim.id}[/] {claim.verdict}: {claim.claimed}")
-        console.print(f"   {claim.measured}", highlight=False, style="dim")
-    console.print(f"\nTable, figures and checkpoints are in {path}")
-    console.print(f"Open {page}")
+    show_findings(findings)
+    console.print(f"\nFigures, claims, grids and settings: open {page}")

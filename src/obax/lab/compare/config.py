@@ -8,7 +8,8 @@ PROBLEMS = ("quadratic", "constrained", "regression", "network", "adult")
 METHODS: tuple[str, ...] = ("OGD x fixed", "OAGD w=1", "OAGD window", "SOBOW", "SOGD", "ZO-SOGD")
 METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive", "RTHO")
 BUDGETS = ("rounds", "calls", "seconds")
-REFERENCE = "OAGD w=1"
+QUESTION = "Which method is best on which problem, for the same work?"
+REFERENCE, FIXED = "OAGD w=1", "OGD x fixed"
 
 
 @dataclasses.dataclass(frozen=True)
