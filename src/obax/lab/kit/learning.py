@@ -131,8 +131,9 @@ class Runs(Generic[M]):
             if gain.mean < 0:
                 gain, where = dataclasses.replace(gain, mean=-gain.mean), "below"
             ratio = self.last(one).mean() / self.last(other).mean()
+            chosen = f"{self.name(one)}{f' (best of {len(ones)})' if len(ones) > 1 else ''}"
             words = (
-                f"{lead}: {self.name(one)} ends {gain.size} points {where} {self.name(other)} in "
+                f"{lead}: {chosen} ends {gain.size} points {where} {self.name(other)} in "
                 f"test accuracy (95% interval over {counted(gain.seeds, 'seed')}), in "
                 f"{readable(ratio)} times its seconds."
             )

@@ -14,7 +14,7 @@ REDUCED: dict[str, Any] = {"downsample": 2, "blocks": 3, "filters": 8, "batch": 
 REDUCED |= {"autobalance_seeds": 2, "autobalance_rounds": 4, "evaluate_every": 10}
 QUICK_IMAGES = REDUCED | {"source": "auto", "rounds": 60, "seeds": 2, "autobalance_seeds": 1}
 QUICK_IMAGES |= {"outer_start": 15, "phase_rounds": 15}
-QUICK_TABLES: dict[str, Any] = {"source": "auto", "rounds": 120, "seeds": 2}
+QUICK_TABLES: dict[str, Any] = {"source": "auto", "rounds": 120, "seeds": 3}
 QUICK_TABLES |= {"outer_start": 20, "evaluate_every": 5}
 
 
