@@ -92,7 +92,7 @@ def tuning(table: pd.DataFrame) -> Answer:
     words = (
         f"{asked([gain.verdict for gain in gains], 'stream')}: learning the penalty online lowers "
         f"the loss per round by {gains[0].size} against holding it at its start "
-        f"({rows[0]['stream']}; 95% interval over {counted(gains[0].seeds, 'seed')})"
+        f"({rows[0]['stream']}; {gains[0].basis})"
     )
     if 0 < closed[0] < 2:
         words += f", which closes {closed[0]:.0%} of the gap to the best penalty known in advance"
@@ -130,7 +130,7 @@ def remembering(config: Config, best: pd.DataFrame, figure: Figure) -> Answer:
         "Does remembering more help?",
         f"{lead}: averaging over a window of w = {config.named(largest)} rounds instead of "
         f"{config.named(smallest)} lowers the loss per round by at most {gains[most].size} "
-        f"({most}; 95% interval over {counted(config.seeds, 'seed')}).",
+        f"({most}; {gains[most].basis}).",
         Table(
             "memory",
             "Regret per round",

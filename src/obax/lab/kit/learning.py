@@ -11,7 +11,7 @@ import pandas as pd
 from ..report import Answer, Claim, Figure, Table
 from .curves import band
 from .method import Method
-from .numbers import counted, readable
+from .numbers import readable
 from .table import select
 from .verdict import Gain, asked, chain, combined, paired, with_interval
 
@@ -117,8 +117,9 @@ class Runs(Generic[M]):
         ]
 
     def best(self, methods: Iterable[M]) -> M | None:
-        """The one that ends with the best test accuracy, if there is any."""
-        return max(methods, key=lambda method: self.final(method).mean(), default=None)
+        """Of those with the most seeds, the one that ends with the best test accuracy."""
+        final = {method: self.final(method) for method in methods}
+        return max(final, key=lambda m: (len(final[m]), final[m].mean()), default=None)
 
     def contest(self, question: str, ones: Sequence[M], others: Sequence[M]) -> Answer:
         """Whether the best of the ones ends above the best of the others, and at what time; with
@@ -134,7 +135,7 @@ class Runs(Generic[M]):
             chosen = f"{self.name(one)}{f' (best of {len(ones)})' if len(ones) > 1 else ''}"
             words = (
                 f"{lead}: {chosen} ends {gain.size} points {where} {self.name(other)} in "
-                f"test accuracy (95% interval over {counted(gain.seeds, 'seed')}), in "
+                f"test accuracy ({gain.basis}), in "
                 f"{readable(ratio)} times its seconds."
             )
         frame = pd.DataFrame(

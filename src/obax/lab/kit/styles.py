@@ -16,7 +16,9 @@ INDIGO, VIOLET, PINK = "#5b6ee1", "#9257d0", "#c9468f"
 CYCLE = (BLUE, RED, GREEN, PINK, OCHRE, TEAL, VIOLET, BROWN, INDIGO, OLIVE, GREY)
 KINDS = {"OGD": GREY, "OAGD": INDIGO, "AutoBalance": RED, "MAML": RED, "ANIL": GREEN}
 KINDS |= {"ITD-BiO": OCHRE, "SOBOW": GREEN, "SOGD": RED, "ZO-SOGD": VIOLET, "FSOBO": OCHRE}
-KINDS |= {"AOBO": BROWN, "OBBO": OLIVE, "RTHO": PINK, "offline": BROWN, "comparators": GREEN}
+KINDS |= {"AOBO": BROWN, "OBBO": OLIVE, "RTHO": PINK, "offline": BROWN, "comparators": BROWN}
+BEST = GREEN
+"""What nobody can know in advance is no learner."""
 WINDOWS = ((1, TEAL), (5, BLUE), (10, INDIGO), (100, VIOLET), (10**9, PINK))
 """OAGD up to this w: from green to red, the longer it remembers."""
 OPTIONS = {"x fixed": "dot", "oracle x": "dash", "implicit": "dash", "head": "dot"}
@@ -41,7 +43,7 @@ def own_style(name: str) -> Style | None:
     if kind not in KINDS:
         return None
     window = re.search(r"\bw = (\d+)", ALIASES.get(name, name))
-    colour = KINDS[kind]
+    colour = BEST if "oracle x" in options else KINDS[kind]
     if kind == "OAGD" and window:
         colour = next(shade for most, shade in WINDOWS if int(window[1]) <= most)
     dashes = [OPTIONS[word] for word in (kind, *options) if word in OPTIONS]

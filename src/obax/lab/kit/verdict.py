@@ -101,6 +101,13 @@ class Gain:
         """`1.20 ± 0.30`, for a sentence that says of what."""
         return plus_minus(self.mean, self.half)
 
+    @property
+    def basis(self) -> str:
+        """What its interval rests on."""
+        if self.seeds == 1:
+            return "1 seed, so without an interval"
+        return f"95% interval over {counted(self.seeds, 'seed')}"
+
     def words(self, unit: str = "") -> str:
         """`+1.20 ± 0.30 points`, and whether that is noise."""
         if self.seeds == 0:

@@ -119,12 +119,12 @@ class Findings:
         return [*(answer.figure for answer in self.answers), *self.figures]
 
     def verdicts(self) -> str:
-        """The claims in a line: `2 reproduced (C1, C2), 1 within noise (C3)`; empty without any."""
+        """The claims in a line: `2 reproduced (C1; C2), 1 within noise (C3)`; empty without any."""
         by_verdict = collections.defaultdict(list)
         for claim in self.claims:
             by_verdict[claim.verdict].append(claim.id)
         found = ((verdict, by_verdict[verdict]) for verdict in VERDICTS if by_verdict[verdict])
-        return "; ".join(f"{len(ids)} {verdict} ({', '.join(ids)})" for verdict, ids in found)
+        return ", ".join(f"{len(ids)} {verdict} ({'; '.join(ids)})" for verdict, ids in found)
 
 
 def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
