@@ -15,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 SMALL = [
     "horizon=20", "seeds=1", "tuning_seeds=1", "scenarios=paper", "stages=1", "outer_dims=1",
     "windows=1,5", "window_sizes=1", "decays=1", "normalisations=seen", "followers=current",
-    "inner_steps=2", "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no", "offline_points=2",
-    "curve_points=5",
+    "inner_steps=2", "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no",
+    "offline_points=2", "curve_points=5",
 ]  # fmt: skip
 
 
