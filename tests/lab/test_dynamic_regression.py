@@ -396,7 +396,8 @@ def test_x_is_close_to_the_offline_one_only_beyond_noise(tiny_table):
 SMALL_RUN = [
     "horizon=30", "seeds=1", "tuning_seeds=2", "scenarios=paper", "stages=1", "outer_dims=1",
     "windows=1,5", "window_sizes=1", "decays=1", "normalisations=seen", "inner_steps=2",
-    "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no", "offline_points=2", "curve_points=5",
+    "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no",
+    "offline_points=2", "curve_points=5",
 ]  # fmt: skip
 
 

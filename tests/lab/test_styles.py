@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.durations import judged
 from obax.lab import EXPERIMENTS
 from obax.lab.kit import styles
 from obax.lab.kit.curves import band
@@ -104,3 +105,8 @@ def test_long_durations_are_said_to_be_estimates():
             assert isinstance(duration, Duration)
             assert duration.measured == (duration.seconds < 3000)
             assert ("estimate" in str(duration)) != duration.measured
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(50, True), (74, True), (80, False), (20, False)])
+def test_a_promise_is_held_to_what_was_measured(seconds, kept):
+    assert judged(seconds, 50, 1.5) == kept

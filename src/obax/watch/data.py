@@ -140,6 +140,8 @@ def _run(folder: Path) -> dict[str, Any]:
         rejected = rejected_rounds(table)
         for metric, group in table.groupby("metric", sort=False):
             charts += _curves(str(metric), group)
+        # Until there is an answer, what most methods have come to.
+        charts.sort(key=lambda chart: -len(chart["curves"]))
     seconds = sum(part["seconds"] for part in info["parts"].values())
     done, known = info["finished"] is not None, EXPERIMENTS.get(info["experiment"])
     found: dict[str, Any] = {
@@ -192,7 +194,7 @@ def _curves(metric: str, group: "pd.DataFrame") -> list[dict[str, Any]]:
         same = [other for other, _ in drawn if other["method"] == setting["method"]]
         means = means.iloc[:: max(1, len(means) // POINTS)]
         curves[_label(setting, same)] = (means.index.tolist(), means.tolist())
-    return [_chart(metric, "t", curves)] if curves else []
+    return [_chart(metric.replace("_", " "), "t", curves)] if curves else []
 
 
 def _label(setting: dict[str, object], same: list[dict[str, object]]) -> str:

@@ -121,6 +121,18 @@ class Runs(Generic[M]):
         final = {method: self.final(method) for method in methods}
         return max(final, key=lambda m: (len(final[m]), final[m].mean()), default=None)
 
+    def extremes(
+        self, methods: Sequence[M], number: Callable[[M], float]
+    ) -> tuple[list[M], list[M]]:
+        """Those that have the most of a number, and those that have the least; none if all have
+        the same."""
+        numbers = {method: number(method) for method in methods}
+        ends = sorted(set(numbers.values()))
+        if len(ends) < 2:
+            return [], []
+        most, least = ([m for m in methods if numbers[m] == end] for end in (ends[-1], ends[0]))
+        return most, least
+
     def contest(self, question: str, ones: Sequence[M], others: Sequence[M]) -> Answer:
         """Whether the best of the ones ends above the best of the others, and at what time; with
         every method in the table and in the figure."""

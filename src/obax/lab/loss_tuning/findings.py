@@ -43,10 +43,9 @@ def _sides(kind: str, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
     moving = [m for m in runs.methods if m.kind == "OAGD" and not m.held]
     if kind in ("imbalance", "table", "shift"):
         return moving, [m for m in runs.methods if m.kind == "OGD"]
-    by_rank = sorted(moving, key=lambda m: m.w or 0)
     if kind == "steps":
-        by_rank = sorted(moving, key=lambda m: runs.final(m).mean())
-    return by_rank[1:][-1:], by_rank[1:] and by_rank[:1]
+        return runs.extremes(moving, lambda m: runs.final(m).mean())
+    return runs.extremes(moving, lambda m: m.w or 0)
 
 
 def _named(method: Method) -> dict[str, str]:

@@ -66,11 +66,7 @@ def _sides(kind: str, config: Config, runs: Runs[Method]) -> tuple[list[Method],
     ours = [m for m in runs.methods if m.kind == "OAGD"]
     if kind == "comparison":
         return ours, [m for m in runs.methods if m.kind != "OAGD"]
-    number = {m: (m.w or 1) if kind == "window" else config.steps_of(m) for m in ours}
-    most, least = max(number.values(), default=0), min(number.values(), default=0)
-    if most == least:
-        return [], []
-    return [m for m in ours if number[m] == most], [m for m in ours if number[m] == least]
+    return runs.extremes(ours, lambda m: (m.w or 1) if kind == "window" else config.steps_of(m))
 
 
 def _of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
