@@ -37,7 +37,8 @@ class Config(Settings):
     horizon: int = count(5000)
     seeds: int = count(5)
     tuning_seeds: int = count(10)
-    """How many seeds the first question has, if that is more: it is asked of three methods only."""
+    """How many seeds the first question has, if that is more: it is asked of three methods only,
+    and with one penalty."""
     scenarios: tuple[str, ...] = choice(("paper", "noisy"), SCENARIOS)
     stages: tuple[int, ...] = count((3, 1))
     outer_dims: tuple[int, ...] = count((1, 5))
@@ -71,9 +72,10 @@ class Config(Settings):
             limits = f"[{self.lower}, {self.upper}]"
             raise ValueError(f"start must be in [lower, upper] = {limits}, but is {self.start}.")
 
-    def for_tuning(self) -> "Config":
+    def for_tuning(self, outer_dim: int) -> "Config":
         """The same on the seeds of the first question."""
-        return dataclasses.replace(self, seeds=max(self.seeds, self.tuning_seeds))
+        most = max(self.seeds, self.tuning_seeds) if outer_dim == 1 else self.seeds
+        return dataclasses.replace(self, seeds=most)
 
     def size(self, window: str) -> int:
         """A window as a number of rounds."""

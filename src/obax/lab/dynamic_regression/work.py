@@ -41,7 +41,7 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         settings = [tried.settings[best_curve(_cumulative_regrets(config, group, tried))]]
     rows, times = Rows(), points(config.horizon, config.curve_points)
     if method in PENALTIES.values():
-        many = config.for_tuning()
+        many = config.for_tuning(group.outer_dim)
         found = play(many, group, method)
         _tuning(rows, many, group, method, found)
         found = found.first(config.seeds)
