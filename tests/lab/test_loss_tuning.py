@@ -241,6 +241,8 @@ def test_rejected_rounds_and_synthetic_data_are_told():
     table["data"] = "Adult-like (synthetic)"
     synthetic, rejected = Runs(config.runs().values(), table, FINAL).notes()
     assert "synthetic" in synthetic
+    (answer,) = lab.find("adult").findings(config, table).answers
+    assert answer.words.endswith(synthetic)
     assert rejected == "Rounds that the guard rejected, over all seeds: AutoBalance 6."
 
 

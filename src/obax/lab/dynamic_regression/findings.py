@@ -94,6 +94,8 @@ def tuning(table: pd.DataFrame) -> Answer:
         f"the loss per round by {gains[0].size} against holding it at its start "
         f"({rows[0]['stream']}; {gains[0].basis})"
     )
+    if not gains[0].seeds:
+        words = "Not tested here: not all three ways to come by a penalty were run"
     if 0 < closed[0] < 2:
         words += f", which closes {closed[0]:.0%} of the gap to the best penalty known in advance"
     return Answer(

@@ -52,6 +52,7 @@ class Runs(Generic[M]):
         }
         self.methods = list(self.rows)
         self.data = str(table.data.iloc[0])
+        self.synthetic = "(synthetic)" in self.data
         self.share = share
 
     def name(self, method: M) -> str:
@@ -150,6 +151,8 @@ class Runs(Generic[M]):
                 f"test accuracy ({gain.basis}), in "
                 f"{readable(ratio)} times its seconds."
             )
+        if self.synthetic:
+            words += f" {SYNTHETIC}"
         frame = pd.DataFrame(
             {
                 "method": self.name(method),
@@ -190,7 +193,7 @@ class Runs(Generic[M]):
         """What the reader of any such report must know: synthetic data, rejected rounds."""
         counts = {self.name(m): int(self.last(m, "rejected").sum()) for m in self.methods}
         listed = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
-        found = [SYNTHETIC] if "(synthetic)" in self.data else []
+        found = [SYNTHETIC] * self.synthetic
         return found + [f"Rounds that the guard rejected, over all seeds: {listed}."] * bool(listed)
 
 

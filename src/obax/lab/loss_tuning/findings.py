@@ -44,7 +44,7 @@ def _sides(kind: str, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
     if kind in ("imbalance", "table", "shift"):
         return moving, [m for m in runs.methods if m.kind == "OGD"]
     if kind == "steps":
-        return runs.extremes(moving, lambda m: runs.final(m).mean())
+        return runs.extremes(moving, sorted(moving, key=lambda m: runs.final(m).mean()).index)
     return runs.extremes(moving, lambda m: m.w or 0)
 
 
