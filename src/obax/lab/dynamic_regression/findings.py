@@ -88,7 +88,7 @@ def tuning(table: pd.DataFrame) -> Answer:
         gains.append(paired(fixed, learned))
         closed.append((fixed.mean() - learned.mean()) / (fixed.mean() - known.mean()))
         said = {name: with_interval(values) for name, values in loss.items()}
-        rows.append({"stream": stream_name(group)} | said | {"gain": gains[-1].words()})
+        rows.append({"stream": stream_name(group)} | said | {"gain": gains[-1].size})
     words = (
         f"{asked([gain.verdict for gain in gains], 'stream')}: learning the penalty online lowers "
         f"the loss per round by {gains[0].size} against holding it at its start "
@@ -125,7 +125,7 @@ def remembering(config: Config, best: pd.DataFrame, figure: Figure) -> Answer:
         name, gain = stream_name(group), paired(loss[smallest], loss[largest])
         gains[name] = gain
         columns = {f"w = {config.named(w)}": with_interval(values) for w, values in loss.items()}
-        rows.append({"stream": name} | columns | {"gain": gain.words()})
+        rows.append({"stream": name} | columns | {"gain": gain.size})
     lead = asked([gain.verdict for gain in gains.values()], "stream")
     most = max(gains, key=lambda name: gains[name].mean)
     return Answer(

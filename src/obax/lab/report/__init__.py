@@ -118,13 +118,16 @@ class Findings:
         """Those of the answers, and the others."""
         return [*(answer.figure for answer in self.answers), *self.figures]
 
-    def verdicts(self) -> str:
+    def verdicts(self, named: bool = True) -> str:
         """The claims in a line: `2 reproduced (C1; C2), 1 within noise (C3)`; empty without any."""
         by_verdict = collections.defaultdict(list)
         for claim in self.claims:
             by_verdict[claim.verdict].append(claim.id)
-        found = ((verdict, by_verdict[verdict]) for verdict in VERDICTS if by_verdict[verdict])
-        return ", ".join(f"{len(ids)} {verdict} ({'; '.join(ids)})" for verdict, ids in found)
+        said = []
+        for verdict in (verdict for verdict in VERDICTS if by_verdict[verdict]):
+            ids = f" ({'; '.join(by_verdict[verdict])})" if named else ""
+            said.append(f"{len(by_verdict[verdict])} {verdict}{ids}")
+        return ", ".join(said)
 
 
 def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
