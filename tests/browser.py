@@ -83,6 +83,10 @@ class Page:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
+    def wider(self, width):
+        """Whether the page is wider than that. A phone's window grows with what is too wide."""
+        return self.run("Math.max(document.documentElement.scrollWidth, innerWidth)") > width
+
     def until(self, script, seconds=30.0):
         """Wait until an expression holds."""
         end = time.monotonic() + seconds

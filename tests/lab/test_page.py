@@ -142,7 +142,6 @@ new Promise(done => {
   plot.dispatchEvent(new MouseEvent("mousemove", at));
 })
 """
-WIDE = "document.documentElement.scrollWidth > window.innerWidth"
 PAPER = "document.querySelector('.chart').layout.paper_bgcolor"
 
 
@@ -154,8 +153,7 @@ def test_in_a_browser(page, tmp_path):
         for width, dark in ((390, False), (1440, True)):
             shown.open(page.as_uri(), width, dark=dark)
             shown.until("document.querySelectorAll('.chart .nsewdrag').length === 1")
-            assert shown.run("window.innerWidth") == width
-            assert not shown.run(WIDE)
+            assert not shown.wider(width)
             shown.until(f"{PAPER} === '{'#16191d' if dark else '#ffffff'}'")
             # What a screen reader says of the figure and of what can be pressed.
             (said,) = shown.named("image", "img", "graphics-document")
@@ -179,7 +177,7 @@ def test_in_a_browser(page, tmp_path):
         shown.open(page.as_uri(), 390)
         shown.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         shown.until("document.querySelectorAll('.chart .nsewdrag').length === 2")
-        assert not shown.run(WIDE)
+        assert not shown.wider(390)
         assert shown.run("performance.getEntriesByType('resource').map(one => one.name)") == []
         assert shown.problems == []
 
@@ -193,5 +191,5 @@ def test_the_browser_notices_what_is_wrong(page, tmp_path):
     planted.write_text(text.replace("<h1>", '<div style="width: 900px">wide</div><h1>'))
     with browser(tmp_path / "profile") as shown:
         shown.open(planted.as_uri(), 390)
-        assert shown.run(WIDE)
+        assert shown.wider(390)
         assert shown.problems

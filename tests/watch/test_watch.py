@@ -109,7 +109,7 @@ def test_in_a_browser(address, tmp_path):
         for width, dark in ((390, True), (1440, False)):
             shown.open(f"http://127.0.0.1:{address[1]}/", width, dark=dark)
             shown.until("document.querySelectorAll('canvas').length > 1")
-            assert not shown.run("document.documentElement.scrollWidth > window.innerWidth")
+            assert not shown.wider(width)
             assert shown.named("heading")[0].startswith("How well is this stream predicted")
             # Folded charts are not read out; the open one says where its curves end.
             (said,) = shown.named("image", "img")
