@@ -13,10 +13,10 @@ from obax import __version__, cli, datasets
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SMALL = [
-    "horizon=20", "seeds=1", "scenarios=paper", "stages=1", "outer_dims=1", "windows=1,5",
-    "window_sizes=1", "decays=1", "normalisations=seen", "followers=current", "inner_steps=2",
-    "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no", "offline_points=2",
-    "curve_points=5",
+    "horizon=20", "seeds=1", "tuning_seeds=1", "scenarios=paper", "stages=1", "outer_dims=1",
+    "windows=1,5", "window_sizes=1", "decays=1", "normalisations=seen", "followers=current",
+    "inner_steps=2", "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no",
+    "offline_points=2", "curve_points=5",
 ]  # fmt: skip
 
 
@@ -51,14 +51,15 @@ def test_list(obax):
     assert "dynamic-regression" in obax("list")[1]
     rows = json.loads(obax("list", "--json")[1])
     assert {"dynamic-regression", "adult", "fc100", "compare"} <= {row["name"] for row in rows}
-    assert all(row["quick"] and row["paper"] for row in rows)
+    assert all(row["quick"] and row["paper"] and row["asks"].endswith("?") for row in rows)
 
 
 @pytest.mark.slow
 def test_run_then_report_then_compare(obax, tmp_path):
     code, out, _ = small_run(obax, "a")
     assert code == 0
-    assert "C1" in out
+    assert out.strip().startswith("Can a model tune its own regularisation")
+    assert "Claims of the paper: " in out
     assert "a/report.html" in out
     for file in ("run.json", "metrics.parquet", "report.html", "figures/windows-paper.png"):
         assert (tmp_path / "a" / file).is_file()

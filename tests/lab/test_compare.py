@@ -187,15 +187,19 @@ def test_calls_are_spent_equally(tiny_table):
 
 def test_findings_come_from_the_table_alone(tiny_table):
     found = findings(TINY, tiny_table)
-    assert list(found.summary.frame.method) == list(TINY.methods)
-    names = {figure.name for figure in found.figures}
+    tables = {table.name: table.frame for table in found.tables}
+    assert list(tables["ranks"].method) == list(TINY.methods)
+    (answer,) = found.answers
+    assert answer.words.startswith("Equal oracle calls: on quadratic ")
+    assert answer.figure.name == "score-quadratic-calls"
+    assert len(answer.table.frame) == 2 * 3
+    names = {figure.name for figure in found.every_figure()}
     assert {"score-quadratic-rounds", "score-quadratic-calls", "score-quadratic-seconds"} <= names
     assert {"stationarity-quadratic-calls", "stationarity-constrained-calls"} <= names
-    for figure in found.figures:
+    for figure in found.every_figure():
         for series in figure.series:
             assert len(series.x) == len(series.mean) == 6
             assert np.all(np.diff(series.x) > 0)
-    tables = {table.name: table.frame for table in found.tables}
     assert len(tables["calls"]) == 2 * 3
     assert len(tables["grid"]) == 2 * 3 * (4 + 4 + 2)
 

@@ -1,6 +1,7 @@
 """The experiment at a tiny horizon: what is compared is right, and a killed run comes back."""
 
 import functools
+import io
 import os
 import random
 import signal
@@ -13,12 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import obax
 from obax import problems, regret
+from obax.cli import screen
 from obax.lab import find
 from obax.lab.dynamic_regression import stream
-from obax.lab.dynamic_regression.config import BASELINES, Config, Group, Method, methods, shared
+from obax.lab.dynamic_regression.config import (
+    BASELINES,
+    PENALTIES,
+    Config,
+    Group,
+    Method,
+    methods,
+    shared,
+)
 from obax.lab.dynamic_regression.findings import (
     best_settings,
     findings,
@@ -26,6 +37,8 @@ from obax.lab.dynamic_regression.findings import (
     offline_claim,
     offline_distances,
     order_claims,
+    remembering,
+    tuning,
     window_order,
 )
 from obax.lab.dynamic_regression.methods import offline, play
@@ -37,6 +50,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 TINY = Config(
     horizon=40,
     seeds=2,
+    tuning_seeds=3,
     scenarios=("paper", "noisy"),
     stages=(2,),
     outer_dims=(1, 5),
@@ -230,16 +244,18 @@ def test_findings_come_from_the_table_alone(tiny_table):
     found = findings(TINY, tiny_table)
     assert {claim.id for claim in found.claims} >= {"C2"}
     assert len([claim for claim in found.claims if claim.id.startswith("C1")]) == 4
-    names = {figure.name for figure in found.figures}
+    names = {figure.name for figure in found.every_figure()}
     assert names == {
         f"{kind}-{scenario}{end}"
         for scenario in ("paper", "noisy")
         for kind, end in (("regret", "-S2"), ("trajectory", "-S2"), ("windows", ""))
-    } | {"distance"}
-    for figure in found.figures:
+    } | {"distance", "penalties"}
+    for figure in found.every_figure():
         assert all(len(series.x) == len(series.mean) > 0 for series in figure.series)
+        assert all(len(line) == len(series.x) for series in figure.series for line in series.seeds)
     # 8 combinations for each of 4 groups, and own curvature on the paper's stream with d1 = 1.
-    assert len(found.summary.frame) == 4 * 8 + 4
+    tables = {table.name: table.frame for table in found.tables}
+    assert len(tables["order"]) == 4 * 8 + 4
     grid = next(table for table in found.tables if table.name == "grid").frame
     assert np.isfinite(grid.regret).all()
 
@@ -255,6 +271,71 @@ def test_the_best_setting_is_the_one_with_least_mean_regret(tiny_table):
     assert len(curves) == len(least)
     chosen = means[means.index.isin(curves.index)].droplevel(grid)
     pd.testing.assert_series_equal(chosen.sort_index(), least.sort_index())
+
+
+def tuning_answer(table, fixed, learned, known=1.0, noise=0.0):
+    """The first answer for other losses per round; the noise differs by seed."""
+    table = table.copy()
+    for method, loss in zip(PENALTIES.values(), (fixed, learned, known), strict=True):
+        mine = (table.metric == "tuning_loss") & (table.method == method.label())
+        shaken = noise * (table.seed[mine] - 1) * (method.kind == "OAGD")
+        table.loc[mine, "value"] = loss + shaken + 0.001 * table.seed[mine]
+    return tuning(table)
+
+
+def test_the_first_answer_follows_the_losses(tiny_table):
+    said = tuning_answer(tiny_table, 3.0, 1.5, noise=0.1)
+    assert said.words.startswith("Yes: learning the penalty online lowers the loss per round by ")
+    assert "1.50 ± 0.25" in said.words and "over 3 seeds" in said.words
+    assert "closes 75% of the gap" in said.words
+    assert list(said.table.frame.columns) == ["stream", *PENALTIES, "gain"]
+    assert tuning_answer(tiny_table, 3.0, 1.5, noise=3.0).words.startswith("Not beyond noise")
+    assert tuning_answer(tiny_table, 1.5, 3.0, noise=0.1).words.startswith("No:")
+    without = tuning(tiny_table[tiny_table.x != "fixed"])
+    assert without.words.startswith("Not tested here")
+    assert "not run" in set(without.table.frame["fixed at its start"])
+
+
+def test_the_first_question_has_its_own_seeds(tiny_table):
+    rows = tiny_table[tiny_table.metric == "tuning_loss"]
+    assert set(rows.seed[rows.d1 == 1]) == {0, 1, 2} and set(rows.seed[rows.d1 == 5]) == {0, 1}
+    rows = rows[rows.d1 == 1]
+    assert set(rows.method) == {method.label() for method in PENALTIES.values()}
+    # Those of the other parts among them: the same losses, and the comparators' added to them.
+    keys = ["scenario", "stages", "d1", "seed"]
+    grid = ["method", "K", "alpha", "beta"]
+    regret = tiny_table[tiny_table.metric == "stage_regret"].set_index([*keys, *grid]).value
+    floor = tiny_table[tiny_table.metric == "loss"].set_index(keys).value
+    for row in rows[(rows.seed < 2) & (rows.kind == "OGD")].itertuples():
+        at = (row.scenario, row.stages, row.d1, row.seed)
+        alone = regret.xs((*at, row.method), level=[*keys, "method"])
+        mine = alone[alone.index.get_level_values("K") == row.K].iloc[0]
+        assert abs((mine + floor[at]) / TINY.horizon - row.value) < 1e-9
+
+
+def test_the_second_answer_follows_the_regrets(tiny_table):
+    def answer(regrets, **more):
+        best = best_settings(made_up(tiny_table, regrets, **more))
+        (first, *_) = findings(TINY, tiny_table).figures
+        return remembering(TINY, best, first).words
+
+    assert answer({1: 90.0, 5: 60.0, 40: 30.0}).startswith("Yes: averaging over a window of w = T")
+    assert answer({1: 90.0, 5: 60.0, 40: 30.0}, noise=30.0).startswith("Not beyond noise")
+    assert answer({1: 30.0, 5: 60.0, 40: 90.0}).startswith("No:")
+
+
+def test_the_screen_says_it_in_25_lines(tiny_table, monkeypatch):
+    """As many streams as the main job has, on the narrowest screen."""
+    shown = Console(width=80, record=True, file=io.StringIO())
+    monkeypatch.setattr(screen, "console", shown)
+    found = findings(TINY, tiny_table)
+    screen.show_findings(found)
+    lines = shown.export_text().rstrip().splitlines()
+    # And the one that says where the page is.
+    assert len(lines) + 2 <= 25
+    text = " ".join(" ".join(lines).split())
+    assert text.startswith(found.answers[0].question + " " + found.answers[0].words[:20])
+    assert found.answers[1].question in text and "Claims of the paper: " in text
 
 
 def made_up(table, regrets, noise=0.0):
@@ -313,9 +394,10 @@ def test_x_is_close_to_the_offline_one_only_beyond_noise(tiny_table):
 
 
 SMALL_RUN = [
-    "horizon=30", "seeds=1", "scenarios=paper", "stages=1", "outer_dims=1", "windows=1,5",
-    "window_sizes=1", "decays=1", "normalisations=seen", "inner_steps=2", "outer_step_sizes=0.1",
-    "inner_step_sizes=0.1", "own_curvature=no", "offline_points=2", "curve_points=5",
+    "horizon=30", "seeds=1", "tuning_seeds=2", "scenarios=paper", "stages=1", "outer_dims=1",
+    "windows=1,5", "window_sizes=1", "decays=1", "normalisations=seen", "inner_steps=2",
+    "outer_step_sizes=0.1", "inner_step_sizes=0.1", "own_curvature=no",
+    "offline_points=2", "curve_points=5",
 ]  # fmt: skip
 
 

@@ -90,7 +90,8 @@ def test_the_report_says_synthetic(finished):
     assert [c.id for c in found.claims] == ["C5 (accuracy)", "C5 (time)", "leader (w = 3)"]
     page = report.write(finished.path, finished.info, found)
     assert "Adult-like (synthetic)" in page.read_text()
-    assert [figure.name for figure in found.figures][:3] == ["time", "training", "test"]
+    names = [figure.name for figure in found.every_figure()]
+    assert names[:3] == ["test", "training", "time"]
 
 
 def test_images_through_the_network():
@@ -240,6 +241,8 @@ def test_rejected_rounds_and_synthetic_data_are_told():
     table["data"] = "Adult-like (synthetic)"
     synthetic, rejected = Runs(config.runs().values(), table, FINAL).notes()
     assert "synthetic" in synthetic
+    (answer,) = lab.find("adult").findings(config, table).answers
+    assert answer.words.endswith(synthetic)
     assert rejected == "Rounds that the guard rejected, over all seeds: AutoBalance 6."
 
 
@@ -251,7 +254,30 @@ def test_every_experiment_reads_its_table(experiment):
     # The claim that the summary names, and a curve for each method.
     named = re.search(r"\((C\d)", experiment.summary)[1]
     assert any(claim.id.startswith(named) for claim in found.claims)
-    assert all(len(figure.series) == len(config.runs()) for figure in found.figures[:3])
+    assert all(len(figure.series) == len(config.runs()) for figure in found.every_figure()[:3])
+    (answer,) = found.answers
+    assert answer.question == experiment.question
+    assert answer.words.startswith("Not beyond noise: OAGD")
+    assert len(answer.table.frame) == len(config.runs())
+
+
+@pytest.mark.parametrize(
+    ("gap", "wobbling", "words"),
+    [
+        (0.1, (), "Yes: OAGD, w = 5 (best of 3) ends 10.0 ± 0.0 points above OGD in test accuracy"),
+        (-0.1, (), "No: OAGD, w = 5 (best of 3) ends 10.00 ± 0.00 points below OGD"),
+        (0.1, ("oagd-w5",), "Not beyond noise: OAGD, w = 5 (best of 3) ends"),
+    ],
+)
+def test_the_answer_follows_the_table(gap, wobbling, words):
+    others = 0.4 + min(gap, 0) - 0.1
+    accuracy = collections.defaultdict(lambda: others, {"ogd": 0.4, "oagd-w5": 0.4 + gap})
+    table = made_up(C3, accuracy, C3_SECONDS, wobbling)
+    (answer,) = lab.find("mnist-imbalance").findings(C3, table).answers
+    assert answer.words.startswith(words)
+    alone = dataclasses.replace(C3, methods=("oagd-w1", "oagd-w5"))
+    (answer,) = lab.find("mnist-imbalance").findings(alone, made_up(alone, accuracy, {})).answers
+    assert answer.words.startswith("Not tested here")
 
 
 C3 = Config(

@@ -13,6 +13,7 @@ import pytest
 from obax import lab
 from obax.lab import Experiment, Part, RunFolder, UserError, report, run, with_overrides
 from obax.lab.kit.config import Settings, choice, count, fraction, positive
+from obax.lab.kit.experiment import Duration
 from obax.lab.kit.table import Rows, select
 
 
@@ -40,14 +41,15 @@ def toy(calls, parts=3):
     def findings(config, table):
         figure = report.Figure("f", "F", "x", "y", [report.Series("a", [1, 2], [1.0, 2.0])], "c")
         shown = report.Table("t", "T", "c", table.head(2))
-        return report.Findings([], [figure], [], [], shown)
+        return report.Findings([report.Answer("Q?", "A.", shown, figure)], [], [], [], [])
 
     return Experiment(
         name="toy",
+        question="Q?",
         summary="s",
         data="none",
         presets={"quick": ToyConfig(), "paper": ToyConfig(horizon=9)},
-        durations={"quick": "0", "paper": "0"},
+        durations={"quick": Duration(1), "paper": Duration(1)},
         columns={"w": int},
         parts=lambda config: [Part(f"p{i}", lambda i=i: toy_part(i, calls)) for i in range(parts)],
         findings=findings,
@@ -154,7 +156,7 @@ def test_an_experiment_is_run_by_its_name(tmp_path, monkeypatch):
     assert lab.new_folder("toy-quick").as_posix() == "runs/toy-quick-2"
     assert second.info["config"]["horizon"] == 9
     assert second.info["config"]["rate"] == 0.1
-    assert [figure.name for figure in lab.findings(second).figures] == ["f"]
+    assert [figure.name for figure in lab.findings(second).every_figure()] == ["f"]
     for changes, message in (
         ({"rate": 2.0}, "rate must be in"),
         ({"ratte": 1.0}, "ratte"),
@@ -171,7 +173,7 @@ package.__path__, package.__version__ = [sys.argv[1]], "0"
 sys.modules["obax"] = package
 import obax.lab
 for one in obax.lab.EXPERIMENTS.values():
-    assert one.name and one.summary and one.data and one.presets and one.durations
+    assert one.name and one.question and one.summary and one.data and one.presets and one.durations
 print(*sorted({"jax", "pandas", "scipy", "matplotlib", "equinox"} & set(sys.modules)))
 """
 

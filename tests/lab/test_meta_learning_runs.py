@@ -83,7 +83,7 @@ def test_the_report_says_synthetic(finished):
     assert [verdicts[name] for name in list(verdicts)[:3]] == ["not tested"] * 3
     page = report.write(finished.path, finished.info, found)
     assert "tiny (synthetic)" in page.read_text()
-    assert {"time", "test", "training"} <= {figure.name for figure in found.figures}
+    assert {"time", "test", "training"} <= {figure.name for figure in found.every_figure()}
 
 
 def test_methods_are_what_their_words_say():
@@ -174,7 +174,10 @@ def test_every_experiment_reads_its_table(experiment):
     # The claim that the summary names, and a curve for each method.
     named = re.search(r"\((C\d)", experiment.summary)[1]
     assert any(claim.id.startswith(named) for claim in found.claims)
-    assert all(len(figure.series) == len(config.methods) for figure in found.figures)
+    assert all(len(figure.series) == len(config.methods) for figure in found.every_figure())
+    (answer,) = found.answers
+    assert answer.question == experiment.question
+    assert answer.words.startswith("Not beyond noise: OAGD")
 
 
 COMPARED = dataclasses.replace(

@@ -2,14 +2,14 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import pandas as pd
 import pytest
+from browser import FOUND, browser
 
 from obax.lab import report
-from obax.lab.report import Claim, Figure, Findings, Series, Table, figures
+from obax.lab.kit.styles import own_style
+from obax.lab.report import Answer, Claim, Figure, Findings, Series, Table, figures
 
 INFO = {
     "experiment": "toy",
@@ -25,15 +25,22 @@ INFO = {
 }
 
 
-def found(title="Curves"):
+def figure(name="curves", title="Curves", **more):
+    seeds = [[0.5, 1.0, 2.0], [1.5, 3.0, 4.0]]
     series = [
-        Series("first <b>", [1, 10, 100], [1.0, 2.0, float("inf")], [0.5, 1.0, 2.0], [2, 3, 4]),
-        Series("second", [1, 10, 100], [3.0, 2.0, 1.0], steps=True),
+        Series("first <b>", [1, 10, 100], [1.0, 2.0, float("inf")], seeds=seeds, hover="all of it"),
+        Series("OAGD, w = 1", [1, 10, 100], [3.0, 2.0, 1.0], [2, 1, 0.5], [4, 3, 2], steps=True),
     ]
-    figure = Figure("curves", title, "round t", "regret", series, "A caption.", log_x=True)
+    return Figure(name, title, "round t", "regret", series, "A caption.", **more)
+
+
+def found(claims=True):
     frame = pd.DataFrame({"name": ["b", "a"], "value": [2.5, float("nan")], "n": [1, 2]})
+    table = Table("t", "Numbers", "Cap.", frame)
     claim = Claim("C1", "it </script> falls", "it does & more", "partly", "T=3")
-    return Findings([claim], [figure], [], ["Words."], Table("t", "Numbers", "Cap.", frame))
+    answer = Answer("Does it fall?", "Yes: by 1.20 ± 0.30.", table, figure(log_x=True))
+    others = [figure("more", "Others")]
+    return Findings([answer], [claim] * claims, others, [], ["Words."])
 
 
 @pytest.fixture
@@ -49,11 +56,34 @@ def test_everything_is_in_the_page_and_escaped(page):
     assert 'data-value="2.5"' in text
     assert "obax run toy" in text
     charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.S).group(1))
-    (chart,) = charts.values()
-    names = [trace["name"] for trace in chart["data"] if "name" in trace]
-    assert names == ["first <b>", "second"]
-    assert chart["data"][1]["y"] == [1.0, 2.0, None]
+    assert list(charts) == ["chart-curves", "chart-more"]
+    chart = charts["chart-curves"]
+    thin, first, band, second = chart["data"]
+    assert (first["name"], second["name"]) == ("first <b>", "OAGD, w = 1")
+    assert first["y"] == [1.0, 2.0, None] and first["hovertemplate"].endswith("all of it</extra>")
+    assert thin["y"] == [0.5, 1.0, 2.0, None, 1.5, 3.0, 4.0, None]
+    assert band["y"] == [4.0, 3.0, 2.0, 0.5, 1.0, 2.0]
+    assert second["line"]["color"] == own_style("OAGD, w = 1").colour
     assert chart["layout"]["xaxis"] == {"title": {"text": "round t"}, "type": "log"}
+
+
+def test_a_page_answers_before_it_explains(page):
+    """Question, answer, table and figure in this order, and only then what is folded."""
+    text = page.read_text().split("<body>")[1].split("<script>")[0]
+    order = ["<h1>Does it fall?", "Yes: by 1.20 ± 0.30.", "<table", 'role="img"', "<details>"]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    folded = text[places[-1] :]
+    for words in ("1 partly (C1)", "1 more figure", "How it was measured", "Settings", "reproduce"):
+        assert words in folded and words not in text[: places[-1]]
+    assert ">nan<" not in text
+
+
+def test_nothing_is_shown_empty(tmp_path):
+    text = report.write(tmp_path, INFO, found(claims=False)).read_text()
+    body = text.split("<body>")[1].split("<script>")[0]
+    assert "claims" not in body and "more table" not in body
+    assert found(claims=False).verdicts() == ""
 
 
 def test_figures_are_written_twice_the_same(tmp_path):
@@ -66,22 +96,34 @@ def test_figures_are_written_twice_the_same(tmp_path):
 
 
 def test_figures_say_what_they_show():
-    canvas = figures.draw(found().figures[0])
+    canvas = figures.draw(figure(log_x=True))
     axes = canvas.axes[0]
     assert axes.get_xlabel() == "round t"
     assert axes.get_ylabel() == "regret"
     assert axes.get_xscale() == "log"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["first <b>", "second"]
+    (legend,) = canvas.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["first <b>", "OAGD, w = 1"]
+    # Outside: below the axes, where it hides nothing.
+    canvas.draw_without_rendering()
+    assert legend.get_window_extent().y1 <= axes.get_tightbbox().y0 + 1
+    assert axes.lines[0].get_linewidth() < axes.lines[2].get_linewidth()
 
 
-def test_several_runs_stand_side_by_side(tmp_path):
+def test_several_runs_are_laid_over_each_other_by_their_folders(tmp_path):
     other = INFO | {"config": {"horizon": 9, "sizes": [1, 2]}}
-    file = report.write_comparison(tmp_path / "c.html", [(INFO, found()), (other, found())])
-    text = file.read_text()
-    assert "Side by side" in text
+    runs = [(INFO, found()), (other, found())]
+    text = report.write_comparison(tmp_path / "c.html", runs, ["mine", "yours"]).read_text()
     assert "<th>horizon</th><td>3</td><td>9</td>" in text
-    assert "<th>sizes</th>" not in text.split("Settings")[0]
-    assert text.count("<section>") == 2
+    assert "<th>sizes</th>" not in text.split("All of mine")[0]
+    charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.S).group(1))
+    drawn = [trace for trace in charts["chart-bothcurves"]["data"] if "name" in trace]
+    assert [trace["name"] for trace in drawn] == [
+        "first <b> (mine)", "OAGD, w = 1 (mine)", "first <b> (yours)", "OAGD, w = 1 (yours)",
+    ]  # fmt: skip
+    # The colour is the method's, the dash is the run's.
+    lines = [(trace["line"]["color"], trace["line"]["dash"]) for trace in drawn]
+    assert lines[0][0] == lines[2][0] != lines[1][0] == lines[3][0]
+    assert lines[0][1] == lines[1][1] != lines[2][1] == lines[3][1]
 
 
 def test_unknown_verdicts_are_rejected():
@@ -89,60 +131,65 @@ def test_unknown_verdicts_are_rejected():
         Claim("C1", "a", "b", "maybe", "c")
 
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-
-PROBE = """
-<script>
-window.problems = [];
-window.addEventListener("error", event => window.problems.push(String(event.message)));
-document.addEventListener("securitypolicyviolation", e => window.problems.push(e.blockedURI));
-const error = console.error;
-console.error = (...words) => { window.problems.push(words.join()); error(...words); };
-</script>
+HOVER = """
+new Promise(done => {
+  const chart = document.querySelector(".chart");
+  chart.on("plotly_hover", event => done(event.points.map(point => point.y)));
+  const plot = chart.querySelector(".nsewdrag"), box = plot.getBoundingClientRect();
+  const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
+  const at = { bubbles: true, clientX: x, clientY: y };
+  plot.dispatchEvent(new MouseEvent("mouseover", at));
+  plot.dispatchEvent(new MouseEvent("mousemove", at));
+})
 """
-QUESTION = """
-<script>
-const chart = document.querySelector(".chart");
-chart.on("plotly_hover", event => { window.hovered = event.points.map(point => point.y); });
-const plot = document.querySelector(".nsewdrag"), box = plot.getBoundingClientRect();
-const at = { bubbles: true, clientX: box.left + box.width / 2, clientY: box.top + box.height / 2 };
-plot.dispatchEvent(new MouseEvent("mouseover", at));
-plot.dispatchEvent(new MouseEvent("mousemove", at));
-document.querySelectorAll("table.sortable thead th")[0].click();
-setTimeout(() => {
-  const answer = {
-    problems: window.problems, hovered: window.hovered,
-    requests: performance.getEntriesByType("resource").map(entry => entry.name),
-    label: document.querySelector(".hoverlayer").textContent,
-    first: document.querySelector("table.sortable tbody td").textContent,
-    wide: document.documentElement.scrollWidth <= window.innerWidth
-  };
-  const note = document.createElement("pre");
-  note.id = "answer"; note.textContent = JSON.stringify(answer); document.body.append(note);
-}, 500);
-</script>
-"""
+PAPER = "document.querySelector('.chart').layout.paper_bgcolor"
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: the page is not opened")
+@pytest.mark.slow
+@pytest.mark.skipif(FOUND is None, reason="no Chromium on this machine: the page is not opened")
 def test_in_a_browser(page, tmp_path):
-    text = page.read_text().replace("<title>", PROBE + "<title>", 1)
-    probed = tmp_path / "probed.html"
-    probed.write_text(text.replace("</body>", QUESTION + "</body>"))
-    flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-sync dump-dom"
-    flags += " disable-background-networking disable-component-update"
-    flags += " virtual-time-budget=6000 window-size=500,900"
-    quiet = [f"--{flag}" for flag in flags.split()]
-    shown = subprocess.run(
-        [BROWSER, *quiet, f"--user-data-dir={tmp_path / 'profile'}", probed.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    answer = json.loads(re.search(r'<pre id="answer">(.*?)</pre>', shown.stdout, re.S).group(1))
-    assert answer["problems"] == []
-    assert answer["requests"] == []
-    assert answer["hovered"] == [2, 2]
-    assert "first" in answer["label"]
-    assert answer["first"] == "a"
-    assert answer["wide"]
+    """Phone and wide, day and night, by mouse, by keyboard and by ear; and nothing goes wrong."""
+    with browser(tmp_path / "profile") as shown:
+        for width, dark in ((390, False), (1440, True)):
+            shown.open(page.as_uri(), width, dark=dark)
+            shown.until("document.querySelectorAll('.chart .nsewdrag').length === 1")
+            assert not shown.wider(width)
+            shown.until(f"{PAPER} === '{'#16191d' if dark else '#ffffff'}'")
+            # What a screen reader says of the figure and of what can be pressed.
+            (said,) = shown.named("image", "img", "graphics-document")
+            assert said.startswith("Curves: regret against round t. At the end: first <b> diverged")
+            assert "Numbers" in shown.named("region") and "name" in shown.named("button")
+        assert shown.run(HOVER) == [2, 2]
+        # By the keyboard: to the first heading of the table, and sort.
+        shown.run("document.querySelector('.sortable button').focus()")
+        shown.press("Enter")
+        assert shown.run("document.querySelector('.sortable td').textContent") == "a"
+        assert shown.run("document.querySelector('th').getAttribute('aria-sort')") == "ascending"
+        # Tab leads past the figure to what is folded, and Enter opens it.
+        for _ in range(20):
+            if shown.run("document.activeElement.tagName") == "SUMMARY":
+                break
+            shown.press("Tab")
+        shown.press("Enter")
+        shown.until("document.querySelector('details').open")
+        shown.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        shown.until("document.querySelectorAll('.chart .nsewdrag').length === 2")
+        shown.open(page.as_uri(), 390)
+        shown.run("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        shown.until("document.querySelectorAll('.chart .nsewdrag').length === 2")
+        assert not shown.wider(390)
+        assert shown.run("performance.getEntriesByType('resource').map(one => one.name)") == []
+        assert shown.problems == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FOUND is None, reason="no Chromium on this machine: the page is not opened")
+def test_the_browser_notices_what_is_wrong(page, tmp_path):
+    """An error, and a part that is too wide, planted on purpose."""
+    text = page.read_text().replace("</body>", "<script>nothing.at.all;</script></body>")
+    planted = tmp_path / "planted.html"
+    planted.write_text(text.replace("<h1>", '<div style="width: 900px">wide</div><h1>'))
+    with browser(tmp_path / "profile") as shown:
+        shown.open(planted.as_uri(), 390)
+        assert shown.wider(390)
+        assert shown.problems

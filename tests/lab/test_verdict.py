@@ -97,9 +97,9 @@ def test_partly_is_for_claims_of_several_parts():
 
 
 def test_words_say_how_much_and_how_sure():
-    assert Gain.of(CLEAR).words("points", ".1f") == "+1.0 ± 0.2 points"
-    assert Gain.of([0.0, 1.0, 2.0]).words(form=".1f") == "+1.0 ± 2.5, within noise"
-    assert Gain.of([1.0]).words() == "+1 (1 seed)"
+    assert Gain.of(CLEAR).words("points") == "+1.00 ± 0.25 points"
+    assert Gain.of([0.0, 1.0, 2.0]).words() == "+1.0 ± 2.5, within noise"
+    assert Gain.of([1.0]).words() == "+1.00 (1 seed)"
     assert Gain.of([]).words() == "not run"
 
 

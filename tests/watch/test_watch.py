@@ -14,13 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from browser import FOUND, browser
 from typer.testing import CliRunner
 
 import obax.lab
 from obax import cli
 from obax.estimators import StreamingClassifier
 from obax.lab import RunFolder
+from obax.lab.kit.styles import own_style
 from obax.lab.kit.timing import timed
+from obax.lab.report import Answer, Figure, Findings, Series, Table
 from obax.streaming import Job
 from obax.watch import serve
 from obax.watch.data import snapshot
@@ -73,10 +76,13 @@ def test_the_data_of_a_stream(address):
     data = json.loads(body)
     assert answer.status == 200 and data["trouble"] is None and data["done"]
     assert dict(data["facts"])["rows"] == "301" and dict(data["facts"])["rejected"] == "1"
+    assert data["question"].startswith("How well is this stream predicted")
+    said = re.fullmatch(r"Accuracy (0\.\d+) ± (0\.\d+) over 301 rows, lately .*", data["answer"])
+    assert float(said[1]) > 0.9 and 0 < float(said[2]) < 0.1
     assert [chart["title"] for chart in data["charts"]] == [
-        "Loss before learning",
         "Accuracy",
         "Coverage",
+        "Loss before learning",
         "Penalty",
         "Memory",
         "Inertia",
@@ -94,6 +100,25 @@ def test_the_data_of_a_stream(address):
     assert curve["x"][-1] == 300 and len(curve["x"]) == len(curve["y"])
     (rejected,) = data["rejected"]
     assert rejected["row"] == 301 and "feature 'a' is 'x', not a number" in rejected["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(FOUND is None, reason="no Chromium on this machine: the page is not opened")
+def test_in_a_browser(address, tmp_path):
+    with browser(tmp_path / "profile") as shown:
+        for width, dark in ((390, True), (1440, False)):
+            shown.open(f"http://127.0.0.1:{address[1]}/", width, dark=dark)
+            shown.until("document.querySelectorAll('canvas').length > 1")
+            assert not shown.wider(width)
+            assert shown.named("heading")[0].startswith("How well is this stream predicted")
+            # Folded charts are not read out; the open one says where its curves end.
+            (said,) = shown.named("image", "img")
+            assert said.startswith("Accuracy. Last values: accuracy: ")
+        shown.run("document.querySelector('summary').focus()")
+        shown.press("Enter")
+        shown.until("document.getElementById('folded').open")
+        assert len(shown.named("image", "img")) == 7
+        assert shown.problems == []
 
 
 def test_only_the_page_and_only_for_this_machine(address):
@@ -144,6 +169,34 @@ def test_a_run_folder_part_by_part(tmp_path):
     # What a part has come to is not what its checksum says: told, not drawn.
     (folder.path / "checkpoints" / "one.parquet").write_bytes(b"half")
     assert "checksum" in snapshot(folder.path)["trouble"]
+
+
+def test_a_finished_run_is_answered(tmp_path, monkeypatch):
+    folder = RunFolder.create(tmp_path / "run", "dynamic-regression", "quick", {})
+    columns = ["experiment", "method", "seed", "t", "metric", "value"]
+    table = pd.DataFrame([["e", "OGD", 0, t, "loss", 1.0 / t] for t in (1, 2)], columns=columns)
+    folder.keep_part("one", table, 1.0)
+    running = snapshot(folder.path)
+    assert running["question"].startswith("Can a model tune") and running["table"] == []
+    assert running["answer"] == "Not known yet: 1 part done."
+    folder.finish(table)
+    curve = Series("learned", [1, 2], [1.0, float("inf")], method="OAGD, w = 1")
+    small = Table("t", "T", "c", pd.DataFrame({"stream": ["a"], "gain": ["+1.0 ± 0.2"]}))
+    answer = Answer("Q?", "Yes: 1.0 ± 0.2.", small, Figure("f", "F", "t", "y", [curve], "c"))
+    calls = []
+
+    def found(run):
+        calls.append(run.path)
+        return Findings([answer], [], [], [], [])
+
+    monkeypatch.setattr(obax.lab, "findings", found)
+    data = [snapshot(folder.path) for _ in range(3)][-1]
+    assert (data["question"], data["answer"], data["trouble"]) == ("Q?", "Yes: 1.0 ± 0.2.", None)
+    assert data["table"] == [["stream", "gain"], ["a", "+1.0 ± 0.2"]]
+    (drawn,) = data["charts"][0]["curves"]
+    assert drawn["y"] == [1.0, None] and drawn["colour"] == own_style("OAGD, w = 1").colour
+    # Read once, not with every look.
+    assert len(calls) == 1
 
 
 class Doubtful(eqx.Module):

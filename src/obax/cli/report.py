@@ -10,12 +10,10 @@ from .screen import Json, console, print_json
 
 def rebuild_report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The page for several runs side by side.")] = Path(
-        "comparison.html"
-    ),
+    out: Annotated[Path, typer.Option(help="The page for several runs.")] = Path("comparison.html"),
     as_json: Json = False,
 ) -> None:
-    """Write the report of a run again, or one page with several runs side by side."""
+    """Write the report of a run again, or one page with several runs over each other."""
     from .. import lab
     from ..lab import RunFolder, report
 
@@ -25,7 +23,11 @@ def rebuild_report(
         folder, findings = runs[0]
         page = report.write(folder.path, folder.info, findings)
     else:
-        page = report.write_comparison(out, [(folder.info, found) for folder, found in runs])
+        names = [path.resolve().name for path in folders]
+        if len(set(names)) < len(names):
+            names = [str(path) for path in folders]
+        both = [(folder.info, found) for folder, found in runs]
+        page = report.write_comparison(out, both, names)
     if as_json:
         print_json({"report": str(page)})
     else:

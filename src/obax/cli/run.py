@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .screen import Json, console, errors, print_json, progress_bar, show_frame
+from .screen import Json, console, errors, print_json, progress_bar, show_findings
 
 
 def run(
@@ -89,14 +89,12 @@ def run(
         raise typer.Exit(1) from None
     if as_json:
         claims = [dataclasses.asdict(claim) for claim in findings.claims]
-        print_json({"folder": str(path), "report": str(page), "claims": claims})
+        answers = [{"question": one.question, "answer": one.words} for one in findings.answers]
+        found = {"folder": str(path), "report": str(page), "answers": answers, "claims": claims}
+        print_json(found)
         return
-    show_frame(findings.summary)
-    for claim in findings.claims:
-        console.print(f"[bold]{claim.id}[/] {claim.verdict}: {claim.claimed}")
-        console.print(f"   {claim.measured}", highlight=False, style="dim")
-    console.print(f"\nTable, figures and checkpoints are in {path}")
-    console.print(f"Open {page}")
+    show_findings(findings)
+    console.print(f"\nFigures, claims, grids and settings: open {page}")
 
 
 def _cluster(workers: int | None, scheduler: str | None) -> contextlib.AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as ScreenTable
 
 if TYPE_CHECKING:
-    from ..lab.report import Table
+    from ..lab.report import Findings
 
 # Away from a terminal nobody wants lines folded at 80 columns.
 for name in ("stdout", "stderr"):
@@ -40,12 +40,18 @@ def progress_bar(quiet: bool) -> progress.Progress:
     )
 
 
-def show_frame(table: "Table") -> None:
-    """A table of findings, with its title and caption."""
-    rows = [dict(zip(table.frame.columns, row, strict=True)) for row in table.frame.values]
-    console.print(f"\n[bold]{table.title}[/]")
-    show_rows(rows, as_json=False)
-    console.print(table.caption, style="dim")
+def show_findings(findings: "Findings") -> None:
+    """Question, answer and table; further answers and the verdicts on claims in a few lines."""
+    first, *others = findings.answers
+    console.print(f"\n[bold]{first.question}[/]\n{first.words}\n", highlight=False)
+    columns = first.table.frame.columns
+    show_rows([dict(zip(columns, row, strict=True)) for row in first.table.frame.values], False)
+    for answer in others:
+        console.print(f"\n[bold]{answer.question}[/] {answer.words}", highlight=False)
+    if findings.claims:
+        console.print(
+            f"\nClaims of the paper: {findings.verdicts(named=False)}", highlight=False, style="dim"
+        )
 
 
 def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """What the page shows, read from a folder that somebody else is writing. Reads only."""
 
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._support.errors import UserError
+from ..lab.kit.numbers import counted
+from ..lab.kit.styles import styles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +44,9 @@ def kind_of(folder: Path) -> str:
 def snapshot(folder: Path) -> dict[str, Any]:
     """The state of the job now, in the shape that the page draws.
 
-    `facts`: words and numbers; `charts`: title, unit of the horizontal axis, curves by name;
-    `rejected`: rows and reasons.
+    `question` and `answer`, `table` (lists of cells, the head first), `facts` (words and numbers),
+    `charts` (title, unit of the horizontal axis, curves by name; the first is shown, the others
+    are folded), `rejected` (rows and reasons).
     """
     try:
         found = {"run": _run, "stream": _stream, "own": _own}[kind_of(folder)](folder)
@@ -51,7 +55,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
         told = isinstance(error, WatchError | UserError | OSError)
         words = str(error) if told else f"{folder} holds something else ({error!r})."
         found = {"facts": [], "charts": [], "rejected": [], "trouble": words}
-    return {"folder": str(folder), "trouble": None} | found
+    return {"folder": str(folder), "trouble": None, "question": "", "table": []} | found
 
 
 def _own(folder: Path) -> dict[str, Any]:
@@ -65,14 +69,14 @@ def _stream(folder: Path) -> dict[str, Any]:
     live = json.loads((folder / "live.json").read_text())
     history, curves = live["history"], live["curves"]
     rows, points = history["row"], curves.pop("row")
-    charts = [_chart("Loss before learning", "row", _smoothed("loss", rows, history["loss"]))]
-    charts += [
+    charts = [
         _chart(_title(name), "row", _smoothed(name, points, curve))
         for name, curve in curves.items()
     ]
     if live["asked"] is not None:
         asked = {"name": "asked", "x": points, "y": [live["asked"]] * len(points)}
-        charts[-1]["curves"].append(asked)
+        charts[-1]["curves"].append(asked | {"colour": "#808080", "dash": "dot"})
+    charts.append(_chart("Loss before learning", "row", _smoothed("loss", rows, history["loss"])))
     for name, curve in history["hyperparameters"].items():
         many = curve if isinstance(curve, dict) else {name: curve}
         # Forgetting is the same as memory, and a single member has no share to tell.
@@ -87,6 +91,8 @@ def _stream(folder: Path) -> dict[str, Any]:
         score[f"coverage, asked {live['asked']:g}"] = score.pop("coverage")
     return {
         "title": "stream",
+        "question": "How well is this stream predicted, each row before it is learned?",
+        "answer": _predicted(live["rows"], curves),
         "updated": live["updated"],
         "done": live["done"],
         "words": live["explain"],
@@ -113,6 +119,21 @@ def _tenants(pool: dict[str, Any]) -> list[list[str]]:
     return [pool["head"], *cells]
 
 
+def _predicted(rows: int, curves: Mapping[str, Sequence[float]]) -> str:
+    """The score over all rows and lately, with intervals over the points of its curve."""
+    from ..lab.kit.verdict import with_interval
+
+    name = "accuracy" if "accuracy" in curves else "MAE"
+    points = curves.get(name, ())
+    if not len(points):
+        return "No row has been learned yet."
+    lately = with_interval(points[-max(2, len(points) // 10) :])
+    return (
+        f"{_title(name)} {with_interval(points)} over {counted(rows, 'row')}, lately {lately} "
+        f"(95% intervals over the {counted(len(points), 'point')} of its curve)."
+    )
+
+
 def _smoothed(name: str, x: list[float], y: list[float]) -> Curves:
     """A curve, and what it is over some points."""
     smooth = [sum(y[max(0, i - 19) : i + 1]) / min(i + 1, 20) for i in range(len(y))]
@@ -128,6 +149,7 @@ def _title(name: str) -> str:
 def _run(folder: Path) -> dict[str, Any]:
     import pandas as pd
 
+    from ..lab import EXPERIMENTS
     from ..lab.kit.folder import RunFolder, rejected_rounds
 
     run = RunFolder.open(folder)
@@ -144,18 +166,26 @@ def _run(folder: Path) -> dict[str, Any]:
         rejected = rejected_rounds(table)
         for metric, group in table.groupby("metric", sort=False):
             charts += _curves(str(metric), group)
+        # Until there is an answer, what most methods have come to.
+        charts.sort(key=lambda chart: -len(chart["curves"]))
     seconds = sum(part["seconds"] for part in info["parts"].values())
-    rounds = sum(int(frame["t"].nunique()) for frame in frames)
-    return {
+    done, known = info["finished"] is not None, EXPERIMENTS.get(info["experiment"])
+    found: dict[str, Any] = {
+        "question": known.question if known else "",
+        "answer": f"Not known yet: {counted(len(frames), 'part')} done.",
+    }
+    if done:
+        found, lead = _answered(folder, info["metrics_sha256"])
+        charts.insert(0, lead)
+    return found | {
         "title": f"{info['experiment']} ({info['preset']})",
         "updated": (folder / "run.json").stat().st_mtime,
-        "done": info["finished"] is not None,
+        "done": done,
         "words": f"Started {info['started']}"
-        + (f", finished {info['finished']}." if info["finished"] else ", running."),
+        + (f", finished {info['finished']}." if done else ", running."),
         "facts": [
             ["parts done", f"{len(info['parts'])}"],
             ["seconds of work", f"{seconds:,.1f}"],
-            ["recorded rounds per second", f"{rounds / seconds:,.0f}" if seconds else "-"],
             ["rejected", f"{rejected:,}"],
             *_workers(info.get("workers", []), info["finished"] is not None),
         ],
@@ -179,6 +209,20 @@ def _workers(seats: list[dict[str, Any]], finished: bool) -> list[list[str]]:
     return found + ([["more workers", f"{more}"]] if more > 0 else [])
 
 
+@functools.lru_cache(maxsize=4)
+def _answered(folder: Path, checksum: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Question, answer and table of a finished run, and its figure; once for each table."""
+    from .. import lab
+
+    first = lab.findings(lab.RunFolder.open(folder)).answers[0]
+    figure, frame = first.figure, first.table.frame
+    curves = {one.label: (one.x, one.mean) for one in figure.series}
+    methods = [one.method or one.label for one in figure.series]
+    table = [list(frame.columns), *([str(cell) for cell in row] for row in frame.values)]
+    found = {"question": first.question, "answer": first.words, "table": table}
+    return found, _chart(figure.title, figure.x_label, curves, figure.log_y, methods)
+
+
 def _curves(metric: str, group: "pd.DataFrame") -> list[dict[str, Any]]:
     """One chart of a metric: the mean over seeds of each method and setting against t."""
     settings = [name for name in group.columns if name not in NOT_SETTINGS]
@@ -192,7 +236,7 @@ def _curves(metric: str, group: "pd.DataFrame") -> list[dict[str, Any]]:
         same = [other for other, _ in drawn if other["method"] == setting["method"]]
         means = means.iloc[:: max(1, len(means) // POINTS)]
         curves[_label(setting, same)] = (means.index.tolist(), means.tolist())
-    return [_chart(metric, "t", curves)] if curves else []
+    return [_chart(metric.replace("_", " "), "t", curves)] if curves else []
 
 
 def _label(setting: dict[str, object], same: list[dict[str, object]]) -> str:
@@ -201,9 +245,15 @@ def _label(setting: dict[str, object], same: list[dict[str, object]]) -> str:
     return ", ".join([str(setting["method"]), *(f"{name} = {setting[name]}" for name in differ)])
 
 
-def _chart(title: str, unit: str, curves: Curves, log: bool = False) -> dict[str, Any]:
+def _chart(
+    title: str, unit: str, curves: Curves, log: bool = False, methods: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A chart of at most so many curves, each in the colour and dash of its method."""
+    shown = list(curves.items())[:SERIES]
+    looks = styles(list(methods or curves)[:SERIES])
     drawn = [
-        {"name": name, "x": x, "y": [None if v is None or not math.isfinite(v) else v for v in y]}
-        for name, (x, y) in list(curves.items())[:SERIES]
+        {"name": name, "x": list(x), "colour": look.colour, "dash": look.dash}
+        | {"y": [None if v is None or not math.isfinite(v) else v for v in y]}
+        for (name, (x, y)), look in zip(shown, looks, strict=True)
     ]
     return {"title": title, "unit": unit, "log": log, "curves": drawn}

@@ -12,7 +12,8 @@ FREE_FOLLOWER = ("SOGD", "ZO-SOGD", "FSOBO")
 METHODS: tuple[str, ...] = ("OGD x fixed", "OAGD w=1", "OAGD window", "SOBOW", "SOGD", "ZO-SOGD")
 METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive", "RTHO")
 BUDGETS = ("rounds", "calls", "seconds")
-REFERENCE = "OAGD w=1"
+QUESTION = "Which method is best on which problem, for the same work?"
+REFERENCE, FIXED = "OAGD w=1", "OGD x fixed"
 
 
 @dataclasses.dataclass(frozen=True)

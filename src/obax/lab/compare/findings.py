@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from ..kit.curves import BAND, band
+from ..kit.curves import band
+from ..kit.numbers import counted, plus_minus, readable
 from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, interval
-from ..report import Figure, Findings, Series, Table
-from .config import BUDGETS, READY, REFERENCE, Config
+from ..report import Answer, Figure, Findings, Series, Table
+from .config import BUDGETS, FIXED, QUESTION, READY, REFERENCE, Config
 
 OVER = 1.5
 """A method that cannot help spending more than this many budgets is shown but not ranked."""
@@ -40,10 +41,20 @@ STATIONARITY = {
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Everything that the report shows."""
     result = results(config, table)
+    leading, *others = figures(table, result)
     return Findings(
+        answers=[answer(config, result, leading)],
         claims=[],
-        figures=list(figures(table, result)),
+        figures=others,
         tables=[
+            Table(
+                "ranks",
+                "Ranks",
+                "Rank by mean score over seeds, of those within the budget; = marks a method whose "
+                "95% t-interval of the paired difference from the best holds zero; - one over "
+                "budget.",
+                ranks(result),
+            ),
             *(_budget_table(budget, result) for budget in BUDGETS if budget in config.budgets),
             Table(
                 "grid",
@@ -53,13 +64,46 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
             ),
         ],
         paragraphs=_words(config, result),
-        summary=Table(
-            "ranks",
-            "Ranks",
-            "Rank by mean score over seeds, of those within the budget; = marks a method whose "
-            "95% t-interval of the paired difference from the best holds zero; - one over budget.",
-            ranks(result),
+    )
+
+
+def answer(config: Config, result: pd.DataFrame, figure: Figure) -> Answer:
+    """Who is best on each problem, how far ahead of learning nothing, and who is as good."""
+    rows, said = [], []
+    asked_of = "calls" if "calls" in config.budgets else config.budgets[0]
+    for (problem, budget), here in result[result.within].groupby(["problem", "budget"], sort=False):
+        first = here.iloc[int(here.score.argmin())]
+        fixed = here[here.method == FIXED]["values"]
+        gain = Gain.of(fixed.iloc[0] - first["values"] if len(fixed) else [])
+        ties = here[here.ties & (here.method != first.method)].method
+        named = ", ".join(ties) if len(ties) < 4 else f"{len(ties)} others"
+        rows.append(
+            {
+                "problem": problem,
+                "budget": budget,
+                "best": first.method,
+                "score": plus_minus(first.score, first.half),
+                "gain over a fixed x": gain.words(),
+                "as good": named or "none",
+            }
+        )
+        if budget == asked_of:
+            also = f" (as good: {named})" if named else ""
+            said.append(f"on {problem} {first.method}{also}, {gain.size} below a fixed x")
+    return Answer(
+        QUESTION,
+        f"{TITLES[asked_of]}: "
+        f"{'; '.join(said)} (95% intervals over {counted(config.seeds, 'seed')}).",
+        Table(
+            "best",
+            "The best of each",
+            "By score at the end, least is best: "
+            + "; ".join(f"{MEASURES[name]} ({name})" for name in dict.fromkeys(result.problem))
+            + ". Mean over seeds with its 95% t-interval; as good: the interval of the paired "
+            "difference holds zero.",
+            pd.DataFrame(rows),
         ),
+        figure,
     )
 
 
@@ -67,7 +111,7 @@ def headline(table: pd.DataFrame) -> str:
     """The figure to show while running: what the method just done has reached."""
     last = table[table.budget == table.budget.iloc[-1]]
     least = last[last.metric == "score"].groupby(GRID, dropna=False).value.mean().min()
-    return f"{table.problem.iloc[0]}, {table.method.iloc[0]}: {least:.4g}"
+    return f"{table.problem.iloc[0]}, {table.method.iloc[0]}: {readable(least)}"
 
 
 def results(config: Config, table: pd.DataFrame) -> pd.DataFrame:
@@ -136,7 +180,7 @@ def _budget_table(budget: str, result: pd.DataFrame) -> Table:
             "problem": here.problem,
             "method": here.method,
             "measure": here.problem.map(MEASURES),
-            "score": [f"{s:.4g} ± {h:.2g}" for s, h in zip(here.score, here.half, strict=True)],
+            "score": [plus_minus(*pair) for pair in zip(here.score, here.half, strict=True)],
             "rank": here["rank"],
             "as good as the best": here.ties,
             "stationarity": here.stationarity,
@@ -179,17 +223,10 @@ def _words(config: Config, result: pd.DataFrame) -> list[str]:
             f"Left out, because the data is not at hand: {', '.join(missing)}. Set OBAX_DATA to "
             "the folder with its files."
         )
-    for (problem, budget), here in result.groupby(["problem", "budget"], sort=False):
-        inside = here[here.within].sort_values("score")
-        first = inside.iloc[0]
-        ties = inside[inside.ties & (inside.method != first.method)].method
-        also = f"; no clear difference: {', '.join(ties)}" if len(ties) else "; clearly"
-        over = here[~here.within].method
-        beyond = f". Over the budget: {', '.join(over)}" if len(over) else ""
-        words.append(
-            f"{problem}, {TITLES[str(budget)].lower()}: {first.method} is best ({first.score:.4g} "
-            f"± {first.half:.2g}, {MEASURES[str(problem)]}){also}{beyond}."
-        )
+    for (problem, budget), here in result[~result.within].groupby(
+        ["problem", "budget"], sort=False
+    ):
+        words.append(f"{problem}, {budget}: over the budget are {', '.join(here.method)}.")
     rejected = result[result.rejected > 0]
     if len(rejected):
         listed = ", ".join(
@@ -200,8 +237,10 @@ def _words(config: Config, result: pd.DataFrame) -> list[str]:
 
 
 def figures(table: pd.DataFrame, result: pd.DataFrame) -> Iterator[Figure]:
-    """Scores against rounds, calls and seconds; local regrets where there are any."""
-    for (problem, budget), here in result.groupby(["problem", "budget"], sort=False):
+    """Scores against calls, rounds and seconds; local regrets where there are any."""
+    # Equal work is what is asked about: it comes first.
+    fair = result.sort_values("budget", key=lambda column: column != "calls", kind="stable")
+    for (problem, budget), here in fair.groupby(["problem", "budget"], sort=False):
         yield _figure(table, here, str(problem), str(budget), "score")
         # Local regrets once, under the budget of equal calls.
         if budget == "calls" and here.stationarity.notna().any():
@@ -219,7 +258,7 @@ def _figure(
         AXES[budget],
         f"cumulative {name}",
         series,
-        f"The {len(series)} methods that end lowest, at the best setting of each; {BAND}.",
+        f"The {len(series)} methods that end lowest, at the best setting of each.",
         log_y=all(min(one.mean) > 0 for one in series),
     )
 

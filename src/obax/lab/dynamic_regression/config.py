@@ -8,6 +8,7 @@ from ..kit.config import Settings, choice, count, fraction, positive, ranged
 from ..kit.method import Method as AnyMethod, option
 from ..kit.table import Value
 
+QUESTION = "Can a model tune its own regularisation while data streams in?"
 COLUMNS = {"kind": str, "x": str, "w": int, "u": float, "normalise": str, "follower": str}
 COLUMNS |= {"curvature": str, "scenario": str, "stages": int, "d1": int}
 COLUMNS |= {"K": int, "alpha": float, "beta": float}
@@ -35,6 +36,9 @@ class Config(Settings):
 
     horizon: int = count(5000)
     seeds: int = count(5)
+    tuning_seeds: int = count(10)
+    """How many seeds the first question has, if that is more: it is asked of three methods only,
+    and with one penalty."""
     scenarios: tuple[str, ...] = choice(("paper", "noisy"), SCENARIOS)
     stages: tuple[int, ...] = count((3, 1))
     outer_dims: tuple[int, ...] = count((1, 5))
@@ -67,6 +71,11 @@ class Config(Settings):
         if not self.lower <= self.start <= self.upper:
             limits = f"[{self.lower}, {self.upper}]"
             raise ValueError(f"start must be in [lower, upper] = {limits}, but is {self.start}.")
+
+    def for_tuning(self, outer_dim: int) -> "Config":
+        """The same on the seeds of the first question."""
+        most = max(self.seeds, self.tuning_seeds) if outer_dim == 1 else self.seeds
+        return dataclasses.replace(self, seeds=most)
 
     def size(self, window: str) -> int:
         """A window as a number of rounds."""
@@ -132,6 +141,12 @@ class Method(AnyMethod):
 
 
 BASELINES = (Method("OGD", "fixed"), Method("OGD", "oracle"))
+PENALTIES = {
+    "fixed at its start": BASELINES[0],
+    "learned online": Method("OAGD", w=1),
+    "best known in advance": BASELINES[1],
+}
+"""Three ways to come by a penalty, for one and the same follower."""
 COMPARATORS, OFFLINE = Method("comparators"), Method("offline")
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from ..kit.curves import BAND, band
+from ..kit.curves import band
 from ..kit.table import best_of_grid, select
 from ..report import Figure, Series
-from .config import GRID, GROUP, Config
+from .config import GRID, GROUP, PENALTIES, Config
 
 OF_FOLLOWER = {"current": "the current round", "average": "the window's average"}
 
@@ -30,13 +30,31 @@ def _hover(setting: pd.Series) -> str:
     return f"{setting.name}: K = {setting.K}{alpha}, beta = {setting.beta:g}"
 
 
+def penalties(table: pd.DataFrame) -> Figure:
+    """Regret on the first stream for each way to come by a penalty."""
+    scenario, stages, d1 = table[GROUP].iloc[0]
+    curves = select(table, scenario=scenario, stages=stages, d1=d1, metric="tuning_regret")
+    return Figure(
+        "penalties",
+        f"Loss above the best model of each stage, added up ({scenario}, S = {stages})",
+        "round t",
+        "cumulative stage regret",
+        [
+            band(select(curves, method=method.label()), name, method=method.label())
+            for name, method in PENALTIES.items()
+        ],
+        "The best model of a stage is its best pair of penalty and weights in hindsight.",
+    )
+
+
 def regrets(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator[Figure]:
     """The paper's left and middle panels: regret, and how far the comparators move."""
     shown = best[(best.d1 == 1) & ((best.kind == "OGD") | best.w.isin(config.sizes()))]
     for (scenario, stages, d1), in_group in shown.groupby(GROUP, sort=False):
         series = _one_for_each_window(table, "stage_regret_curve", in_group)
         path = select(table, scenario=scenario, stages=stages, d1=d1, metric="path_length_2")
-        series.append(band(path, "P_2 + Y_2 of the comparators", steps=True))
+        moved = "P_2 + Y_2 of the comparators"
+        series.append(band(path, moved, steps=True, method="comparators"))
         fixed = "a fixed comparator" if stages == 1 else f"{stages} comparators"
         yield Figure(
             f"regret-{scenario}-S{stages}",
@@ -45,7 +63,7 @@ def regrets(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator
             "cumulative stage regret",
             series,
             f"Loss suffered minus that of the best pair of each stage, S = {stages}; for each "
-            f"window its best options and step sizes; {BAND}. P_2 + Y_2 is how far the "
+            f"window its best options and step sizes. P_2 + Y_2 is how far the "
             "comparators have moved.",
         )
 
@@ -56,16 +74,17 @@ def trajectories(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Ite
     for (scenario, stages, d1), in_group in shown.groupby(GROUP, sort=False):
         x = select(table, scenario=scenario, stages=stages, d1=d1, metric="x_1")
         series = _one_for_each_window(table, "x_1", in_group)
-        series.append(band(x[x.kind == "offline"], "offline, all data so far"))
-        series.append(band(x[x.kind == "comparators"], "best x of the stage", steps=True))
+        series.append(band(x[x.kind == "offline"], "offline, all data so far", method="offline"))
+        stage = x[x.kind == "comparators"]
+        series.append(band(stage, "best x of the stage", steps=True, method="comparators"))
         yield Figure(
             f"trajectory-{scenario}-S{stages}",
             f"The learned x_1, S = {stages} ({scenario} scenario)",
             "round t",
             "x_1 (log penalty)",
             series,
-            f"{BAND.capitalize()}, with offline hyperparameter optimisation on all data so far "
-            "and the best x of each stage in hindsight.",
+            "With offline hyperparameter optimisation on all data so far and the best x of each "
+            "stage in hindsight.",
         )
 
 
@@ -102,7 +121,7 @@ def distance(table: pd.DataFrame, chosen: pd.DataFrame) -> Figure:
         "round t",
         "|x - x offline|",
         series,
-        f"The OAGD with least regret of each stream; {BAND} and coordinates.",
+        "The OAGD with least regret of each stream; mean over coordinates.",
     )
 
 
@@ -126,7 +145,7 @@ def windows(config: Config, best: pd.DataFrame) -> Iterator[Figure]:
             "stage regret at the end",
             series,
             "u_i = 1, divided by the weight of the rounds seen; best step sizes of the grid "
-            f"for each w; {BAND}.",
+            "for each w.",
             log_x=True,
             log_y=True,
         )

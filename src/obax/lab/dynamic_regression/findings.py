@@ -1,16 +1,17 @@
-"""What the table of the experiment says: claims C1 and C2, figures, words. Reads the table only."""
+"""What the table of the experiment says: two answers, then claims C1 and C2, figures, words. Reads
+the table only."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 
+from ..kit.numbers import counted, readable
 from ..kit.table import best_of_grid, select, summary
-from ..kit.verdict import Gain, chain, combined, paired
-from ..report import Claim, Findings, Table
+from ..kit.verdict import Gain, asked, chain, combined, paired, with_interval
+from ..report import Answer, Claim, Figure, Findings, Table
 from . import figures
-from .config import GRID, GROUP, Config
+from .config import GRID, GROUP, PENALTIES, QUESTION, Config
 
 OPTIONS = ["u", "normalise", "follower", "curvature"]
 NEAR = 1.0
@@ -25,20 +26,23 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     order = window_order(config, best)
     chosen = least_regret(best)
     distances = offline_distances(table, chosen)
+    memory, *windows = figures.windows(config, best)
     return Findings(
+        answers=[tuning(table), remembering(config, best, memory)],
         claims=[*order_claims(config, order), offline_claim(distances)],
         figures=[
-            *figures.regrets(config, table, best),
             *figures.trajectories(config, table, best),
-            *figures.windows(config, best),
+            *figures.regrets(config, table, best),
+            *windows,
             figures.distance(table, chosen),
         ],
         tables=[
             Table(
-                "gains",
-                "C1: gains from a larger window",
-                "Paired differences of the stage regret over seeds with 95% t-intervals; positive "
-                "means that the larger window is better.",
+                "order",
+                f"C1: does the regret fall with the window ({_order(config)})?",
+                "Stage regret at the best grid setting of each method, and gains: paired "
+                "differences over seeds, positive where the larger window is better; all with 95% "
+                "t-intervals.",
                 order,
             ),
             Table(
@@ -67,13 +71,77 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
             ),
         ],
         paragraphs=_explanation(config, order),
-        summary=Table(
-            "order",
-            "C1: does the regret fall with the window?",
-            "Stage regret at the best grid setting of each method: mean ± standard deviation over "
-            f"seeds; and whether the order holds ({_order(config)}).",
-            _compact(order),
+    )
+
+
+def tuning(table: pd.DataFrame) -> Answer:
+    """Is a penalty that is learned better than one that is not, and how near is it to the best?"""
+    losses = select(table, metric="tuning_loss")
+    rows, gains, closed = [], [], []
+    for group, _ in table[table.kind == "OAGD"].groupby(GROUP, sort=False):
+        of = dict(zip(GROUP, group, strict=True))
+        loss = {
+            name: select(losses, method=method.label(), **of).set_index("seed").value
+            for name, method in PENALTIES.items()
+        }
+        fixed, learned, known = loss.values()
+        gains.append(paired(fixed, learned))
+        closed.append((fixed.mean() - learned.mean()) / (fixed.mean() - known.mean()))
+        said = {name: with_interval(values) for name, values in loss.items()}
+        rows.append({"stream": stream_name(group)} | said | {"gain": gains[-1].size})
+    words = (
+        f"{asked([gain.verdict for gain in gains], 'stream')}: learning the penalty online lowers "
+        f"the loss per round by {gains[0].size} against holding it at its start "
+        f"({rows[0]['stream']}; {gains[0].basis})"
+    )
+    if not gains[0].seeds:
+        words = "Not tested here: not all three ways to come by a penalty were run"
+    if 0 < closed[0] < 2:
+        words += f", which closes {closed[0]:.0%} of the gap to the best penalty known in advance"
+    return Answer(
+        QUESTION,
+        f"{words}.",
+        Table(
+            "penalties",
+            "Loss suffered per round",
+            "Mean over seeds with its 95% t-interval, at the best step sizes of the grid; the gain "
+            "is that of learned over fixed, paired by seed. S: how many models the stream goes "
+            "through. All three train the same ridge regression on one sample per round.",
+            pd.DataFrame(rows),
         ),
+        figures.penalties(table),
+    )
+
+
+def remembering(config: Config, best: pd.DataFrame, figure: Figure) -> Answer:
+    """Is a window better than none, at the best options and step sizes of each?"""
+    smallest, *_, largest = config.sizes()
+    shown = best[(best.kind == "OAGD") & best.w.isin(config.sizes())]
+    rows, gains = [], {}
+    for group, here in shown.groupby(GROUP, sort=False):
+        chosen = here.merge(best_of_grid(here, ["w"], ["method", *GRID]))
+        by_seed = {w: select(chosen, w=w).set_index("seed").value for w in config.sizes()}
+        loss = {w: values / config.horizon for w, values in by_seed.items()}
+        name, gain = stream_name(group), paired(loss[smallest], loss[largest])
+        gains[name] = gain
+        columns = {f"w = {config.named(w)}": with_interval(values) for w, values in loss.items()}
+        rows.append({"stream": name} | columns | {"gain": gain.size})
+    lead = asked([gain.verdict for gain in gains.values()], "stream")
+    most = max(gains, key=lambda name: gains[name].mean)
+    return Answer(
+        "Does remembering more help?",
+        f"{lead}: averaging over a window of w = {config.named(largest)} rounds instead of "
+        f"{config.named(smallest)} lowers the loss per round by at most {gains[most].size} "
+        f"({most}; {gains[most].basis}).",
+        Table(
+            "memory",
+            "Regret per round",
+            "Loss per round above the best pair of each stage, for each window at its best options "
+            "and step sizes: mean over seeds with its 95% t-interval; the gain is that of the "
+            "largest over the smallest window, paired by seed.",
+            pd.DataFrame(rows),
+        ),
+        figure,
     )
 
 
@@ -83,7 +151,7 @@ def headline(table: pd.DataFrame) -> str:
     if regrets.empty:
         return ""
     least = regrets.groupby(GRID, dropna=False).value.mean().min()
-    return f"{regrets.method.iloc[0]}: regret {least:.4g}"
+    return f"{regrets.method.iloc[0]}: regret {readable(least)}"
 
 
 def best_settings(table: pd.DataFrame) -> pd.DataFrame:
@@ -104,12 +172,11 @@ def window_order(config: Config, best: pd.DataFrame) -> pd.DataFrame:
             regrets = {w: one.set_index("seed").value for w, one in of.items()}
             row = dict(zip(GROUP, group, strict=True)) | dict(zip(OPTIONS, options, strict=True))
             for w, values in regrets.items():
-                row[f"regret w={config.named(w)}"] = _mean_and_deviation(values.to_numpy())
+                row[f"regret w={config.named(w)}"] = with_interval(values)
             steps = []
             for small, large in itertools.pairwise(regrets):
                 gain = paired(regrets[small], regrets[large])
-                name = f"gain {config.named(small)} to {config.named(large)}"
-                row[name] = f"{_readable(gain.mean)} ± {_readable(gain.half)}"
+                row[f"gain {config.named(small)} to {config.named(large)}"] = gain.words()
                 if abs(gain.mean) < NEGLIGIBLE * abs(regrets[large].mean()):
                     gain = Gain(0.0, 0.0, gain.seeds)
                 steps.append(gain.verdict)
@@ -123,35 +190,17 @@ def _order(config: Config) -> str:
     return ", ".join([f"w = {largest} best", *(f"then {w}" for w in others)])
 
 
-def _compact(order: pd.DataFrame) -> pd.DataFrame:
-    """The order in few columns, for a screen."""
-    short = pd.DataFrame({"stream": [_stream(row) for _, row in order.iterrows()]})
-    options = order[OPTIONS].rename(columns={"normalise": "divided by"})
-    regrets = order.filter(like="regret w=").rename(columns=lambda name: name[len("regret ") :])
-    return pd.concat([short, options, regrets, order["order"]], axis=1)
-
-
-def _stream(row: pd.Series) -> str:
-    return f"{row.scenario} S={row.stages} d1={row.d1}"
-
-
-def _mean_and_deviation(values: np.ndarray) -> str:
-    if len(values) == 0 or not np.all(np.isfinite(values)):
-        return "diverged" if len(values) else "not run"
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{_readable(float(np.mean(values)))} ± {_readable(float(deviation))}"
-
-
-def _readable(value: float) -> str:
-    """Three digits, and no powers of ten for what fits without."""
-    return f"{value:.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
+def stream_name(group: Sequence[Hashable]) -> str:
+    """A group, by the values of its columns, for people."""
+    scenario, stages, d1 = group
+    return f"{scenario}, S = {stages}" + ("" if d1 == 1 else f", {d1} penalties")
 
 
 def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
     """C1 in each group, over all combinations of options."""
     for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
         as_printed = (scenario, d1) == ("paper", 1)
-        counted = rows.order.value_counts()
+        counts = rows.order.value_counts()
         named = "; ".join(
             f"u={r.u:g}, {r.normalise}, follower {r.follower}, {r.curvature}"
             for _, r in rows[rows.order == "reproduced"].iterrows()
@@ -159,12 +208,12 @@ def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
         yield Claim(
             f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
             f"S={stages}: regret falls with the window, {_order(config)}",
-            f"of {len(rows)} combinations of options: "
-            + ", ".join(f"{verdict} in {n}" for verdict, n in counted.items())
+            f"of {counted(len(rows), 'combination')} of options: "
+            + ", ".join(f"{verdict} in {n}" for verdict, n in counts.items())
             + (f". Reproduced: {named}" if named else ""),
             combined(list(rows.order)),
             f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
-            f"{config.seeds} seeds",
+            f"{counted(config.seeds, 'seed')}",
         )
 
 
@@ -202,8 +251,9 @@ def _later_excess(rows: pd.DataFrame) -> float:
 def offline_claim(distances: pd.DataFrame) -> Claim:
     """C2 over all groups."""
     measured = "; ".join(
-        f"{_stream(r)}: {r['distance, later half']:.2g} ({r.near}), with excess loss "
-        f"{r['excess loss']:.2g} against {r['excess loss, offline']:.2g}"
+        f"{stream_name(list(r[GROUP]))}: {readable(r['distance, later half'])} "
+        f"({r.near}), with excess loss {readable(r['excess loss'])} against "
+        f"{readable(r['excess loss, offline'])}"
         for _, r in distances.iterrows()
     )
     return Claim(
@@ -248,7 +298,6 @@ def _explanation(config: Config, order: pd.DataFrame) -> list[str]:
 def _both_regrets(table: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     keys = [*GROUP, "method"]
     last = table[(table.metric == "bilevel_dynamic_regret") & (table.t == table.t.max())]
-    stage = best.groupby(keys, sort=False).value.agg(["mean", "std"])
-    definition = last.groupby(keys, sort=False).value.agg(["mean", "std"])
-    both = stage.add_prefix("stage regret, ").join(definition.add_prefix("BD-Reg, "))
-    return both.reset_index().replace(np.inf, np.nan)
+    stage = best.groupby(keys, sort=False).value.apply(with_interval).rename("stage regret")
+    definition = last.groupby(keys, sort=False).value.apply(with_interval).rename("BD-Reg")
+    return stage.to_frame().join(definition).fillna("-").reset_index()

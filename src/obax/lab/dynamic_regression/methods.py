@@ -38,6 +38,11 @@ class Trajectories:
     outer_vars: np.ndarray
     inner_vars: np.ndarray
 
+    def first(self, seeds: int) -> "Trajectories":
+        """Of the first seeds only."""
+        kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds])
+        return Trajectories(self.settings, *kept)
+
 
 def _inner_var(state: Any) -> Any:
     return state.inner_var

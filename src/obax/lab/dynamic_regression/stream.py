@@ -122,7 +122,12 @@ def stage_comparators(
 
 @functools.lru_cache(maxsize=4)
 def comparators(config: Config, group: Group) -> Comparators:
-    """Stage comparators of all seeds."""
+    """Stage comparators of all seeds: those of the first question, or the first ones of them."""
+    if config != config.for_tuning(group.outer_dim):
+        many, kept = comparators(config.for_tuning(group.outer_dim), group), config.seeds
+        with jax.enable_x64(True):
+            rounds, found = taken((many.rounds, many.found), slice(kept * group.stages))
+        return dataclasses.replace(many, rounds=rounds, found=found, losses=many.losses[:kept])
     first = np.full(group.outer_dim, config.start)
     return stage_comparators(instances(config, group), group.stages, first, max(config.stages))
 

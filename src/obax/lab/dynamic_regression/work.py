@@ -10,7 +10,7 @@ from ..kit.curves import best_curve, cumulative, points
 from ..kit.experiment import Part
 from ..kit.table import Rows, Value
 from . import stream
-from .config import COMPARATORS, GRID, OFFLINE, Config, Group, Method, groups, methods_of
+from .config import COMPARATORS, GRID, OFFLINE, PENALTIES, Config, Group, Method, groups, methods_of
 from .methods import Setting, Trajectories, offline, play
 
 
@@ -39,10 +39,16 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         twin = dataclasses.replace(method, curvature="current")
         tried = play(config, group, twin)
         settings = [tried.settings[best_curve(_cumulative_regrets(config, group, tried))]]
-    found = play(config, group, method, settings)
+    rows, times = Rows(), points(config.horizon, config.curve_points)
+    if method in PENALTIES.values():
+        many = config.for_tuning(group.outer_dim)
+        found = play(many, group, method)
+        _tuning(rows, many, group, method, found)
+        found = found.first(config.seeds)
+    else:
+        found = play(config, group, method, settings)
     regrets = _cumulative_regrets(config, group, found)
     best = best_curve(regrets)
-    rows, times = Rows(), points(config.horizon, config.curve_points)
     for index, setting in enumerate(found.settings):
         for seed in range(config.seeds):
             at = _at(group, method, seed, setting)
@@ -57,6 +63,17 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         curves |= _coordinates(xs[seed, times - 1])
         rows.add(_at(group, method, seed, found.settings[best]), times, curves)
     return rows.table()
+
+
+def _tuning(rows: Rows, many: Config, group: Group, method: Method, found: Trajectories) -> None:
+    """What the first question needs: loss suffered per round and regret, of many seeds."""
+    regrets = _cumulative_regrets(many, group, found)
+    best, floor = best_curve(regrets), stream.comparators(many, group).losses.sum(axis=1)
+    times = points(many.horizon, many.curve_points)
+    for seed in range(many.seeds):
+        at, mine = _at(group, method, seed, found.settings[best]), regrets[best, seed]
+        rows.add(at, many.horizon, {"tuning_loss": (mine[-1] + floor[seed]) / many.horizon})
+        rows.add(at, times, {"tuning_regret": mine[times - 1]})
 
 
 def comparators(config: Config, group: Group) -> pd.DataFrame:

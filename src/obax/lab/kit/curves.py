@@ -1,4 +1,4 @@
-"""What figures are made of: the rounds that are kept, and a mean with a band over seeds."""
+"""What figures are made of: the rounds that are kept, and a mean among its seeds."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,8 @@ from numpy.typing import ArrayLike
 
 from ..report import Series
 
-BAND = "mean and one standard deviation over seeds"
+FEW = 10
+"""So many seeds are drawn as they are; of more, the band that holds eight of ten."""
 
 
 def points(horizon: int, count: int) -> np.ndarray:
@@ -27,13 +28,26 @@ def best_curve(curves: np.ndarray) -> int:
 
 
 def band(
-    rows: pd.DataFrame, label: str, *, hover: str = "", scale: float = 1.0, steps: bool = False
+    rows: pd.DataFrame,
+    label: str,
+    *,
+    hover: str = "",
+    scale: float = 1.0,
+    steps: bool = False,
+    method: str = "",
 ) -> Series:
-    """The mean over seeds at every t, with a band of one standard deviation."""
-    curve = scale * rows.groupby("t").value.agg(["mean", "std"]).fillna(0.0)
-    mean, spread = curve["mean"], curve["std"]
-    low, high = (mean - spread).tolist(), (mean + spread).tolist()
-    return Series(label, curve.index.tolist(), mean.tolist(), low, high, steps, hover)
+    """The mean over seeds at every t among the seeds themselves. Where a seed has several values
+    at a t, such as one for each coordinate, it has their mean."""
+    seeds = scale * rows.groupby(["t", "seed"]).value.mean().unstack()
+    mean = seeds.mean(axis=1)
+    low = high = None
+    lines: list[list[float]] = []
+    if seeds.shape[1] > FEW:
+        low, high = (seeds.quantile(share, axis=1).tolist() for share in (0.1, 0.9))
+    elif seeds.shape[1] > 1:
+        lines = seeds.T.to_numpy().tolist()
+    found = (seeds.index.tolist(), mean.tolist(), low, high)
+    return Series(label, *found, steps=steps, hover=hover, seeds=lines, method=method)
 
 
 def accuracy_headline(table: pd.DataFrame) -> str:

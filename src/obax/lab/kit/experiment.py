@@ -34,6 +34,29 @@ class Part:
     work: Callable[[], pd.DataFrame]
 
 
+DAY = 86400
+
+
+@dataclasses.dataclass(frozen=True)
+class Duration:
+    """How long a preset takes on two cores: `python -m benchmarks.durations` measures it, unless it
+    would take hours, and holds the promise to it.
+
+    >>> str(Duration(50)), str(Duration(150)), str(Duration(2 * DAY, measured=False))
+    ('50 s', '2.5 min', '2 days (estimate)')
+    """
+
+    seconds: float
+    measured: bool = True
+
+    def __str__(self) -> str:
+        units = (("day", DAY), ("hour", 3600), ("min", 60), ("s", 1))
+        unit, size = next(one for one in units if self.seconds >= one[1])
+        number = float(f"{self.seconds / size:.2g}")
+        plural = "s" if unit in ("day", "hour") and number != 1 else ""
+        return f"{number:g} {unit}{plural}" + ("" if self.measured else " (estimate)")
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One experiment: its settings, its parts, and what its table says.
@@ -44,10 +67,11 @@ class Experiment:
     """
 
     name: str
+    question: str
     summary: str
     data: str
     presets: Mapping[str, Any]
-    durations: Mapping[str, str]
+    durations: Mapping[str, Duration]
     columns: Mapping[str, type]
     parts: Callable[[Any], Sequence[Part]]
     findings: Callable[[Any, pd.DataFrame], Findings]
@@ -97,6 +121,26 @@ def _within_evidence(
         return dataclasses.replace(found, claims=claims)
 
     return checked
+
+
+def described(
+    package: str,
+    presets: Mapping[str, tuple[Any, Duration]],
+    *,
+    kind: tuple[str, ...] = (),
+    headline: Callable[[pd.DataFrame], str] | None = None,
+    **about: Any,
+) -> Experiment:
+    """The experiment of a package, by its `work.parts` and `findings.findings`, which may be told
+    the `kind` that it is one of; each preset with the time that it takes."""
+    return Experiment(
+        presets={name: config for name, (config, _) in presets.items()},
+        durations={name: duration for name, (_, duration) in presets.items()},
+        parts=later(f"{package}.work", "parts"),
+        findings=functools.partial(later(f"{package}.findings", "findings"), *kind),
+        headline=headline or later(f"{package}.findings", "headline"),
+        **about,
+    )
 
 
 def later(module: str, name: str) -> Callable:

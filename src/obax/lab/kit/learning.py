@@ -8,11 +8,12 @@ from typing import Generic, TypeVar
 
 import pandas as pd
 
-from ..report import Claim, Figure
-from .curves import BAND, band
+from ..report import Answer, Claim, Figure, Table
+from .curves import band
 from .method import Method
+from .numbers import readable
 from .table import select
-from .verdict import Gain, chain, combined, paired
+from .verdict import Gain, asked, chain, combined, paired, with_interval
 
 M = TypeVar("M", bound=Method)
 STEPS = "Steps only: compilation, data and evaluation are not counted."
@@ -31,6 +32,11 @@ class Panel:
     time: bool = False
 
 
+TIME = Panel("time", "seconds", "Cumulative runtime", "seconds", time=True)
+TRAINING = Panel("training", "train_accuracy", "Training accuracy", "per cent", 100.0)
+TEST = Panel("test", "test_accuracy", "Test accuracy", "per cent", 100.0)
+
+
 class Runs(Generic[M]):
     """The runs of a table by their methods: those of `methods` that it has.
 
@@ -46,6 +52,7 @@ class Runs(Generic[M]):
         }
         self.methods = list(self.rows)
         self.data = str(table.data.iloc[0])
+        self.synthetic = "(synthetic)" in self.data
         self.share = share
 
     def name(self, method: M) -> str:
@@ -110,6 +117,60 @@ class Runs(Generic[M]):
             )
         ]
 
+    def best(self, methods: Iterable[M]) -> M | None:
+        """Of those with the most seeds, the one that ends with the best test accuracy."""
+        final = {method: self.final(method) for method in methods}
+        return max(final, key=lambda m: (len(final[m]), final[m].mean()), default=None)
+
+    def extremes(
+        self, methods: Sequence[M], number: Callable[[M], float]
+    ) -> tuple[list[M], list[M]]:
+        """Those that have the most of a number, and those that have the least; none if all have
+        the same."""
+        numbers = {method: number(method) for method in methods}
+        ends = sorted(set(numbers.values()))
+        if len(ends) < 2:
+            return [], []
+        most, least = ([m for m in methods if numbers[m] == end] for end in (ends[-1], ends[0]))
+        return most, least
+
+    def contest(self, question: str, ones: Sequence[M], others: Sequence[M]) -> Answer:
+        """Whether the best of the ones ends above the best of the others, and at what time; with
+        every method in the table and in the figure."""
+        one, other = self.best(ones), self.best(others)
+        words = "Not tested here: methods that the question is about were not run."
+        if one and other:
+            gain, where = self.points(one, other), "above"
+            lead = asked([gain.verdict], "method")
+            if gain.mean < 0:
+                gain, where = dataclasses.replace(gain, mean=-gain.mean), "below"
+            ratio = self.last(one).mean() / self.last(other).mean()
+            chosen = f"{self.name(one)}{f' (best of {len(ones)})' if len(ones) > 1 else ''}"
+            words = (
+                f"{lead}: {chosen} ends {gain.size} points {where} {self.name(other)} in "
+                f"test accuracy ({gain.basis}), in "
+                f"{readable(ratio)} times its seconds."
+            )
+        if self.synthetic:
+            words += f" {SYNTHETIC}"
+        frame = pd.DataFrame(
+            {
+                "method": self.name(method),
+                "test accuracy, %": with_interval(100 * self.final(method)),
+                "seconds": with_interval(self.last(method)),
+                "seeds": len(self.final(method)),
+            }
+            for method in self.methods
+        )
+        caption = (
+            f"{self.data}: mean over the measurements after {self.share:.0%} of the rounds, then "
+            "mean over seeds with its 95% t-interval; seconds of all steps, without compilation, "
+            "data and evaluation."
+        )
+        table = Table("summary", "Test accuracy and time", caption, frame)
+        (figure,) = self.panels([TEST])
+        return Answer(question, words, table, figure)
+
     def panels(self, panels: Sequence[Panel]) -> list[Figure]:
         """Figures over the rounds."""
         return [
@@ -122,7 +183,7 @@ class Runs(Generic[M]):
                     band(rows[panel.metric], self.name(m), hover=m.full(), scale=panel.scale)
                     for m, rows in self.rows.items()
                 ],
-                f"{self.data}; {BAND}." + (f" {STEPS}" if panel.time else ""),
+                f"{self.data}." + (f" {STEPS}" if panel.time else ""),
                 log_y=panel.time,
             )
             for panel in panels
@@ -132,7 +193,7 @@ class Runs(Generic[M]):
         """What the reader of any such report must know: synthetic data, rejected rounds."""
         counts = {self.name(m): int(self.last(m, "rejected").sum()) for m in self.methods}
         listed = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
-        found = [SYNTHETIC] if "(synthetic)" in self.data else []
+        found = [SYNTHETIC] * self.synthetic
         return found + [f"Rounds that the guard rejected, over all seeds: {listed}."] * bool(listed)
 
 
@@ -142,8 +203,7 @@ Piece = tuple[str, str]
 
 def piece(name: str, gain: Gain, verdict: str | None = None, unit: str = "points") -> Piece:
     """A gain as a piece of a claim; the verdict is the gain's own unless the claim is another."""
-    form = ".1f" if unit == "points" else ".3g"
-    return f"{name}: {gain.words(unit, form)}", gain.verdict if verdict is None else verdict
+    return f"{name}: {gain.words(unit)}", gain.verdict if verdict is None else verdict
 
 
 def above(gain: Gain, margin: float) -> str:

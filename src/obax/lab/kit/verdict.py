@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from .numbers import counted, plus_minus, readable
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -34,7 +36,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     """Mean and half-width of its 95% t-interval; the latter is infinite for a single value, for two
     that are the same, which show no noise, and for a mean that is not finite. Without values the
     mean is NaN."""
-    from scipy import stats
+    from scipy.special import stdtrit
 
     if len(values) == 0:
         return float("nan"), float("inf")
@@ -43,7 +45,16 @@ def interval(values: np.ndarray) -> tuple[float, float]:
         if len(values) < 2 or not np.isfinite(mean) or (len(values) == 2 and np.ptp(values) == 0):
             return mean, float("inf")
         error = float(np.std(values, ddof=1)) / np.sqrt(len(values))
-    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * error
+    return mean, float(stdtrit(len(values) - 1, 0.975)) * error
+
+
+def with_interval(values: Sequence[float] | np.ndarray | pd.Series) -> str:
+    """The mean over seeds with its 95% t-interval, where there is one.
+
+    >>> with_interval([1.0, 1.2, 0.8]), with_interval([1.0]), with_interval([])
+    ('1.00 ± 0.50', '1.00', 'not run')
+    """
+    return plus_minus(*interval(np.asarray(values, np.float64)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,15 +100,27 @@ class Gain:
             return "reproduced"
         return "not reproduced" if abs(self.mean) - self.half > margin else "within noise"
 
-    def words(self, unit: str = "", form: str = ".3g") -> str:
-        """`+1.2 ± 0.3 points`, and whether that is noise."""
+    @property
+    def size(self) -> str:
+        """`1.20 ± 0.30`, for a sentence that says of what."""
+        return plus_minus(self.mean, self.half)
+
+    @property
+    def basis(self) -> str:
+        """What its interval rests on."""
+        if self.seeds == 1:
+            return "1 seed, so without an interval"
+        return f"95% interval over {counted(self.seeds, 'seed')}"
+
+    def words(self, unit: str = "") -> str:
+        """`+1.20 ± 0.30 points`, and whether that is noise."""
         if self.seeds == 0:
             return "not run"
         unit = f" {unit}" if unit else ""
         if self.seeds == 1:
-            return f"{self.mean:+{form}}{unit} (1 seed)"
+            return f"{readable(self.mean, '+')}{unit} (1 seed)"
         noise = ", within noise" if self.verdict == "within noise" else ""
-        return f"{self.mean:+{form}} ± {self.half:{form}}{unit}{noise}"
+        return f"{plus_minus(self.mean, self.half, '+')}{unit}{noise}"
 
 
 def paired(better: BySeed, worse: BySeed) -> Gain:
@@ -116,6 +139,19 @@ def chain(steps: Sequence[str]) -> str:
         return "not tested"
     order = ("not tested", "not reproduced", "within noise", "partly", "reproduced")
     return min(steps, key=order.index)
+
+
+def asked(verdicts: Sequence[str], of: str) -> str:
+    """How the answer begins to a question that was asked of several streams or methods.
+
+    >>> asked(["reproduced", "within noise"], "stream"), asked(["within noise"], "stream")
+    ('On 1 of 2 streams', 'Not beyond noise')
+    """
+    yes = list(verdicts).count("reproduced")
+    if 0 < yes < len(verdicts):
+        return f"On {yes} of {counted(len(verdicts), of)}"
+    words = {"reproduced": "Yes", "not reproduced": "No", "not tested": "Not tested here"}
+    return words.get(chain(verdicts), "Not beyond noise")
 
 
 def combined(parts: Sequence[str]) -> str:

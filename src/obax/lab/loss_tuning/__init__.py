@@ -1,12 +1,11 @@
 """Section 4.2: online parametric loss tuning for imbalanced data, and its sensitivity."""
 
 import dataclasses
-import functools
 from typing import Any
 
 from ..kit.config import with_changes
-from ..kit.experiment import Experiment, later
-from .config import COLUMNS, IMAGES, TABLES, Config as Config
+from ..kit.experiment import DAY, Duration, Experiment, described, later
+from .config import COLUMNS, IMAGES, QUESTIONS, TABLES, Config as Config
 
 # Two cores cannot play the paper's network for 400 rounds and five seeds in a day; these sizes they
 # can: 14 x 14 pixels, three blocks of 8 filters, batches of 64, two seeds for AutoBalance, whose
@@ -15,30 +14,31 @@ REDUCED: dict[str, Any] = {"downsample": 2, "blocks": 3, "filters": 8, "batch": 
 REDUCED |= {"autobalance_seeds": 2, "autobalance_rounds": 4, "evaluate_every": 10}
 QUICK_IMAGES = REDUCED | {"source": "auto", "rounds": 60, "seeds": 2, "autobalance_seeds": 1}
 QUICK_IMAGES |= {"outer_start": 15, "phase_rounds": 15}
-QUICK_TABLES: dict[str, Any] = {"source": "auto", "rounds": 120, "seeds": 2}
+QUICK_TABLES: dict[str, Any] = {"source": "auto", "rounds": 120, "seeds": 3}
 QUICK_TABLES |= {"outer_start": 20, "evaluate_every": 5}
 FILES = {"adult": ("adult.data.gz", "adult.test.gz"), "tadpole": ("TADPOLE_D1_D2.csv",)}
 
 
 def _experiment(
-    name: str, claims: str, data: str, summary: str, paper: Config, takes: str = "about 20 minutes"
+    name: str, kind: str, data: str, summary: str, paper: Config, seconds: float = 1200
 ) -> Experiment:
-    """An experiment on images, or one on tables, whose paper preset `takes` that long."""
+    """An experiment on images, or one on tables, whose paper preset takes so many seconds."""
+    changes: dict[str, tuple[dict[str, Any], Duration]]
     if paper.images:
-        changes = {"quick": QUICK_IMAGES, "paper": {}, "reduced": REDUCED}
-        durations = ["a few minutes", "days on 2 cores", "about an hour"]
+        changes = {"quick": (QUICK_IMAGES, Duration(180)), "paper": ({}, Duration(3 * DAY, False))}
+        changes["reduced"] = (REDUCED, Duration(3600, False))
     else:
-        changes, durations = {"quick": QUICK_TABLES, "paper": {}}, ["about a minute", takes]
-    return Experiment(
+        changes = {"quick": (QUICK_TABLES, Duration(60)), "paper": ({}, Duration(seconds))}
+    return described(
+        __name__,
+        {preset: (dataclasses.replace(paper, **own), d) for preset, (own, d) in changes.items()},
+        kind=(kind,),
+        headline=later("obax.lab.kit.curves", "accuracy_headline"),
         name=name,
+        question=QUESTIONS[kind],
         summary=summary,
         data=data,
-        presets={preset: dataclasses.replace(paper, **own) for preset, own in changes.items()},
         columns=COLUMNS,
-        durations=dict(zip(changes, durations, strict=True)),
-        parts=later(f"{__name__}.work", "parts"),
-        findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
-        headline=later("obax.lab.kit.curves", "accuracy_headline"),
         files=FILES.get(paper.data, ("mnist.npz",)),
     )
 
@@ -96,7 +96,7 @@ LOSS_TUNING = (
             data,
             f"Appendix: sensitivity to {symbol} on {paper.data.title()} (C7)",
             with_changes(paper, {"methods": ("oagd-w10",), f"{step}_step_sizes": sizes}),
-            "about 10 minutes",
+            600,
         )
         for data, paper in PAPERS_TABLES
         for step, symbol, sizes in (

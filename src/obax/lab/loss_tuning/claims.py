@@ -12,6 +12,7 @@ from functools import partial
 import pandas as pd
 
 from ..kit.learning import Runs, above, judged, piece
+from ..kit.numbers import counted
 from ..kit.verdict import Gain, chain, paired
 from ..report import Claim
 from .config import Config, Method
@@ -55,8 +56,9 @@ class Evidence:
             size = f"{config.blocks} x {config.filters} filters, {pixels} x {pixels} pixels"
         theirs = min(config.seeds, config.autobalance_seeds)
         self.setting = (
-            f"{runs.data}, {size}, {config.rounds} rounds, {config.seeds} seeds (AutoBalance "
-            f"{theirs}), leader from round {config.outer_start}"
+            f"{runs.data}, {size}, {counted(config.rounds, 'round')}, "
+            f"{counted(config.seeds, 'seed')} (AutoBalance {theirs}), leader from round "
+            f"{config.outer_start}"
         )
 
     def oagd(self, **wanted: object) -> list[Method]:

@@ -7,6 +7,15 @@ import re
 from ..kit.config import Settings, below_one, choice, count, fraction, not_negative, positive
 from ..kit.method import Method as AnyMethod, option
 
+TUNED = "Does tuning the loss online help, where classes are rare?"
+QUESTIONS = {
+    "imbalance": TUNED,
+    "table": TUNED,
+    "shift": "Does tuning the loss online help, while the classes shift?",
+    "window": "Does a longer window help?",
+    "steps": "Do the step sizes matter?",
+}
+"""By the kind of experiment."""
 DATA = ("mnist", "mnist-shift", "adult", "tadpole")
 
 

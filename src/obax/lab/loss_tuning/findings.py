@@ -2,27 +2,23 @@
 
 import pandas as pd
 
-from ..kit.curves import BAND, band
-from ..kit.learning import Panel, Runs
+from ..kit.curves import band
+from ..kit.learning import TIME, TRAINING, Runs
 from ..report import Figure, Findings, Table
 from .claims import claims, first_steps
-from .config import Config, Method
+from .config import QUESTIONS, Config, Method
 
 FINAL = 0.95
 """Final accuracies are means over the measurements after this share of the rounds."""
-PANELS = (
-    Panel("time", "seconds", "Cumulative runtime", "seconds", time=True),
-    Panel("training", "train_accuracy", "Balanced training accuracy", "per cent", 100.0),
-    Panel("test", "test_accuracy", "Balanced test accuracy", "per cent", 100.0),
-)
 
 
 def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
-    """Everything that the report shows; `kind` names the claims."""
+    """Everything that the report shows; `kind` names the question and the claims."""
     runs = Runs(config.runs().values(), table, FINAL)
     return Findings(
+        answers=[runs.contest(QUESTIONS[kind], *_sides(kind, runs))],
         claims=claims(kind, config, runs),
-        figures=[*runs.panels(PANELS), *_paths(runs)],
+        figures=[*runs.panels([TRAINING, TIME]), *_paths(runs)],
         tables=[
             Table(
                 "classes",
@@ -38,15 +34,18 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
             ),
         ],
         paragraphs=[*runs.notes(), *_explanation(config, runs)],
-        summary=Table(
-            "summary",
-            "Balanced accuracy and time",
-            f"Balanced accuracy in per cent, mean over the measurements after "
-            f"{FINAL:.0%} of the rounds, then mean ± standard deviation over seeds; seconds of "
-            "all steps without compilation, data and evaluation.",
-            _summary(runs),
-        ),
     )
+
+
+def _sides(kind: str, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
+    """Whose accuracies the question is about: leaders that move against none, the longest window
+    against the shortest, the best step sizes against the worst."""
+    moving = [m for m in runs.methods if m.kind == "OAGD" and not m.held]
+    if kind in ("imbalance", "table", "shift"):
+        return moving, [m for m in runs.methods if m.kind == "OGD"]
+    if kind == "steps":
+        return runs.extremes(moving, sorted(moving, key=lambda m: runs.final(m).mean()).index)
+    return runs.extremes(moving, lambda m: m.w or 0)
 
 
 def _named(method: Method) -> dict[str, str]:
@@ -54,24 +53,6 @@ def _named(method: Method) -> dict[str, str]:
     sizes = {"alpha": method.alpha, "beta": method.beta}.items()
     said = {name: "-" if size is None else f"{size:g}" for name, size in sizes}
     return {"method": method.label()} | said
-
-
-def _summary(runs: Runs[Method]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            **_named(method),
-            "test": _spread(100 * runs.final(method), ".1f", ".1f"),
-            "training": _spread(100 * runs.final(method, "train_accuracy"), ".1f", ".1f"),
-            "seconds": _spread(runs.last(method), ".3g", ".2g"),
-            "seeds": len(runs.last(method)),
-        }
-        for method in runs.methods
-    )
-
-
-def _spread(values: pd.Series, form: str, deviation: str) -> str:
-    spread = values.std() if len(values) > 1 else 0.0
-    return f"{values.mean():{form}} ± {spread:{deviation}}"
 
 
 def _names(runs: Runs[Method], part: str) -> dict[str, str]:
@@ -110,7 +91,7 @@ def _paths(runs: Runs[Method]) -> list[Figure]:
             "round t",
             part,
             [band(runs.rows[method][metric], name) for name, metric in _names(runs, part).items()],
-            f"{runs.data}; {BAND}.",
+            f"{runs.data}.",
         )
         for method in [*windows, *(m for m in moving if m.kind == "AutoBalance")]
         for part, title in (("gamma", "scales gamma_j"), ("delta", "offsets Delta_j"))

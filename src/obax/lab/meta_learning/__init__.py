@@ -1,11 +1,10 @@
 """Section 4.3: online meta-learning on FC100 and miniImageNet, and its sensitivity."""
 
 import dataclasses
-import functools
 from typing import Any
 
-from ..kit.experiment import Experiment, later
-from .config import ADAPTATIONS, COLUMNS, Config as Config
+from ..kit.experiment import DAY, Duration, Experiment, described, later
+from .config import ADAPTATIONS, COLUMNS, QUESTIONS, Config as Config
 
 # Two cores cannot play the paper's network for 500 rounds and five seeds in a day; these sizes they
 # can in an hour and a half: 8 filters, 150 rounds, and MAML for 20 of them.
@@ -19,25 +18,27 @@ INNER_STEPS = tuple(f"oagd-w10-{how}-k{k}" for how in ("implicit", "head") for k
 PRESETS: dict[str, dict[str, Any]] = {"quick": QUICK, "paper": {}, "reduced": REDUCED}
 
 
-def _experiment(
-    name: str, claims: str, summary: str, paper: Config, durations: tuple[str, ...]
-) -> Experiment:
+def _experiment(name: str, kind: str, summary: str, paper: Config, *takes: Duration) -> Experiment:
+    """An experiment whose presets take so long."""
     data = "CIFAR-100; quick: generated if it is not at hand"
     if paper.data == "miniimagenet":
         data = "your miniImageNet folder (--set folder=DIR); quick: generated without one"
-    return Experiment(
+    configs = [dataclasses.replace(paper, **own) for own in PRESETS.values()]
+    return described(
+        __name__,
+        dict(zip(PRESETS, zip(configs, takes, strict=True), strict=True)),
+        kind=(kind,),
+        headline=later("obax.lab.kit.curves", "accuracy_headline"),
         name=name,
+        question=QUESTIONS[kind],
         summary=summary,
         data=data,
-        presets={preset: dataclasses.replace(paper, **own) for preset, own in PRESETS.items()},
         columns=COLUMNS,
-        durations=dict(zip(PRESETS, durations, strict=True)),
-        parts=later(f"{__name__}.work", "parts"),
-        findings=functools.partial(later(f"{__name__}.findings", "findings"), claims),
-        headline=later("obax.lab.kit.curves", "accuracy_headline"),
         files=("cifar-100-binary.tar.gz",) if paper.data == "fc100" else (),
     )
 
+
+HOURS, DAYS, WEEKS = (Duration(n, measured=False) for n in (7200, 4 * DAY, 21 * DAY))
 
 META_LEARNING = (
     _experiment(
@@ -45,27 +46,35 @@ META_LEARNING = (
         "comparison",
         "Section 4.3: online meta-learning on FC100 against MAML, ANIL and ITD-BiO (C6)",
         Config(),
-        ("about 4 minutes", "days on 2 cores", "about 2 hours"),
+        Duration(240),
+        DAYS,
+        HOURS,
     ),
     _experiment(
         "miniimagenet",
         "comparison",
         "Appendix: the same on miniImageNet (C6)",
         Config(data="miniimagenet"),
-        ("about 2 minutes", "weeks on 2 cores", "a day on 2 cores"),
+        Duration(120),
+        WEEKS,
+        Duration(DAY, measured=False),
     ),
     _experiment(
         "fc100-window",
         "window",
         "Appendix: sensitivity to the window on FC100 (C7)",
         Config(methods=WINDOWS),
-        ("about 6 minutes", "days on 2 cores", "about 2 hours"),
+        Duration(360),
+        DAYS,
+        HOURS,
     ),
     _experiment(
         "miniimagenet-inner-steps",
         "steps",
         "Appendix: sensitivity to K on miniImageNet (C7)",
         Config(data="miniimagenet", methods=INNER_STEPS),
-        ("about 2 minutes", "weeks on 2 cores", "a day on 2 cores"),
+        Duration(120),
+        WEEKS,
+        Duration(DAY, measured=False),
     ),
 )

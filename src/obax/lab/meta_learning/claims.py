@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from ..kit.learning import Runs, above, judged, piece
-from ..kit.verdict import Gain, chain, interval, paired
+from ..kit.numbers import counted
+from ..kit.verdict import Gain, chain, paired, with_interval
 from ..report import Claim
 from .config import ADAPTATIONS, Config, Method
 
@@ -51,12 +52,6 @@ def growth(line: pd.DataFrame) -> pd.Series:
     return line["last"] / line["first"] - 1
 
 
-def with_half(values: pd.Series, form: str = ".3g") -> str:
-    """The mean over seeds and its 95% interval, where there is one."""
-    mean, half = interval(values.to_numpy())
-    return f"{mean:{form}}" + ("" if np.isinf(half) else f" ± {half:{form}}")
-
-
 def inner_steps(config: Config) -> str:
     """K, or all of them where methods differ."""
     taken = {config.steps_of(m) for m in config.runs().values() if m.adaptation != "prox"}
@@ -67,9 +62,10 @@ def _setting(config: Config, runs: Runs[Method]) -> str:
     maml = [m for m in config.runs().values() if m.kind == "MAML"]
     shorter = f" (MAML {config.rounds_of(maml[0])} and {config.seeds_of(maml[0])})" if maml else ""
     return (
-        f"{runs.data}, {config.blocks} x {config.filters} filters, {config.rounds} rounds "
-        f"and {config.seeds} seeds{shorter}, alpha {config.outer_step_size:g} "
-        f"({config.outer_optimiser}), beta {config.inner_step_size:g}, K {inner_steps(config)}"
+        f"{runs.data}, {config.blocks} x {config.filters} filters, "
+        f"{counted(config.rounds, 'round')} and {counted(config.seeds, 'seed')}{shorter}, "
+        f"alpha {config.outer_step_size:g} ({config.outer_optimiser}), "
+        f"beta {config.inner_step_size:g}, K {inner_steps(config)}"
     )
 
 
@@ -88,7 +84,7 @@ def rounds_in_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     for method in itertools.chain(*_sides(runs, tasks="all")):
         line = lines(config, runs, method)
         first, last, longer = 1e3 * line["first"].mean(), 1e3 * line["last"].mean(), growth(line)
-        slope = with_half(1e3 * line.slope)
+        slope = with_interval(1e3 * line.slope)
         words = f"{method.label()} {first:.0f} to {last:.0f} ms, {slope} ms more per round"
         if method.sampled:
             # Shown beside the others; the claim is about all tasks so far.

@@ -6,6 +6,12 @@ import re
 from ..kit.config import Settings, choice, count, fraction, positive
 from ..kit.method import Method as AnyMethod, option
 
+QUESTIONS = {
+    "comparison": "Does learning from recent tasks alone keep up with learning from all of them?",
+    "window": "Does a longer window help?",
+    "steps": "Do more inner steps help?",
+}
+"""By the kind of experiment."""
 DATA = ("fc100", "miniimagenet")
 ADAPTATIONS = ("prox", "implicit", "head")
 BASELINES = {"maml": "MAML", "anil": "ANIL", "itd": "ITD-BiO"}

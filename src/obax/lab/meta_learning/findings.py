@@ -2,18 +2,17 @@
 
 import pandas as pd
 
-from ..kit.learning import Panel, Runs
-from ..kit.verdict import Gain
+from ..kit.learning import TIME, TRAINING, Panel, Runs
+from ..kit.verdict import with_interval
 from ..report import Findings, Table
-from .claims import CLOCK, CONSTANT, ENDS, claims, growth, inner_steps, learned, lines, with_half
-from .config import Config, Method
+from .claims import CLOCK, CONSTANT, ENDS, claims, growth, inner_steps, learned, lines
+from .config import QUESTIONS, Config, Method
 
 FINAL = 0.75
 """Final accuracies are means over the evaluations after this share of the rounds."""
 PANELS = (
-    Panel("time", "seconds", "Cumulative runtime", "seconds", time=True),
-    Panel("training", "train_accuracy", "Accuracy on training classes", "per cent", 100.0),
-    Panel("test", "test_accuracy", "Accuracy on test classes", "per cent", 100.0),
+    TRAINING,
+    TIME,
     Panel("loss", "test_loss", "Loss on test classes", "cross-entropy"),
     Panel("training-loss", "train_loss", "Loss on training classes", "cross-entropy"),
     Panel("round-time", "round_seconds", "Time of a round", "seconds", time=True),
@@ -26,6 +25,7 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
     for rows in runs.rows.values():
         rows["round_seconds"] = _of_rounds(rows["seconds"])
     return Findings(
+        answers=[runs.contest(QUESTIONS[kind], *_sides(kind, config, runs))],
         claims=claims(kind, config, runs),
         figures=runs.panels(PANELS),
         tables=[
@@ -39,6 +39,16 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
                 _time_table(config, runs),
             ),
             Table(
+                "accuracy",
+                "Accuracy on held-out tasks",
+                f"Query accuracy in per cent after the method's own adaptation, on tasks of unseen "
+                f"(test) and seen (training) classes, mean over the evaluations after {FINAL:.0%} "
+                "of the rounds; ± is the 95% interval over seeds, and over tasks of one seed in "
+                "'over tasks'. The gain is over the untrained network with the same adaptation, "
+                "paired by seed. Seconds are the processor's.",
+                _accuracies(config, runs),
+            ),
+            Table(
                 "order",
                 "Methods in the order of their test accuracy",
                 "Methods that play fewer rounds stand below the others. Differences are paired "
@@ -47,18 +57,16 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
             ),
         ],
         paragraphs=[*runs.notes(), *_explanation(config, runs)],
-        summary=Table(
-            "summary",
-            "Accuracy on held-out tasks, and time",
-            f"Query accuracy in per cent after the method's own adaptation, on tasks of unseen "
-            f"(test) and seen (training) classes, mean over the evaluations after {FINAL:.0%} of "
-            "the rounds; ± is the 95% interval over seeds, and over tasks of one seed in 'over "
-            "tasks'. The gain is over the untrained network with the same adaptation, paired by "
-            "seed. Seconds of all steps, on the wall clock and of the processor, without "
-            "compilation, data and evaluation.",
-            _summary(config, runs),
-        ),
     )
+
+
+def _sides(kind: str, config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
+    """Whose accuracies the question is about: OAGD against the others, the longest window against
+    the shortest, the most inner steps against the fewest."""
+    ours = [m for m in runs.methods if m.kind == "OAGD"]
+    if kind == "comparison":
+        return ours, [m for m in runs.methods if m.kind != "OAGD"]
+    return runs.extremes(ours, lambda m: (m.w or 1) if kind == "window" else config.steps_of(m))
 
 
 def _of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
@@ -69,13 +77,14 @@ def _of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _time_table(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     fitted = {method: lines(config, runs, method) for method in runs.methods}
+    on_the_wall = {method: lines(config, runs, method, "seconds") for method in runs.methods}
     return pd.DataFrame(
         {
             "method": method.label(),
             "first round, ms": round(1e3 * line["first"].mean(), 1),
             "last round, ms": round(1e3 * line["last"].mean(), 1),
-            "slope, ms": with_half(1e3 * line.slope),
-            "slope (wall clock), ms": with_half(1e3 * lines(config, runs, method, "seconds").slope),
+            "slope, ms": with_interval(1e3 * line.slope),
+            "slope (wall clock), ms": with_interval(1e3 * on_the_wall[method].slope),
             "a round takes": "longer with t" if growth(line).mean() > CONSTANT else "the same",
             "rounds": config.rounds_of(method),
             "seeds": len(line),
@@ -84,17 +93,16 @@ def _time_table(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     )
 
 
-def _summary(config: Config, runs: Runs[Method]) -> pd.DataFrame:
+def _accuracies(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "method": method.label(),
-            "test": with_half(100 * runs.final(method), ".1f"),
+            "test": with_interval(100 * runs.final(method)),
             "over tasks": f"± {196 * runs.final(method, 'test_accuracy_error').mean():.1f}",
-            "gain": _gain(learned(runs, method)),
-            "training": with_half(100 * runs.final(method, "train_accuracy"), ".1f"),
-            "test loss": f"{runs.final(method, 'test_loss').mean():.3f}",
-            "seconds": f"{runs.last(method).mean():.3g}",
-            "processor": f"{runs.last(method, CLOCK).mean():.3g}",
+            "gain": learned(runs, method).words(),
+            "training": with_interval(100 * runs.final(method, "train_accuracy")),
+            "test loss": with_interval(runs.final(method, "test_loss")),
+            "processor": with_interval(runs.last(method, CLOCK)),
             "rounds": config.rounds_of(method),
             "seeds": len(runs.final(method)),
         }
@@ -102,14 +110,10 @@ def _summary(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     )
 
 
-def _gain(gain: Gain) -> str:
-    return f"{gain.mean:.1f}" + (f" ± {gain.half:.1f}" if gain.seeds > 1 else "")
-
-
 def _order(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     mean = {method: runs.final(method).mean() for method in runs.methods}
     best, *others = sorted(mean, key=lambda method: (-config.rounds_of(method), -mean[method]))
-    against = {best: ""} | {m: runs.points(m, best).words("points", ".1f") for m in others}
+    against = {best: ""} | {m: runs.points(m, best).words("points") for m in others}
     return pd.DataFrame(
         {
             "method": method.label(),

@@ -3,12 +3,15 @@ self-contained page of it."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..._support import atomic
+from ..kit.numbers import readable
+from ..kit.styles import Style, styles
 from ..kit.verdict import VERDICTS
 
 if TYPE_CHECKING:
@@ -32,9 +35,10 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """A curve: a mean, and where there are several seeds a band around it.
+    """A curve: a mean, and around it every seed, or where those are many a band of quantiles.
 
-    `label` is short, for the legend; `hover` may say more.
+    `label` is short, for the legend; `hover` may say more; `method` is whose colour and dash it
+    has, where the label does not say.
     """
 
     label: str
@@ -44,12 +48,8 @@ class Series:
     high: Sequence[float] | None = None
     steps: bool = False
     hover: str = ""
-
-    def lower(self, log: bool) -> Sequence[float] | None:
-        """Where the band begins; on a logarithmic axis there is no place below zero."""
-        if self.low is None or not log:
-            return self.low
-        return [max(low, mean / 10) for low, mean in zip(self.low, self.mean, strict=True)]
+    seeds: Sequence[Sequence[float]] = ()
+    method: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +65,23 @@ class Figure:
     log_x: bool = False
     log_y: bool = False
 
+    def styles(self) -> list[Style]:
+        """Of its curves."""
+        return styles([series.method or series.label for series in self.series])
+
+    def note(self) -> str:
+        """The caption, and what stands around the curves."""
+        if any(len(series.seeds) for series in self.series):
+            return f"{self.caption} Bold: the mean; thin: each seed."
+        if any(series.low is not None for series in self.series):
+            return f"{self.caption} The mean, in the band that holds eight seeds of ten."
+        return self.caption
+
+    def words(self) -> str:
+        """For who cannot see it: what it shows, and where its curves end."""
+        ends = [f"{one.label} {readable(one.mean[-1])}" for one in self.series if len(one.mean)]
+        return f"{self.title}: {self.y_label} against {self.x_label}. At the end: {'; '.join(ends)}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
@@ -77,14 +94,40 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
-class Findings:
-    """Everything a report shows besides what was run; `summary` is the table for the screen."""
+class Answer:
+    """A question in plain words, its answer in a sentence with its interval, and what shows it: a
+    small table and a figure."""
 
+    question: str
+    words: str
+    table: Table
+    figure: Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Everything a report shows besides what was run: answers first, all else folded."""
+
+    answers: Sequence[Answer]
     claims: Sequence[Claim]
     figures: Sequence[Figure]
     tables: Sequence[Table]
     paragraphs: Sequence[str]
-    summary: Table
+
+    def every_figure(self) -> list[Figure]:
+        """Those of the answers, and the others."""
+        return [*(answer.figure for answer in self.answers), *self.figures]
+
+    def verdicts(self, named: bool = True) -> str:
+        """The claims in a line: `2 reproduced (C1; C2), 1 within noise (C3)`; empty without any."""
+        by_verdict = collections.defaultdict(list)
+        for claim in self.claims:
+            by_verdict[claim.verdict].append(claim.id)
+        said = []
+        for verdict in (verdict for verdict in VERDICTS if by_verdict[verdict]):
+            ids = f" ({'; '.join(by_verdict[verdict])})" if named else ""
+            said.append(f"{len(by_verdict[verdict])} {verdict}{ids}")
+        return ", ".join(said)
 
 
 def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
@@ -92,17 +135,19 @@ def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
     # matplotlib is slow to import and only needed here.
     from . import figures, page
 
-    for figure in findings.figures:
+    for figure in findings.every_figure():
         figures.save(figure, path / "figures")
-    title = f"obax: {info['experiment']}"
-    atomic.write_text(path / "report.html", page.page(title, [(info, findings)]))
+    atomic.write_text(path / "report.html", page.page(info, findings))
     return path / "report.html"
 
 
-def write_comparison(file: Path, runs: list[tuple[dict[str, Any], Findings]]) -> Path:
-    """One page with several runs side by side."""
+def write_comparison(
+    file: Path, runs: Sequence[tuple[dict[str, Any], Findings]], names: Sequence[str] = ()
+) -> Path:
+    """One page with several runs over each other, each by its name: that of its folder, say."""
     from . import page
 
-    names = dict.fromkeys(info["experiment"] for info, _ in runs)
-    atomic.write_text(file, page.page(f"obax: {', '.join(names)}", runs))
+    known = list(names) or [f"run {number + 1}" for number in range(len(runs))]
+    named = [(name, *run) for name, run in zip(known, runs, strict=True)]
+    atomic.write_text(file, page.comparison(named))
     return file

@@ -4,47 +4,70 @@ import io
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from ..._support import atomic
 from . import Figure
 
-# Okabe and Ito's palette, told apart with any colour vision; dashes and widths help in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
-DASHES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (3, 1)), "-", "--")
+LINES = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": (0, (1, 1.2)),
+    "dashdot": (0, (5, 1.5, 1, 1.5)),
+    "longdash": (0, (9, 2)),
+    "longdashdot": (0, (9, 2, 1, 2)),
+}
+"""Plotly's dashes, as matplotlib writes them."""
 
 
 def draw(figure: Figure) -> Canvas:
     """The chart as a matplotlib figure; no window and no global state."""
-    canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
+    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained")
     axes = canvas.add_subplot()
-    for index, series in enumerate(figure.series):
-        colour, dash = COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)]
+    for series, (colour, dash) in zip(figure.series, figure.styles(), strict=True):
+        shape = "steps-post" if series.steps else "default"
+        for seed in series.seeds:
+            (thin,) = axes.plot(series.x, _drawn(seed, figure.log_y), drawstyle=shape)
+            thin.set(color=colour, linewidth=0.6, alpha=0.4)
         axes.plot(
             series.x,
-            series.mean,
+            _drawn(series.mean, figure.log_y),
             color=colour,
-            linestyle=dash,
+            linestyle=LINES[dash],
             linewidth=1.8,
             label=series.label,
-            drawstyle="steps-post" if series.steps else "default",
+            drawstyle=shape,
             marker="o" if len(series.x) < 15 and not series.steps else None,
+            markersize=4,
         )
-        low = series.lower(figure.log_y)
-        if low is not None and series.high is not None:
-            axes.fill_between(series.x, low, series.high, color=colour, alpha=0.18, lw=0)
+        if series.low is not None and series.high is not None:
+            low, high = (_drawn(edge, figure.log_y) for edge in (series.low, series.high))
+            axes.fill_between(series.x, low, high, color=colour, alpha=0.18, lw=0)
     axes.set(xlabel=figure.x_label, ylabel=figure.y_label)
     axes.set(**{f"{axis}scale": "log" for axis in "xy" if getattr(figure, f"log_{axis}")})
-    axes.set_title(figure.title, fontsize=11)
+    axes.set_title(figure.title, fontsize=11, loc="left")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8, framealpha=0.85, edgecolor="none")
+    # Below the axes: a legend inside hides curves.
+    widest = max((len(series.label) for series in figure.series), default=0)
+    columns = 3 if widest < 22 else 2 if widest < 40 else 1
+    canvas.legend(loc="outside lower left", ncols=columns, fontsize=8, frameon=False)
     return canvas
+
+
+def _drawn(values: object, log: bool) -> np.ndarray:
+    """What has a place on the axis; a logarithmic one has none below zero."""
+    found = np.asarray(values, np.float64)
+    return np.where(np.isfinite(found) & ~(log & (found <= 0)), found, np.nan)
 
 
 def save(figure: Figure, folder: Path) -> None:
     """Write `name.png` and `name.svg`; the same figure gives the same bytes."""
     canvas = draw(figure)
+    # Laid out once for both: that takes longer than to draw.
+    canvas.draw_without_rendering()
+    canvas.set_layout_engine("none")
     for kind in ("png", "svg"):
         buffer = io.BytesIO()
         with matplotlib.rc_context({"svg.hashsalt": "obax", "svg.fonttype": "none"}):

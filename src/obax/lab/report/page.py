@@ -1,5 +1,10 @@
-"""One self-contained HTML page: it opens offline and asks nothing of the network."""
+"""One self-contained HTML page: it opens offline and asks nothing of the network.
 
+It answers before it explains: question, answer, a small table, a figure; what comes after is
+folded, and its charts are drawn when it is opened.
+"""
+
+import dataclasses
 import itertools
 import json
 import math
@@ -11,29 +16,61 @@ from typing import Any
 
 import pandas as pd
 
+from ..kit.numbers import counted, readable
+from ..kit.styles import DASHES, Style
 from ..kit.verdict import RULE, VERDICTS
-from . import Claim, Figure, Findings, Table
-from .figures import COLOURS
+from . import Answer, Claim, Figure, Findings, Table
 
-PLOTLY_DASHES = ("solid", "dash", "dashdot", "dot", "longdashdot", "longdash", "solid", "dash")
 MARKS = dict(zip(VERDICTS, ("yes", "partly", "noise", "no", "open"), strict=True))
+Named = tuple[str, dict[str, Any], Findings]
 
 
-def page(title: str, runs: Sequence[tuple[dict[str, Any], Findings]]) -> str:
-    """The report of one run, or of several side by side."""
+def page(info: dict[str, Any], findings: Findings) -> str:
+    """The report of one run."""
+    charts: dict[str, Any] = {}
+    head = f'<p class="what">obax run {escape(info["experiment"])}, {escape(info["preset"])}</p>'
+    body = head + _run("", info, findings, charts)
+    return _filled(f"obax: {info['experiment']}", body, charts)
+
+
+def comparison(runs: Sequence[Named]) -> str:
+    """The report of several runs: their answers, their figures over each other, then each."""
+    charts: dict[str, Any] = {}
+    experiments = list(dict.fromkeys(info["experiment"] for _, info, _ in runs))
+    questions = dict.fromkeys(found.answers[0].question for _, _, found in runs)
+    blocks = [
+        f'<p class="what">{counted(len(runs), "run")} of {escape(", ".join(experiments))}</p>'
+    ]
+    blocks.append(f"<h1>{escape(' '.join(questions))}</h1>")
+    said = "".join(
+        _named_row(name, f"{info['experiment']} ({info['preset']})", found.answers[0].words)
+        for name, info, found in runs
+    )
+    blocks.append(_scroll("Answers", _grid("", ("run", "experiment", "answer"), said)))
+    overlays = [_overlay(figures) for figures in _shared(runs) if len(figures) > 1]
+    leading = {found.answers[0].figure.name for _, _, found in runs}
+    for figure, styles in overlays:
+        if figure.name in leading:
+            blocks.append(_figure(figure, "both", charts, styles))
+    more = [
+        _figure(figure, "both", charts, s) for figure, s in overlays if figure.name not in leading
+    ]
+    blocks.append(_folded(counted(len(more), "more figure"), "".join(more)))
+    blocks.append(_folded("What differs: settings and verdicts", _differences(runs)))
+    for name, info, found in runs:
+        blocks.append(_folded(f"All of {name}", _run(f"{name}-", info, found, charts, "h3")))
+    return _filled(f"obax: {', '.join(experiments)}", "".join(blocks), charts)
+
+
+def _filled(title: str, body: str, charts: dict[str, Any]) -> str:
     # plotly is slow to import and only needed here.
     from plotly.offline import get_plotlyjs
 
     template = resources.files(__package__).joinpath("page.html").read_text()
-    charts: dict[str, Any] = {}
-    sections = [_run(info, findings, index, charts) for index, (info, findings) in enumerate(runs)]
-    compared = _comparison(runs) if len(runs) > 1 else ""
     # In this order: what comes later may hold anything, and is put in once.
     filled = {
         "title": escape(title),
-        "columns": str(min(len(runs), 3)),
-        "comparison": compared,
-        "runs": "\n".join(sections),
+        "body": body,
         # "</" would end the script early; JSON allows the slash to be escaped.
         "charts": json.dumps(charts, allow_nan=False).replace("</", "<\\/"),
         "plotly": get_plotlyjs().replace("</script", "<\\/script"),
@@ -43,33 +80,56 @@ def page(title: str, runs: Sequence[tuple[dict[str, Any], Findings]]) -> str:
     return template
 
 
-def _run(info: dict[str, Any], findings: Findings, index: int, charts: dict[str, Any]) -> str:
-    blocks = [f"<h2>{escape(info['experiment'])} <small>{escape(info['preset'])}</small></h2>"]
-    blocks.append(_what_was_run(info))
-    if findings.claims:
-        blocks.append("<h3>Claims</h3>" + _claims(findings.claims))
-    blocks += [f"<p>{escape(paragraph)}</p>" for paragraph in findings.paragraphs]
-    for figure in findings.figures:
-        name = f"chart-{index}-{figure.name}"
-        charts[name] = _chart(figure)
-        blocks.append(
-            f'<figure><h4>{escape(figure.title)}</h4><div class="chart" id="{name}" '
-            f'role="img" aria-label="{escape(figure.title)}"></div>'
-            f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
-        )
-    blocks += [_table(table) for table in (findings.summary, *findings.tables)]
-    blocks.append(_reproduce(info))
+def _run(
+    of: str, info: dict[str, Any], findings: Findings, charts: dict[str, Any], heading: str = "h1"
+) -> str:
+    """Of one run; `of` goes before the names of its charts."""
+    blocks, headings = [], itertools.chain([heading], itertools.repeat("h2"))
+    for answer, tag in zip(findings.answers, headings, strict=False):
+        blocks.append(_answer(answer, tag, of, charts))
+    figures = "".join(_figure(figure, of, charts) for figure in findings.figures)
+    tables = "".join(_table(table) for table in findings.tables)
+    words = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in findings.paragraphs)
+    claims = _claims(findings.claims) if findings.claims else ""
+    blocks.append(_folded(f"What the paper claims: {findings.verdicts()}", claims))
+    blocks.append(_folded(counted(len(findings.figures), "more figure"), figures))
+    blocks.append(_folded(counted(len(findings.tables), "more table"), tables))
+    blocks.append(_folded("How it was measured", words))
+    blocks.append(_folded("Settings", _settings(info)))
+    blocks.append(_folded("How to reproduce it", _reproduce(info)))
     return f"<section>{''.join(blocks)}</section>"
 
 
-def _what_was_run(info: dict[str, Any]) -> str:
-    rows = "".join(_named_row(str(key), _plain(value)) for key, value in info["config"].items())
-    seconds = sum(part["seconds"] for part in info["parts"].values())
+def _answer(answer: Answer, tag: str, of: str, charts: dict[str, Any]) -> str:
     return (
-        f"<p>Started {escape(info['started'])}, finished {escape(str(info['finished']))}; "
-        f"{len(info['parts'])} parts, {seconds:.1f} s of work.</p>"
-        f"<details><summary>Settings</summary><table>{rows}</table></details>"
+        f"<{tag}>{escape(answer.question)}</{tag}>"
+        f'<p class="answer">{escape(answer.words)}</p>'
+        f"{_table(answer.table, heading=False)}{_figure(answer.figure, of, charts)}"
     )
+
+
+def _folded(summary: str, inside: str) -> str:
+    """Details under a summary; nothing where there is nothing."""
+    if not inside:
+        return ""
+    return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
+
+
+def _figure(
+    figure: Figure, of: str, charts: dict[str, Any], styles: Sequence[Style] | None = None
+) -> str:
+    name = f"chart-{of}{figure.name}"
+    charts[name] = _chart(figure, figure.styles() if styles is None else styles)
+    return (
+        f'<figure><h4>{escape(figure.title)}</h4><div class="chart" id="{escape(name)}" '
+        f'role="img" tabindex="0" aria-label="{escape(figure.words())}"></div>'
+        f"<figcaption>{escape(figure.note())}</figcaption></figure>"
+    )
+
+
+def _settings(info: dict[str, Any]) -> str:
+    rows = "".join(_named_row(str(key), _plain(value)) for key, value in info["config"].items())
+    return _scroll("Settings", f"<table>{rows}</table>")
 
 
 def _reproduce(info: dict[str, Any]) -> str:
@@ -78,10 +138,12 @@ def _reproduce(info: dict[str, Any]) -> str:
     slowest = sorted(seconds, key=lambda name: -seconds[name])[:8]
     timing = "".join(f"<tr>{_cells(name, f'{seconds[name]:.2f}')}</tr>" for name in slowest)
     return (
-        f"<h3>How to reproduce</h3><pre>{escape(shlex.join(info['command']))}</pre>"
+        f"<pre>{escape(shlex.join(info['command']))}</pre>"
         f"<p>{escape(versions)}. Commit {escape(str(info['commit'] or 'unknown'))}. "
-        f"{escape(info['machine'])}.</p><details><summary>Slowest parts</summary>"
-        f"{_grid('<table>', ('part', 'seconds'), timing)}</details>"
+        f"{escape(info['machine'])}. Started {escape(info['started'])}, finished "
+        f"{escape(str(info['finished']))}; {counted(len(seconds), 'part')}, "
+        f"{sum(seconds.values()):.1f} s of work; the slowest:</p>"
+        f"{_grid('', ('part', 'seconds'), timing)}"
     )
 
 
@@ -92,24 +154,36 @@ def _claims(claims: Sequence[Claim]) -> str:
         for c in claims
     )
     head = ("claim", "claimed", "measured", "verdict", "setting")
-    grid = _grid('<table class="claims">', head, rows)
-    return f'<div class="scroll">{grid}</div><p class="rule">{escape(RULE)}</p>'
+    grid = _grid("claims", head, rows)
+    return f'{_scroll("Claims", grid)}<p class="note">{escape(RULE)}</p>'
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, heading: bool = True) -> str:
     rows = "".join(
         "<tr>" + "".join(_cell(value) for value in row) + "</tr>"
         for row in table.frame.itertuples(index=False)
     )
-    grid = _grid('<table class="sortable">', table.frame.columns, rows)
+    head = "".join(
+        f'<th scope="col"><button type="button">{escape(str(name))}</button></th>'
+        for name in table.frame.columns
+    )
+    grid = f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    title = f"<h3>{escape(table.title)}</h3>" if heading else ""
+    return f'{title}{_scroll(table.title, grid)}<p class="note">{escape(table.caption)}</p>'
+
+
+def _scroll(name: str, inside: str) -> str:
+    """A part that may be wider or longer than the page: the keyboard can reach and move it."""
     return (
-        f"<h3>{escape(table.title)}</h3><p>{escape(table.caption)}</p>"
-        f'<div class="scroll tall">{grid}</div>'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(name)}">{inside}</div>'
     )
 
 
-def _grid(table: str, head: Iterable[object], rows: str) -> str:
-    return f"{table}<thead><tr>{_cells(*head, tag='th')}</tr></thead><tbody>{rows}</tbody></table>"
+def _grid(kind: str, head: Iterable[object], rows: str) -> str:
+    return (
+        f'<table class="{kind}"><thead><tr>{_cells(*head, tag="th")}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
 
 
 def _named_row(name: str, *values: str) -> str:
@@ -123,48 +197,72 @@ def _cells(*values: object, tag: str = "td") -> str:
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return f"<td>{'yes' if value else 'no'}</td>"
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return '<td class="number" data-value="">-</td>'
     if isinstance(value, int | float):
-        if pd.isna(value):
-            return '<td class="number" data-value="">-</td>'
-        text = str(value) if isinstance(value, int) else f"{value:.4g}"
+        text = str(value) if isinstance(value, int) else readable(value)
         return f'<td class="number" data-value="{value!r}">{text}</td>'
-    return f"<td>{escape(str(value))}</td>"
+    kind = ' class="value"' if "±" in str(value) else ""
+    return f"<td{kind}>{escape(str(value))}</td>"
 
 
-def _comparison(runs: Sequence[tuple[dict[str, Any], Findings]]) -> str:
+def _shared(runs: Sequence[Named]) -> Iterable[list[tuple[str, Figure]]]:
+    """Figures by their name, each with the run that it is from."""
+    found: dict[str, list[tuple[str, Figure]]] = {}
+    for name, _, findings in runs:
+        for figure in findings.every_figure():
+            found.setdefault(figure.name, []).append((name, figure))
+    return found.values()
+
+
+def _overlay(figures: list[tuple[str, Figure]]) -> tuple[Figure, list[Style]]:
+    """One figure of several runs: the colour is the method's, the dash is the run's."""
+    series, styles = [], []
+    for (run, figure), dash in zip(figures, itertools.cycle(DASHES)):
+        for one, style in zip(figure.series, figure.styles(), strict=True):
+            series.append(dataclasses.replace(one, label=f"{one.label} ({run})", method=""))
+            styles.append(Style(style.colour, dash))
+    said = f"{figures[0][1].caption} The dash says which run: {', '.join(r for r, _ in figures)}."
+    return dataclasses.replace(figures[0][1], series=series, caption=said), styles
+
+
+def _differences(runs: Sequence[Named]) -> str:
     """Settings that differ, and the verdicts beside each other."""
     rows = []
-    keys = dict.fromkeys(key for info, _ in runs for key in info["config"])
+    keys = dict.fromkeys(key for _, info, _ in runs for key in info["config"])
     for key in ("experiment", "preset", *keys):
-        values = [_plain(info.get(key, info["config"].get(key, "-"))) for info, _ in runs]
+        values = [_plain(info.get(key, info["config"].get(key, "-"))) for _, info, _ in runs]
         if len(set(values)) > 1 or key == "experiment":
             rows.append(_named_row(key, *values))
-    verdicts = [{claim.id: claim.verdict for claim in found.claims} for _, found in runs]
+    verdicts = [{claim.id: claim.verdict for claim in found.claims} for _, _, found in runs]
     for claim in dict.fromkeys(itertools.chain(*verdicts)):
         rows.append(_named_row(claim, *(of_run.get(claim, "-") for of_run in verdicts)))
-    head = ("", *(f"run {index + 1}" for index in range(len(runs))))
-    grid = _grid("<table>", head, "".join(rows))
-    return f'<h2>Side by side</h2><div class="scroll">{grid}</div>'
+    head = ("", *(name for name, _, _ in runs))
+    return _scroll("What differs", _grid("", head, "".join(rows)))
 
 
-def _chart(figure: Figure) -> dict[str, Any]:
+def _chart(figure: Figure, styles: Sequence[Style]) -> dict[str, Any]:
     traces: list[dict[str, Any]] = []
-    for index, series in enumerate(figure.series):
-        colour, x = COLOURS[index % len(COLOURS)], _numbers(series.x)
-        low = series.lower(figure.log_y)
-        if low is not None and series.high is not None:
-            band: dict[str, Any] = {"x": x + x[::-1], "fill": "toself", "fillcolor": colour + "2e"}
-            band |= {"hoverinfo": "skip", "y": _numbers([*series.high, *reversed(low)])}
-            band |= {"line": {"width": 0}, "showlegend": False, "legendgroup": series.label}
-            traces.append(band)
-        dash, shape = PLOTLY_DASHES[index % len(PLOTLY_DASHES)], "hv" if series.steps else "linear"
+    for series, (colour, dash) in zip(figure.series, styles, strict=True):
+        x, shape = _numbers(series.x), "hv" if series.steps else "linear"
+        silent = {"hoverinfo": "skip", "showlegend": False, "legendgroup": series.label}
+        if series.low is not None and series.high is not None:
+            around = _numbers([*series.high, *reversed(series.low)])
+            band = {"x": x + x[::-1], "y": around, "fill": "toself", "fillcolor": colour + "2e"}
+            traces.append(band | {"line": {"width": 0}} | silent)
+        if series.seeds:
+            # One trace for all of them: a gap after each.
+            each = [value for seed in series.seeds for value in [*_numbers(seed), None]]
+            line = {"color": colour, "width": 0.8, "shape": shape}
+            thin = {"x": [*x, None] * len(series.seeds), "y": each, "mode": "lines", "line": line}
+            traces.append(thin | {"opacity": 0.4} | silent)
         traces.append(
             {
                 "x": x,
                 "y": _numbers(series.mean),
                 "name": series.label,
                 "legendgroup": series.label,
-                "mode": "lines+markers" if len(x) < 15 else "lines",
+                "mode": "lines+markers" if len(x) < 15 and not series.steps else "lines",
                 "line": {"color": colour, "dash": dash, "width": 2, "shape": shape},
                 "hovertemplate": f"%{{y:.4g}}<extra>{series.hover or '%{fullData.name}'}</extra>",
             }
@@ -180,8 +278,8 @@ def _chart(figure: Figure) -> dict[str, Any]:
 
 
 def _numbers(values: Iterable[float]) -> list[float | None]:
-    """JSON has no word for what is not finite."""
-    return [float(value) if math.isfinite(value) else None for value in values]
+    """To six digits; JSON has no word for what is not finite."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
 
 
 def _plain(value: object) -> str:
