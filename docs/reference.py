@@ -1,0 +1,55 @@
+"""The API pages, made from what each room of `obax` says is public: nothing to keep in step."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "obax"
+# What people reach for first; all other rooms follow in the order of the alphabet.
+FIRST = ("problem", "domain", "window", "algorithms", "hypergradient", "online", "regret")
+
+
+def rooms() -> list[str]:
+    """The public modules: those that `obax/__init__.py` imports as themselves."""
+    found = {
+        alias.name
+        for line in ast.walk(ast.parse((SOURCE / "__init__.py").read_text()))
+        if isinstance(line, ast.ImportFrom) and line.module is None
+        for alias in line.names
+    }
+    return [name for name in FIRST if name in found] + sorted(found - {*FIRST})
+
+
+def public_names(room: str) -> Iterator[str]:
+    """What is imported as itself or defined there, if its name has no underscore in front."""
+    file = SOURCE / f"{room}.py"
+    package = not file.exists()
+    for line in ast.parse((SOURCE / room / "__init__.py" if package else file).read_text()).body:
+        if isinstance(line, ast.ImportFrom) and package and line.module is not None:
+            yield from (alias.name for alias in line.names if alias.asname == alias.name)
+        elif isinstance(line, ast.ClassDef | ast.FunctionDef) and not line.name.startswith("_"):
+            yield line.name
+
+
+def page(room: str) -> str:
+    """The page of a room, in the words of mkdocstrings."""
+    parts = [f"# obax.{room}\n", f"::: obax.{room}\n{_options(show_root_heading=False)}      members: false\n"]
+    # States hold what the next step needs; they are shown after what people call.
+    for name in sorted(public_names(room), key=lambda name: name.endswith("State")):
+        parts.append(f"::: obax.{room}.{name}\n")
+    return "\n".join(parts)
+
+
+def index() -> str:
+    """Every public name, by room, with a link."""
+    lines = ["# API reference\n", "Every public name, by the room that it lives in. "]
+    lines += ["What `obax/__init__.py` lists is reachable as `obax.NAME` too.\n"]
+    for room in rooms():
+        names = ", ".join(f"[`{name}`][obax.{room}.{name}]" for name in public_names(room))
+        lines.append(f"**[obax.{room}]({room}.md)**: {names}\n")
+    return "\n".join(lines)
+
+
+def _options(**options: object) -> str:
+    lines = "".join(f"      {name}: {str(value).lower()}\n" for name, value in options.items())
+    return "    options:\n" + lines
