@@ -32,7 +32,7 @@ OUTSIDE = {
 SCRIPTS = ("examples/**/*.py", "examples/**/*.ipynb")
 LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?\))")
 # What the converter does not know by these names.
-SPELLINGS = {r"\arg": r"\operatorname{arg}", r"\Big\{": r"\Big\lbrace ", r"\Big\}": r"\Big\rbrace "}
+SPELLINGS = {r"\\arg\b": r"\\operatorname{arg}", r"\\[Bb]ig(?=\\)": ""}
 MATHS = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.S)
 
 
@@ -89,7 +89,7 @@ def mathml(latex: str, display: bool, where: str) -> str:
     """One formula; one that cannot be drawn stops the build."""
     text = html.unescape(latex)
     for ours, theirs in SPELLINGS.items():
-        text = text.replace(ours, theirs)
+        text = re.sub(ours, theirs, text)
     try:
         found = convert(text, display="block" if display else "inline")
     except Exception as error:

@@ -33,7 +33,7 @@ def public_names(room: str) -> Iterator[str]:
 
 def page(room: str) -> str:
     """The page of a room, in the words of mkdocstrings."""
-    parts = [f"# obax.{room}\n", f"::: obax.{room}\n{_options(show_root_heading=False)}      members: false\n"]
+    parts = [f"# obax.{room}\n", f"::: obax.{room}\n{_options(show_root_heading=False, show_root_toc_entry=False)}      members: false\n"]
     # States hold what the next step needs; they are shown after what people call.
     for name in sorted(public_names(room), key=lambda name: name.endswith("State")):
         parts.append(f"::: obax.{room}.{name}\n")
