@@ -10,7 +10,17 @@ import sys
 from pathlib import Path
 
 CONSTRAINTS = Path(__file__).parent / "constraints.txt"
-COMMAND = [sys.executable, "-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--timeout", "10"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "pip_audit",
+    "--format",
+    "json",
+    "--progress-spinner",
+    "off",
+    "--timeout",
+    "10",
+]
 
 
 def audit(command: list[str], seconds: float = 90) -> int:
@@ -30,7 +40,8 @@ def audit(command: list[str], seconds: float = 90) -> int:
     for package, hole in holes:
         fixed = ", ".join(hole.get("fix_versions", ())) or "no version yet"
         print(f"{package['name']} {package['version']}: {hole['id']}, mended in {fixed}")
-    print(f"audit: {len(packages) - len(skipped)} packages, {len(holes)} known holes; {len(skipped)} not known there")
+    looked = len(packages) - len(skipped)
+    print(f"audit: {looked} packages, {len(holes)} known holes; {len(skipped)} not known there")
     return 1 if holes else 0
 
 

@@ -19,10 +19,28 @@ from pip._vendor.packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 # What may stand at the top of an sdist, and must be somewhere in a wheel.
-SDIST = {"src", "tests", "docs", "examples", "benchmarks", ".ci", "mkdocs.yml", "pyproject.toml", "PKG-INFO"}
+SDIST = {
+    "src",
+    "tests",
+    "docs",
+    "examples",
+    "benchmarks",
+    ".ci",
+    "mkdocs.yml",
+    "pyproject.toml",
+    "PKG-INFO",
+}
 SDIST |= {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", ".gitignore"}
-WHEEL = ("obax/__init__.py", "obax/py.typed", "obax/lab/report/page.html", "licenses/LICENSE", "METADATA")
-JUNK = re.compile(r"__pycache__|\.pyc$|\.so$|\.log$|\.egg-info|\.(?:pytest|mypy|ruff)_cache|\.hypothesis|/runs/|\.obax$")
+WHEEL = (
+    "obax/__init__.py",
+    "obax/py.typed",
+    "obax/lab/report/page.html",
+    "licenses/LICENSE",
+    "METADATA",
+)
+JUNK = re.compile(
+    r"__pycache__|\.pyc$|\.so$|\.log$|\.egg-info|\.(?:pytest|mypy|ruff)_cache|\.hypothesis|/runs/|\.obax$"
+)
 LARGEST = 500_000
 
 
@@ -88,12 +106,16 @@ def contents(package: Path) -> None:
     else:
         with tarfile.open(package) as sdist:
             sizes = {it.name.partition("/")[2]: it.size for it in sdist if it.isfile()}
-        missing = [name for name in SDIST - {".gitignore"} if not any(it.startswith(name) for it in sizes)]
+        missing = [
+            name for name in SDIST - {".gitignore"} if not any(it.startswith(name) for it in sizes)
+        ]
         foreign = [it for it in sizes if it.partition("/")[0] not in SDIST]
     junk = [it for it in sizes if JUNK.search(it)] + foreign
     large = [it for it, size in sizes.items() if size > LARGEST]
     if missing or junk or large:
-        raise SystemExit(f"{package.name}: missing {missing}, does not belong {junk}, too large {large}.")
+        raise SystemExit(
+            f"{package.name}: missing {missing}, does not belong {junk}, too large {large}."
+        )
     print(f"{package.name}: {len(sizes)} files, {sum(sizes.values()) / 1e6:.1f} MB")
 
 

@@ -182,7 +182,9 @@ def report(results: list[Result], note: str, file: Path | None, *, quick: bool) 
         file.write_text(json.dumps({"machine": where, "quick": quick, "results": rows}, indent=1))
     if not quick:
         measured = [(result.name, result.ratio, result.limit) for result in results]
-        history.keep(measured, f"{where['cpu']}, {where['cores']} cores, load {where['load'][0]:.1f}")
+        history.keep(
+            measured, f"{where['cpu']}, {where['cores']} cores, load {where['load'][0]:.1f}"
+        )
     missed = [result.name for result in results if result.passed is False]
     if missed and not quick:
         console.print(f"[bold red]missed:[/] {'; '.join(missed)}")

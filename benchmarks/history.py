@@ -24,7 +24,7 @@ BEGIN, END = "<!-- history -->", "<!-- end -->"
 
 
 def keep(measured: Iterable[tuple[str, float | None, float | None]], machine: str) -> None:
-    """Add lines (benchmark, ratio, limit) at the end of the file; those without a limit stay out."""
+    """Add lines (benchmark, ratio, limit) to the file; those without a limit stay out."""
     file = os.environ.get("OBAX_HISTORY", str(FILE))
     if file == "none":
         return
@@ -49,7 +49,9 @@ def read(file: Path = FILE) -> list[dict[str, Any]]:
         except ValueError:
             line = None
         if not isinstance(line, dict) or set(line) != FIELDS:
-            raise ValueError(f"{file}, line {number}: expected an object with {sorted(FIELDS)}, but got {text!r}.")
+            raise ValueError(
+                f"{file}, line {number}: expected an object of {sorted(FIELDS)}, got {text!r}."
+            )
         found.append(line)
     return sorted(found, key=lambda line: line["date"])
 

@@ -8,7 +8,9 @@ import re
 
 import griffe
 
-DOCTEST = re.compile(r"(?:^|(?<=\n))( *)>>> .*(?:\n(?!\s*\n).+)*(?:\n\s*\n\1>>> .*(?:\n(?!\s*\n).+)*)*")
+DOCTEST = re.compile(
+    r"(?:^|(?<=\n))( *)>>> .*(?:\n(?!\s*\n).+)*(?:\n\s*\n\1>>> .*(?:\n(?!\s*\n).+)*)*"
+)
 
 
 class Doctests(griffe.Extension):

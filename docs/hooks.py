@@ -20,7 +20,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 
-import reference  # noqa: E402
+import reference
 
 # Where a file of the repository stands on the site, if not at its own path (or below docs/).
 OUTSIDE = {
@@ -122,7 +122,9 @@ def llms_text(nav: list[Any], description: str) -> str:
     for section in nav:
         ((title, below),) = section.items()
         lines += [f"## {title}", ""]
-        lines += [f"- [{_title(path)}]({path[:-3]}.html): {_opening(path)}" for path in pages(below)]
+        lines += [
+            f"- [{_title(path)}]({path[:-3]}.html): {_opening(path)}" for path in pages(below)
+        ]
         lines.append("")
     return "\n".join(lines)
 
@@ -169,6 +171,8 @@ def _opening(page: str) -> str:
     if page.startswith("api/") and not page.endswith("index.md"):
         return f"every public name of `obax.{page[4:-3]}`, with its docstring"
     blocks = re.sub(r"```.*?```", "", text_of(page), flags=re.S).split("\n\n")
-    prose = [block for block in blocks if re.match(r"[\w*`\[\"]", block.strip()) and "\n|" not in block]
+    prose = [
+        block for block in blocks if re.match(r"[\w*`\[\"]", block.strip()) and "\n|" not in block
+    ]
     words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(prose[0].split()) if prose else "")
     return words if len(words) < 300 else words[:300].rsplit(" ", 1)[0] + " ..."

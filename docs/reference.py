@@ -33,7 +33,8 @@ def public_names(room: str) -> Iterator[str]:
 
 def page(room: str) -> str:
     """The page of a room, in the words of mkdocstrings."""
-    parts = [f"# obax.{room}\n", f"::: obax.{room}\n{_options(show_root_heading=False, show_root_toc_entry=False)}      members: false\n"]
+    itself = {"show_root_heading": False, "show_root_toc_entry": False, "members": False}
+    parts = [f"# obax.{room}\n", f"::: obax.{room}\n{_options(itself)}"]
     # States hold what the next step needs; they are shown after what people call.
     for name in sorted(public_names(room), key=lambda name: name.endswith("State")):
         parts.append(f"::: obax.{room}.{name}\n")
@@ -50,6 +51,6 @@ def index() -> str:
     return "\n".join(lines)
 
 
-def _options(**options: object) -> str:
+def _options(options: dict[str, object]) -> str:
     lines = "".join(f"      {name}: {str(value).lower()}\n" for name, value in options.items())
     return "    options:\n" + lines
