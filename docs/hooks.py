@@ -32,7 +32,12 @@ OUTSIDE = {
 SCRIPTS = ("examples/**/*.py", "examples/**/*.ipynb")
 LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?\))")
 # What the converter does not know by these names.
-SPELLINGS = {r"\\arg\b": r"\\operatorname{arg}", r"\\[Bb]ig(?=\\)": ""}
+SPELLINGS = {
+    r"\\arg\b": r"\\operatorname{arg}",
+    r"\\[Bb]ig(?=\\)": "",
+    r"\\begin{aligned}": r"\\begin{array}{ll}",
+    r"\\end{aligned}": r"\\end{array}",
+}
 MATHS = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.S)
 
 
@@ -50,6 +55,10 @@ def on_files(files: Files, config: Any) -> Files:
     for script in sorted(path for pattern in SCRIPTS for path in ROOT.glob(pattern)):
         name = script.relative_to(ROOT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(script)))
+    if _names("gallery") and not (ROOT / "docs" / "gallery" / "index.md").exists():
+        files.append(
+            File.generated(config, "gallery/index.md", content=text_of("gallery/index.md"))
+        )
     files.append(File.generated(config, "api/index.md", content=reference.index()))
     for room in reference.rooms():
         page = File.generated(config, f"api/{room}.md", content=reference.page(room))
@@ -94,7 +103,8 @@ def mathml(latex: str, display: bool, where: str) -> str:
         found = convert(text, display="block" if display else "inline")
     except Exception as error:
         raise PluginError(f"{where}: cannot draw the formula {latex!r}: {error!r}") from error
-    if "\\" in html.unescape(re.sub("<[^>]*>", "", found)):
+    # What it does not know it passes on as letters, a backslash or an ampersand among them.
+    if re.search(r"[\\&]", html.unescape(re.sub("<[^>]*>", "", found))):
         raise PluginError(f"{where}: a command of the formula {latex!r} is not known")
     return found
 
@@ -142,6 +152,8 @@ def text_of(page: str) -> str:
     if page.startswith("api/"):
         room = page.removeprefix("api/").removesuffix(".md")
         return reference.index() if room == "index" else f"# obax.{room}\n"
+    if page == "gallery/index.md" and not (ROOT / "docs" / page).exists():
+        return _gallery()
     outside = {target: source for source, target in OUTSIDE.items()}
     return (ROOT / outside.get(page, f"docs/{page}")).read_text()
 
@@ -158,6 +170,20 @@ def _expanded(entry: Any) -> Any:
     return entry
 
 
+def _gallery() -> str:
+    """The first page of the gallery: every picture, with the sentence that it shows."""
+    lines = [
+        "# Gallery\n",
+        "Short scripts with a picture each, less than a minute long.\n",
+    ]
+    for name in _names("gallery"):
+        page = f"gallery/{name}.md"
+        lines += [f"## [{_title(page)}]({name}.md)\n", _opening(page) + "\n"]
+        if (ROOT / "docs" / "gallery" / f"{name}.png").exists():
+            lines += [f"[![{_title(page)}]({name}.png)]({name}.md)\n"]
+    return "\n".join(lines)
+
+
 def _names(folder: str) -> list[str]:
     return sorted({path.stem for path in (ROOT / "docs" / folder).glob("*.md")} - {"index"})
 
@@ -170,7 +196,8 @@ def _opening(page: str) -> str:
     """The first paragraph of prose, in one line."""
     if page.startswith("api/") and not page.endswith("index.md"):
         return f"every public name of `obax.{page[4:-3]}`, with its docstring"
-    blocks = re.sub(r"```.*?```", "", text_of(page), flags=re.S).split("\n\n")
+    text = re.sub(r"^# .*$", "", text_of(page), count=1, flags=re.M)
+    blocks = re.sub(r"```.*?```", "", text, flags=re.S).split("\n\n")
     prose = [
         block for block in blocks if re.match(r"[\w*`\[\"]", block.strip()) and "\n|" not in block
     ]

@@ -20,6 +20,13 @@ def rooms() -> list[str]:
     return [name for name in FIRST if name in found] + sorted(found - {*FIRST})
 
 
+def address(room: str, name: str) -> str:
+    """Where to look for a name: a file that is called like what it holds hides it."""
+    inside = SOURCE / room / name
+    hidden = inside.with_suffix(".py").exists() or inside.is_dir()
+    return f"obax.{room}.{name}.{name}" if hidden else f"obax.{room}.{name}"
+
+
 def public_names(room: str) -> Iterator[str]:
     """What is imported as itself or defined there, if its name has no underscore in front."""
     file = SOURCE / f"{room}.py"
@@ -37,7 +44,7 @@ def page(room: str) -> str:
     parts = [f"# obax.{room}\n", f"::: obax.{room}\n{_options(itself)}"]
     # States hold what the next step needs; they are shown after what people call.
     for name in sorted(public_names(room), key=lambda name: name.endswith("State")):
-        parts.append(f"::: obax.{room}.{name}\n")
+        parts.append(f"::: {address(room, name)}\n")
     return "\n".join(parts)
 
 
@@ -46,7 +53,7 @@ def index() -> str:
     lines = ["# API reference\n", "Every public name, by the room that it lives in. "]
     lines += ["What `obax/__init__.py` lists is reachable as `obax.NAME` too.\n"]
     for room in rooms():
-        names = ", ".join(f"[`{name}`][obax.{room}.{name}]" for name in public_names(room))
+        names = ", ".join(f"[`{name}`][{address(room, name)}]" for name in public_names(room))
         lines.append(f"**[obax.{room}]({room}.md)**: {names}\n")
     return "\n".join(lines)
 

@@ -66,6 +66,8 @@ def test_every_public_name_is_in_the_reference():
     assert {"OAGD", "OAGDState", "Info"} <= rooms["algorithms"]
     assert "run" in rooms["lab"] and "COMPARE" not in rooms["lab"]
     assert "::: obax.window.Window\n" in reference.page("window")
+    # The function, not the file of the same name that it lives in.
+    assert "::: obax.regret.local.local\n" in reference.page("regret")
 
 
 def test_the_readme_says_true_things_about_versions():
@@ -180,8 +182,9 @@ def test_links_mean_the_same_on_the_site_and_in_the_repository():
         == "[a](https://example.org), [b](#b)"
     )
     assert "<msup>" in hooks.mathml("x^2", False, "a.md")
-    with pytest.raises(Exception, match="not known"):
-        hooks.mathml(r"\nosuchcommand x", False, "a.md")
+    for unknown in (r"\nosuchcommand x", r"\begin{nosuch} a & b \end{nosuch}"):
+        with pytest.raises(Exception, match=r"not known|cannot draw"):
+            hooks.mathml(unknown, False, "a.md")
     nav = [{"Start": [{"Tour": "tour.md"}]}, {"API": ["api/index.md", "api/window.md"]}]
     text = hooks.llms_text(nav, "What it is.")
     assert "- [A ten-minute tour](tour.html): How does a hyperparameter" in text
