@@ -14,6 +14,8 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
+from . import history
+
 
 class Timing(NamedTuple):
     """Seconds: the first call, which compiles, and every later one."""
@@ -178,6 +180,11 @@ def report(results: list[Result], note: str, file: Path | None, *, quick: bool) 
     if file is not None:
         rows = [{**result._asdict(), "passed": result.passed} for result in results]
         file.write_text(json.dumps({"machine": where, "quick": quick, "results": rows}, indent=1))
+    if not quick:
+        measured = [(result.name, result.ratio, result.limit) for result in results]
+        history.keep(
+            measured, f"{where['cpu']}, {where['cores']} cores, load {where['load'][0]:.1f}"
+        )
     missed = [result.name for result in results if result.passed is False]
     if missed and not quick:
         console.print(f"[bold red]missed:[/] {'; '.join(missed)}")

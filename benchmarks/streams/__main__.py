@@ -19,6 +19,7 @@ import platform
 import sys
 from pathlib import Path
 
+from .. import history
 from . import kept, page
 from .beyond import part_features, part_intervals
 from .losses import part_starts, part_table
@@ -54,6 +55,13 @@ def missed(tables: dict[str, Table]) -> list[str]:
     return [f"{part}: {name}" for part, table in tables.items() for name in table.missed]
 
 
+def worst(table: Table) -> tuple[str, float, float]:
+    """The stream that is farthest from its rival, for the history."""
+    column = list(table.columns).index("ours / better of it and untuned")
+    ratios = [row[column] for row in table.rows if isinstance(row[column], float)]
+    return f"streams, the worst ratio of {len(ratios)}", max(ratios), 1.01
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", choices=PARTS)
@@ -74,7 +82,10 @@ def main(words: list[str] | None = None) -> int:
             said.only or list(PARTS), said.stream or list(SOURCES), said.quick, said.rivals
         )
         load = os.getloadavg()[0]
-        print(f"\n{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}")
+        where = f"{platform.machine()}, {os.cpu_count()} cores, load {load:.1f}"
+        print(f"\n{where}")
+        if "table" in tables and not (said.quick or said.stream):
+            history.keep([worst(tables["table"])], where)
     if said.json:
         plain = {part: dataclasses.asdict(table) for part, table in tables.items()}
         said.json.write_text(json.dumps(plain, indent=1))

@@ -7,7 +7,7 @@ read them as they stand, and `__getattr__` carries out the one that is needed.
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from . import (

@@ -61,8 +61,17 @@ def snapshot(folder: Path) -> dict[str, Any]:
 def _own(folder: Path) -> dict[str, Any]:
     """What `obax.callbacks.Watch` wrote is in the shape of the page already."""
     page = json.loads((folder / OWN).read_text())
-    shown = ("title", "updated", "done", "words", "facts", "charts", "rejected")
-    return {name: page[name] for name in shown}
+    shown = ("title", "updated", "done", "words", "facts", "rejected")
+    charts = [
+        _chart(
+            one["title"],
+            one["unit"],
+            {curve["name"]: (curve["x"], curve["y"]) for curve in one["curves"]},
+            one["log"],
+        )
+        for one in page["charts"]
+    ]
+    return {name: page[name] for name in shown} | {"charts": charts}
 
 
 def _stream(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,258 @@
+"""The site: every page in the navigation, every public name in the reference, and a build that
+sees a broken link. And the release: versions, contents, audit."""
+
+import importlib.util
+import io
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import obax
+from benchmarks import history
+
+ROOT = Path(__file__).parent.parent
+
+
+def module(path):
+    found = importlib.util.spec_from_file_location(f"site_{path.stem}", path)
+    loaded = importlib.util.module_from_spec(found)
+    found.loader.exec_module(loaded)
+    return loaded
+
+
+reference = module(ROOT / "docs" / "reference.py")
+versions = module(ROOT / ".ci" / "versions.py")
+audit = module(ROOT / ".ci" / "audit.py")
+# Pages that are made from files outside docs/: see docs/hooks.py.
+OUTSIDE = {"index.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks.md"}
+
+
+def nav_pages(text):
+    """The pages that the navigation names; `folder/*` stands for a folder."""
+    lines = text.split("\nnav:\n")[1].splitlines()
+    return set(
+        re.findall(r"([\w/-]+(?:\.md|/\*))$", "\n".join(it for it in lines if "#" not in it), re.M)
+    )
+
+
+def lost(named, pages):
+    """Pages that the navigation leaves out, and names in it that are no page."""
+    folders = {name.removesuffix("*") for name in named if name.endswith("/*")}
+    left_out = {it for it in pages if it not in named and not any(map(it.startswith, folders))}
+    return left_out, {it for it in named if it.endswith(".md")} - pages - OUTSIDE
+
+
+def test_the_navigation_has_every_page_and_no_other():
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    named = nav_pages((ROOT / "mkdocs.yml").read_text())
+    left_out, unknown = lost(named, pages)
+    assert not left_out, f"add to nav in mkdocs.yml: {sorted(left_out)}"
+    assert not unknown, f"in nav, but no page: {sorted(unknown)}"
+    assert lost(named, pages | {"attic.md"}) == ({"attic.md"}, set())
+    assert lost(named, pages - {"tour.md"}) == (set(), {"tour.md"})
+
+
+def test_every_public_name_is_in_the_reference():
+    rooms = {room: {*reference.public_names(room)} for room in reference.rooms()}
+    below = set().union(*rooms.values())
+    assert {*obax.__all__} <= below | {*rooms}
+    assert {"OAGD", "OAGDState", "Info"} <= rooms["algorithms"]
+    assert "run" in rooms["lab"] and "COMPARE" not in rooms["lab"]
+    assert "::: obax.window.Window\n" in reference.page("window")
+    # The function, not the file of the same name that it lives in.
+    assert "::: obax.regret.local.local\n" in reference.page("regret")
+
+
+def test_the_readme_says_true_things_about_versions():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / "README.md").read_text()
+    python = project["requires-python"].removeprefix(">=")
+    jax = versions.oldest()["jax"].removesuffix(".0")
+    for badge in (
+        f"version {obax.__version__}",
+        f"Python {python}+",
+        f"JAX {jax}+",
+        project["license"],
+    ):
+        assert f"`{badge}`" in text
+    assert re.search(
+        rf"^## (Unreleased|{re.escape(obax.__version__)})$",
+        (ROOT / "CHANGELOG.md").read_text(),
+        re.M,
+    )
+
+
+def test_pictures_are_small_and_drawn_by_a_command():
+    script = (ROOT / "docs" / "pictures.py").read_text()
+    for picture in (ROOT / "docs" / "pictures").glob("*.png"):
+        assert picture.stat().st_size < 150_000, picture.name
+        assert f'"{picture.stem}"' in script or picture.stem == "speed"
+
+
+def test_lower_bounds_are_versions_and_exact_ones_satisfy_them():
+    oldest = versions.oldest()
+    assert oldest["jax"] == "0.8.0" and "river" in oldest and "pytest" in oldest
+    lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()[1:]
+    exact = dict(line.split("==") for line in lines)
+    for name, version in oldest.items():
+        assert versions.Version(exact[name]) >= versions.Version(version)
+
+
+def test_another_version_than_the_constraint_is_seen(tmp_path):
+    (tmp_path / "wrong.txt").write_text("pytest==0.0.1\n")
+    with pytest.raises(SystemExit, match=r"pytest==0.0.1 was asked for"):
+        versions.check(tmp_path / "wrong.txt")
+
+
+def test_junk_in_a_release_is_seen(tmp_path):
+    wheel, sdist = tmp_path / "obax-0.2.0-py3-none-any.whl", tmp_path / "obax-0.2.0.tar.gz"
+    whole = [f"obax-0.2.0.dist-info/{name}" if name[0] in "lM" else name for name in versions.WHEEL]
+    for extra, said in (((), None), (("obax/__pycache__/a.pyc",), "pyc"), (("runs/x",), "runs/x")):
+        with zipfile.ZipFile(wheel, "w") as file:
+            for name in (*whole, *extra):
+                file.writestr(name, "")
+        if said is None:
+            versions.contents(wheel)
+            continue
+        with pytest.raises(SystemExit, match=said):
+            versions.contents(wheel)
+    with tarfile.open(sdist, "w:gz") as file:
+        for name in (*versions.SDIST, "site/index.html"):
+            header = tarfile.TarInfo(f"obax-0.2.0/{name}")
+            file.addfile(header, io.BytesIO())
+    with pytest.raises(SystemExit, match=r"does not belong \['site/index.html'\]"):
+        versions.contents(sdist)
+
+
+FOUND = {"name": "jinja2", "version": "2.10", "vulns": [{"id": "HOLE-1", "fix_versions": ["2.11"]}]}
+SOUND = {"name": "numpy", "version": "2.4", "vulns": []}
+SKIPPED = {"name": "jax", "skip_reason": "not found"}
+
+
+@pytest.mark.parametrize(
+    "said, code, words",
+    [
+        ([FOUND, SOUND], 1, "jinja2 2.10: HOLE-1, mended in 2.11"),
+        ([SOUND, SKIPPED], 0, "1 packages, 0 known holes; 1 not known there"),
+        ([SKIPPED], 0, "NOT DONE, not found"),
+        (None, 0, "NOT DONE, no network"),
+    ],
+)
+def test_the_audit_judges_by_what_was_looked_at(said, code, words, capsys):
+    text = json.dumps({"dependencies": said}) if said else ""
+    script = f"import sys; print({text!r}); print('no network', file=sys.stderr)"
+    assert audit.audit([sys.executable, "-S", "-c", script]) == code
+    assert words in capsys.readouterr().out
+
+
+def test_a_benchmark_adds_what_it_judged(tmp_path, monkeypatch):
+    file = tmp_path / "history.jsonl"
+    monkeypatch.setenv("OBAX_HISTORY", str(file))
+    for ratio in (1.5, 2.5):
+        history.keep([("run", ratio, 2.0), ("reported only", 3.0, None)], "a machine")
+    lines = history.read(file)
+    assert [line["ratio"] for line in lines] == [1.5, 2.5]
+    assert "| run | 2.5 | 2 | **missed** | 1.5 |" in history.table(lines)
+    history.draw(lines, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").stat().st_size > 1000
+    monkeypatch.setenv("OBAX_HISTORY", "none")
+    history.keep([("run", 1.0, 2.0)], "a machine")
+    assert len(history.read(file)) == 2
+    file.write_text(file.read_text() + '{"date": "today"}\n')
+    with pytest.raises(ValueError, match="line 3: expected an object"):
+        history.read(file)
+
+
+def test_links_mean_the_same_on_the_site_and_in_the_repository():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    hooks = module(ROOT / "docs" / "hooks.py")
+    assert hooks.relinked("[a](../benchmarks/README.md#x)", "streams.md") == "[a](benchmarks.md#x)"
+    assert hooks.relinked("![a](docs/pictures/a.png)", "index.md") == "![a](pictures/a.png)"
+    assert hooks.relinked("[a](../../examples/a.py)", "gallery/a.md") == "[a](../examples/a.py)"
+    assert (
+        hooks.relinked("[a](https://example.org), [b](#b)", "faq.md")
+        == "[a](https://example.org), [b](#b)"
+    )
+    assert "<msup>" in hooks.mathml("x^2", False, "a.md")
+    for unknown in (r"\nosuchcommand x", r"\begin{nosuch} a & b \end{nosuch}"):
+        with pytest.raises(Exception, match=r"not known|cannot draw"):
+            hooks.mathml(unknown, False, "a.md")
+    nav = [{"Start": [{"Tour": "tour.md"}]}, {"API": ["api/index.md", "api/window.md"]}]
+    text = hooks.llms_text(nav, "What it is.")
+    assert "- [A ten-minute tour](tour.html): How does a hyperparameter" in text
+    assert "(api/window.html)" in text
+
+
+def build(folder, config="mkdocs.yml"):
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        config,
+        "--site-dir",
+        str(folder),
+    ]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_asks_for_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("material")
+    run = build(tmp_path / "site")
+    assert run.returncode == 0, run.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    for page in pages:
+        assert not re.search(
+            r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//', page.read_text()
+        ), page
+    listed = re.findall(r"\]\(([^)]*\.html)\)", (tmp_path / "site" / "llms.txt").read_text())
+    assert len(listed) > 30 and all((tmp_path / "site" / name).is_file() for name in listed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "[gone](no-such-page.md)",
+        "[gone](tour.md#no-such-place)",
+        "[gone][obax.no_such_name]",
+        r"$\nosuchcommand$",
+    ],
+)
+def test_a_strict_build_sees_a_mistake(mistake, tmp_path):
+    pytest.importorskip("material")
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "page.md").write_text(f"# Page\n\n{mistake}\n")
+    (docs / "tour.md").write_text("# Tour\n\nText.\n")
+    text = (ROOT / "mkdocs.yml").read_text()
+    settings = text.split("\nnav:\n")[0].replace("docs_dir: docs", f"docs_dir: {docs}")
+    settings = settings.replace("hooks: [", f"hooks: [{ROOT}/").replace(
+        "extensions: [docs", f"extensions: [{ROOT}/docs"
+    )
+    settings += "\nnav: [{Page: page.md}, {Tour: tour.md}]\n"
+    settings = settings.replace("extra_css: [site.css]", "").replace(
+        "omitted_files: warn", "omitted_files: ignore"
+    )
+    (tmp_path / "mkdocs.yml").write_text(settings)
+    run = build(tmp_path / "site", str(tmp_path / "mkdocs.yml"))
+    assert run.returncode != 0 and ("WARNING" in run.stderr or "ERROR" in run.stderr)
+    assert (
+        "gone" in run.stderr
+        or "no-such" in run.stderr
+        or "no_such" in run.stderr
+        or "nosuch" in run.stderr
+    )
