@@ -40,7 +40,7 @@ def kernel() -> Play:
     return cached(_compiled, compact=True)
 
 
-def cached(compiled: Callable[..., T], *, compact: bool) -> T:
+def cached(compiled: Callable[..., T], *, compact: bool = False) -> T:
     """What `compiled` compiles as one piece (see `whole`), kept on disk.
 
     Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
@@ -50,7 +50,10 @@ def cached(compiled: Callable[..., T], *, compact: bool) -> T:
     sources = 0
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
-    with alone(f"obax-{compiled.__module__}-{sources:08x}"), as_one("play", compact=compact):
+    with (
+        alone(f"obax-{compiled.__module__}-{sources:08x}"),
+        as_one(compiled.__qualname__, compact=compact),
+    ):
         try:
             return drop_source(compiled(sources, cache=True))
         except RuntimeError:
