@@ -25,7 +25,7 @@ def compiled():
 
 def test_what_is_called_inside_is_not_made_ready_and_works_all_the_same_after():
     before = codegen.JITCodeLibrary._finalize_final_module, codegen.create_pass_builder
-    with as_one("play", compact=True):
+    with as_one("compiled", compact=True):
         play = compiled()
         inner = next(iter(square.overloads.values()))
         assert inner.library.get_pointer_to_function(inner.fndesc.llvm_func_name) == 0
@@ -37,7 +37,7 @@ def test_what_is_called_inside_is_not_made_ready_and_works_all_the_same_after():
 
 def test_all_is_as_before_after_an_error():
     before = codegen.JITCodeLibrary._finalize_final_module
-    with pytest.raises(ZeroDivisionError), as_one("play", compact=True):
+    with pytest.raises(ZeroDivisionError), as_one("compiled", compact=True):
         raise ZeroDivisionError
     assert codegen.JITCodeLibrary._finalize_final_module is before
 
@@ -45,7 +45,7 @@ def test_all_is_as_before_after_an_error():
 def test_another_numba_compiles_every_function_for_itself(monkeypatch):
     monkeypatch.delattr(codegen.JITCPUCodegen, "set_env")
     before = codegen.create_pass_builder
-    with as_one("play", compact=True):
+    with as_one("compiled", compact=True):
         assert codegen.create_pass_builder is before
 
 

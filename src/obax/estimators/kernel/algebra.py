@@ -13,6 +13,7 @@ from .views import shaped
 
 ONE, TWO, FOUR, EIGHT = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
 """Indices that cannot be negative, so that no loop has to look: it is then twice as fast."""
+Index = int | np.uint64
 SMALL = 32
 """Up to it an inverse is kept, beyond it factors."""
 
@@ -122,7 +123,7 @@ def sweep(
 
 
 @njit
-def take(line: np.ndarray, begin: int, end: int, by: float, other: np.ndarray) -> None:
+def take(line: np.ndarray, begin: Index, end: Index, by: float, other: np.ndarray) -> None:
     """line <- line - by other, from `begin` to `end`."""
     factor, pairs = fill(-by), (end - begin) // EIGHT
     for pair in range(pairs):
@@ -169,7 +170,7 @@ def factorise(matrix: np.ndarray) -> bool:
 @njit
 def take_four(
     line: np.ndarray,
-    begin: int,
+    begin: Index,
     one: np.ndarray,
     two: np.ndarray,
     three: np.ndarray,

@@ -41,7 +41,7 @@ def kernel() -> Play:
     return cached(_compiled, compact=True)
 
 
-def cached(compiled: Callable[..., T], *, compact: bool) -> T:
+def cached(compiled: Callable[..., T], *, compact: bool = False) -> T:
     """What `compiled` compiles as one piece (see `whole`), kept on disk.
 
     Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
@@ -54,7 +54,7 @@ def cached(compiled: Callable[..., T], *, compact: bool) -> T:
     # Of one cache only: other versions and other checkouts have theirs.
     place = zlib.crc32(f"{Path(__file__).parent} {sys.version} {numba.__version__}".encode())
     name = f"obax-{compiled.__module__}-{sources:08x}-{place:08x}"
-    with alone(name), as_one("play", compact=compact):
+    with alone(name), as_one(compiled.__qualname__, compact=compact):
         try:
             return drop_source(compiled(sources, cache=True))
         except RuntimeError:

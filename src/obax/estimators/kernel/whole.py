@@ -15,9 +15,10 @@ from typing import Any
 
 @contextlib.contextmanager
 def as_one(entry: str, *, compact: bool) -> Iterator[None]:
-    """While this lasts, only the function with this name is made ready to be called. A `compact`
-    one has short loops, and says in `lanes` what is worth it: vectorised and unrolled by LLVM, it
-    is twice as long and a fifth slower, as it does not fit into the processor's cache."""
+    """While this lasts, only what is defined inside the function with this qualified name is made
+    ready to be called. A `compact` kernel has short loops, and says in `lanes` what is worth it:
+    vectorised and unrolled by LLVM, it is twice as long and a fifth slower, as it does not fit into
+    the processor's cache."""
     from llvmlite import binding
     from numba.core import codegen, dispatcher, lowering, registry
     from numba.core.compiler_lock import global_compiler_lock
@@ -40,7 +41,7 @@ def as_one(entry: str, *, compact: bool) -> Iterator[None]:
     environments: list[tuple[Any, str, Any]] = []
 
     def is_entry(library: Any) -> bool:
-        return library.name.rpartition(".")[2] == entry
+        return library.name.startswith(f"{entry}.<locals>.")
 
     def optimise_entry(library: Any) -> None:
         if is_entry(library):
@@ -91,6 +92,7 @@ def as_one(entry: str, *, compact: bool) -> Iterator[None]:
                     set_env(engine, name, environment)
             for one in touched:
                 # They cannot be called from Python: whoever does so compiles them anew.
-                own = not one.py_func.__module__.startswith("numba.")
-                if own and one.py_func.__name__ != entry:
+                function = one.py_func
+                ready = function.__qualname__.startswith(f"{entry}.<locals>.")
+                if not ready and not function.__module__.startswith("numba."):
                     one._reset_overloads()

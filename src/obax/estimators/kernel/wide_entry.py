@@ -28,7 +28,7 @@ is not to be learned.
 @functools.cache
 def wide_kernel() -> WidePlay:
     """Compiled for this machine, or read from the cache that an earlier process left."""
-    return cached(_compiled, compact=False)
+    return cached(_compiled)
 
 
 def _compiled(sources: int, *, cache: bool) -> WidePlay:
