@@ -292,3 +292,34 @@ def test_text_is_learned_better_than_by_the_best_of_river():
     said = model.progressive(rows, labels, classes=[False, True])
     ours = loss(said[:, list(model.classes_).index(True)])
     assert ours < 0.9 * min(rivals)
+
+
+def test_a_row_that_was_changed_after_its_prediction_is_read_again():
+    """A row is not read twice to be predicted and learned, unless it is another one by then: with
+    other values, other names, or names that the model has learned in between."""
+    rows, labels = words(60, length=30)
+    fresh, reused, buffer = StreamingClassifier(), StreamingClassifier(), {}
+    for row, label in zip(rows, labels, strict=True):
+        raised = {name: value + 1 for name, value in row.items()}
+        for one in (row, raised, row):
+            fresh.predict_proba_one(dict(one))
+            buffer.clear()
+            buffer.update(one)
+            reused.predict_proba_one(buffer)
+            # Between the two calls, the same dict gets other values.
+            buffer.update(raised)
+            fresh.learn_one(dict(raised), label)
+            reused.learn_one(buffer, label)
+    same(fresh, reused)
+
+
+def test_values_that_cannot_be_compared_are_refused_like_any_other():
+    rows, labels = words(60, length=30)
+    model = StreamingClassifier()
+    model.learn_many(rows, labels)
+    row = dict(rows[-1])
+    model.predict_proba_one(row)
+    row[next(iter(row))] = np.zeros(3)
+    before = model.rejected_.count
+    model.learn_one(row, labels[-1])
+    assert model.rejected_.count == before + 1

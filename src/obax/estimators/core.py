@@ -99,12 +99,15 @@ class Core(Many):
     def _played_wide(self, row: Features, target: float, weight: float) -> bool:
         """The same for a wide model, to which a row may bring new features."""
         assert self.wide is not None
-        known = not weight or row.keys() <= self.names.keys()
-        if not known and not self._meet(row):
+        known = self.wide.read(row, self.names)
+        if known is None:
             return False
-        if not self.wide.run_one(self.record.data, row, self.names, target, weight, self._out):
-            return False
-        if not known and self._out[0, OUTCOME] != ABSURD:
+        if weight and not known:
+            if not self._meet(row):
+                return False
+            self.wide.read(row, self.names)
+        self.wide.run_one(self.record.data, target, weight, self._out)
+        if weight and not known and self._out[0, OUTCOME] != ABSURD:
             self.ignored += sum(name not in self.names for name in row)
         return True
 

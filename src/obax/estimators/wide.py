@@ -1,9 +1,11 @@
 """The state of a wide model, and how its rows are read: see `kernel.wide`."""
 
 import contextlib
+import functools
 import itertools
 import operator
-from collections.abc import Hashable, Mapping
+import struct
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from .sparse import PLAIN, Sparse
 from .table import Features, Table
 
 UNKNOWN = itertools.repeat(-1)
+Pack = Callable[..., None]
 
 
 class Placed:
@@ -66,6 +69,10 @@ class Wide:
         self._begins = np.zeros(2, np.int64)
         self._all = np.zeros(0, np.int64)
         self._values: Any = None
+        self._numbers, self._places = np.zeros(64), np.zeros(64, np.int64)
+        self._packers: dict[int, tuple[Pack, Pack]] = {}
+        self._index, self._size, self._known = self._places, 0, True
+        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         arrays = (self.head, self.cells, self.square)
@@ -99,35 +106,59 @@ class Wide:
         fixed = (self.head, record, self.cells, self.square, self.plan.sizes, self._settings)
         self._play(*fixed, rows.begins, rows.index, rows.values, goals, out)
 
-    def run_one(
-        self,
-        record: np.ndarray,
-        row: Features,
-        names: dict[Hashable, int],
-        target: float,
-        weight: float,
-        out: np.ndarray,
-    ) -> bool:
-        """Play a row if it is a dict of plain numbers; whether it is."""
-        size, values, index = len(row), row.values(), None
+    def read(self, row: Features, names: dict[Hashable, int]) -> bool | None:
+        """Have a row that is a dict of plain numbers ready for `run_one`; whether all its names are
+        known, and `None` if there is anything else in it. The row that was read last, as is one
+        that was predicted before it is learned, is not read again."""
+        keys, told, size = tuple(row), tuple(row.values()), len(row)
+        try:
+            if (keys, told, len(names)) == self._last:
+                return self._known
+        except (TypeError, ValueError):  # Values that cannot be compared.
+            return None
+        self._last, self._known, self._size = None, True, size
+        values, index = told, None
         if size == len(names) > 1:
             if len(self._all) != size:
                 self._all, self._values = np.arange(size), operator.itemgetter(*names)
             with contextlib.suppress(KeyError):
                 values, index = self._values(row), self._all
         if not PLAIN.issuperset(map(type, values)):
-            return False
+            return None
+        pack_values, pack_places = self._packers.get(size) or self._packer(size)
         try:
-            numbers = np.fromiter(values, np.float64, size)
-        except OverflowError:
-            return False
+            pack_values(*values)
+        except (struct.error, OverflowError):  # An integer beyond all floats.
+            return None
         if index is None:
-            index = np.fromiter(map(names.get, row, UNKNOWN), np.int64, size)
-        self._begins[1] = size
+            index = self._places
+            try:
+                pack_places(*map(names.__getitem__, keys))
+            except KeyError:
+                pack_places(*map(names.get, keys, UNKNOWN))
+                self._known = False
+        self._index = index
+        self._last = keys, told, len(names)
+        return self._known
+
+    def _packer(self, size: int) -> tuple[Pack, Pack]:
+        """What writes so many values and places where the kernel reads them."""
+        if size > len(self._numbers):
+            self._numbers, self._places = np.zeros(2 * size), np.zeros(2 * size, np.int64)
+            self._packers.clear()
+        values, places = (struct.Struct(f"{size}{code}").pack_into for code in "dq")
+        self._packers[size] = found = (
+            functools.partial(values, self._numbers.data, 0),
+            functools.partial(places, self._places.data, 0),
+        )
+        return found
+
+    def run_one(self, record: np.ndarray, target: float, weight: float, out: np.ndarray) -> None:
+        """Play the row that was read last."""
+        self._begins[1] = self._size
         self._goal[0, 0], self._goal[0, 1] = target, weight
         fixed = (self.head, record, self.cells, self.square, self.plan.sizes, self._settings)
-        self._play(*fixed, self._begins, index, numbers, self._goal, out)
-        return True
+        self._play(*fixed, self._begins, self._index, self._numbers, self._goal, out)
 
     @property
     def x(self) -> np.ndarray:

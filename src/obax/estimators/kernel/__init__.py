@@ -53,7 +53,7 @@ what they say together and why that is never much worse than the best of them.
 Files: `layout` and `views` (where things stand), `statistics`, `algebra`, `losses`; `columns` and
 `expand` (what a row is for members); `follower`, `tuned`, `first_order` (the members), `mixture`;
 `row` (one row by all of them), `teach` and `lead` (what members and leader learn of it), `record`,
-`repeat`; `entry`.
+`repeat`; `entry`, `whole` and `lanes` (how it is compiled).
 """
 
 from .columns import MULTIPLIED as MULTIPLIED, WAVES as WAVES

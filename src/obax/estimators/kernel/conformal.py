@@ -63,7 +63,13 @@ def reach(ring: np.ndarray, slot: int) -> float:
 def replace(ordered: np.ndarray, used: int, old: float, new: float) -> None:
     """Put a score among the first `used`, for an `old` one where there is no more room."""
     if used == ordered.shape[0]:
-        at = int(np.searchsorted(ordered, old))
+        at, beyond = 0, used
+        while at < beyond:
+            middle = (at + beyond) // 2
+            if ordered[middle] < old:
+                at = middle + 1
+            else:
+                beyond = middle
     else:
         at = used
     while at > 0 and ordered[at - 1] > new:
@@ -96,7 +102,7 @@ def observe(ring: np.ndarray, error: float, numbers: bool) -> None:
     if ring[SLOTS] > 0.0:
         replace(ring[ORDERED:], used, ring[at], score)
     ring[at] = score
-    ring[NEXT] = (ring[NEXT] + 1.0) % ROWS
+    ring[NEXT] = ring[NEXT] + 1.0 if ring[NEXT] < ROWS - 1 else 0.0
     ring[USED] = min(used + 1, ROWS)
     if numbers:
         ring[NUMBERS] = 1.0

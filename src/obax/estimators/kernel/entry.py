@@ -18,6 +18,7 @@ from .lean import drop_source, spare_scipy
 from .record import HEAD, RING
 from .row import ACCEPTED, play_row
 from .views import members, room, shaped
+from .whole import as_one
 
 Play = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None]
 """`play(vector, record, work, sizes, rows, out)`: test on every row and learn those that are to be
@@ -36,11 +37,11 @@ T = TypeVar("T")
 @functools.cache
 def kernel() -> Play:
     """Compiled for this machine, or read from the cache that an earlier process left."""
-    return cached(_compiled)
+    return cached(_compiled, compact=True)
 
 
-def cached(compiled: Callable[..., T]) -> T:
-    """What `compiled` compiles, kept on disk.
+def cached(compiled: Callable[..., T], *, compact: bool) -> T:
+    """What `compiled` compiles as one piece (see `whole`), kept on disk.
 
     Numba keeps it beside this file, where that cannot be written in the user's cache folder, or in
     NUMBA_CACHE_DIR; where nothing can be written, each process compiles for itself.
@@ -49,7 +50,7 @@ def cached(compiled: Callable[..., T]) -> T:
     sources = 0
     for file in sorted(Path(__file__).parent.glob("*.py")):
         sources = zlib.crc32(file.read_bytes(), sources)
-    with alone(f"obax-{compiled.__module__}-{sources:08x}"):
+    with alone(f"obax-{compiled.__module__}-{sources:08x}"), as_one("play", compact=compact):
         try:
             return drop_source(compiled(sources, cache=True))
         except RuntimeError:
@@ -78,7 +79,9 @@ def _compiled(sources: int, *, cache: bool) -> Play:
     it calls; `sources`, which stands for all of them, makes it look again."""
 
     @numba.njit(
-        void(*3 * [float64[::1]], int64[::1], float64[:, ::1], float64[:, ::1]), cache=cache
+        void(*3 * [float64[::1]], int64[::1], float64[:, ::1], float64[:, ::1]),
+        cache=cache,
+        error_model="numpy",
     )
     def play(
         vector: np.ndarray,
@@ -120,10 +123,11 @@ def _compiled(sources: int, *, cache: bool) -> Play:
             )
             if row[f + 1] > 0.0 and line[OUTCOME] == ACCEPTED:
                 hear(ring, line[SAID:said_end], row[f], numbers)
-            if line.shape[0] > said_end:
-                line[said_end : said_end + trail.shape[0]] = trail
-            if line.shape[0] > said_end + trail.shape[0]:
-                label = int(row[f]) if sizes[CLASSES] > 0 else 0
-                line[said_end + trail.shape[0] :] = space.said[:, label]
+            told = line[said_end:]
+            for j in range(min(told.shape[0], trail.shape[0])):
+                told[j] = trail[j]
+            label = int(row[f]) if sizes[CLASSES] > 0 else 0
+            for j in range(told.shape[0] - trail.shape[0]):
+                told[trail.shape[0] + j] = space.said[j, label]
 
     return play

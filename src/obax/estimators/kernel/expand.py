@@ -27,7 +27,7 @@ from .layout import (
     X,
 )
 from .statistics import CLIP, deviations
-from .views import part
+from .views import part, shaped
 
 
 @njit
@@ -49,7 +49,7 @@ def expand(
     if sizes[EXPANSION] == FOURIER:
         bandwidth = math.exp(vector[sizes[X] + sizes[BANDWIDTH]])
         phases = part(work, sizes, PHASES)
-        directions = part(work, sizes, DIRECTIONS).reshape(phases.shape[0], f)
+        directions = shaped(part(work, sizes, DIRECTIONS), (phases.shape[0], f))
         size = math.sqrt(2.0)
         for j in range(phases.shape[0]):
             angle = dot(directions[j], a[:f]) / bandwidth

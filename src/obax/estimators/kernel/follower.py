@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .algebra import SMALL, dot, factorise, invert, solve
+from .algebra import SMALL, dot, factorise, invert, lay, lift, solve
 from .layout import (
     FEATURES,
     FRESH,
@@ -52,9 +52,8 @@ def prepare_member(m: int, sizes: np.ndarray, followers: Followers) -> None:
     inertia, forgetting = followers.hyper[m, INERTIA], followers.hyper[m, FORGETTING]
     matrix, curvature = followers.inverse[m], followers.curvature[m]
     trace = 0.0
+    lay(curvature, forgetting, matrix)
     for i in range(d):
-        for j in range(d):
-            matrix[i, j] = forgetting * curvature[i, j]
         matrix[i, i] += inertia + ridge[i]
         trace += matrix[i, i]
     drawn, centre, weights = followers.drawn[m], followers.centre[m], followers.weights[m]
@@ -115,8 +114,4 @@ def train(
         step = weight * pull[k]
         for i in range(d):
             followers.weights[m, k, i] = followers.centre[m, k, i] + step * room.spread[m, i]
-    curvature, a = followers.curvature[m], room.row[0]
-    for i in range(d):
-        lift = bend * a[i]
-        for j in range(d):
-            curvature[i, j] = forgetting * curvature[i, j] + lift * a[j]
+    lift(followers.curvature[m], forgetting, bend, room.row[0])

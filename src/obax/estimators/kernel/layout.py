@@ -237,7 +237,7 @@ class Plan:
         work = [1, 5, self.width, self.width, 3 * m, len(self.rates), waves * self.features, waves]
         work += [square, lines, lines, m * d]
         by_member = m * (k + 1 + d) + self.members * (max(1, self.slots) + 4 + k)
-        work += [2 * d + by_member + (7 + n) * k + n + n + (3 + 3 * k + n + 2 * n * k) * d]
+        work += [3 * d + by_member + (7 + n) * k + n + n + (3 + 3 * k + n + 2 * n * k) * d]
         numbers = (self.features, d, k, self.slots, kind, penalties, n, self.balance)
         offsets = [np.cumsum([0, *lengths]), np.cumsum([0, *work]), self.entries]
         more = (columns.FEATURES[self.expansion], self.lags, self.spans["bandwidth"][0])

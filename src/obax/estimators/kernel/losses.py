@@ -47,15 +47,23 @@ def both_sides(z: float, out: np.ndarray) -> None:
 @njit
 def softmax(z: np.ndarray, shift: np.ndarray, out: np.ndarray) -> None:
     """Probabilities of logits z + shift."""
-    top = z[0] + shift[0]
-    for k in range(1, z.shape[0]):
-        top = max(top, z[k] + shift[k])
+    for k in range(z.shape[0]):
+        out[k] = z[k] + shift[k]
+    normalise(out)
+
+
+@njit
+def normalise(logits: np.ndarray) -> None:
+    """Probabilities in the place of their logits."""
+    top = logits[0]
+    for k in range(1, logits.shape[0]):
+        top = max(top, logits[k])
     total = 0.0
-    for k in range(z.shape[0]):
-        out[k] = math.exp(z[k] + shift[k] - top)
-        total += out[k]
-    for k in range(z.shape[0]):
-        out[k] /= total
+    for k in range(logits.shape[0]):
+        logits[k] = math.exp(logits[k] - top)
+        total += logits[k]
+    for k in range(logits.shape[0]):
+        logits[k] /= total
 
 
 @njit
@@ -65,27 +73,50 @@ def moderation(v: float) -> float:
 
 
 @njit
-def suffered(kind: int, z: np.ndarray, target: float, delta: float, slope: np.ndarray) -> float:
-    """The loss of outputs, and -d loss / dz."""
+def descent(kind: int, z: np.ndarray, target: float, delta: float, slope: np.ndarray) -> None:
+    """-d loss / dz, into `slope`."""
     if kind == SIGMOID:
         sign = 1.0 if target > 0.0 else -1.0
         slope[0] = sign * sigmoid(-sign * z[0])
-        margin = -sign * z[0]
-        return max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
-    if kind == SOFTMAX:
-        label = int(target)
-        softmax(z, np.zeros(z.shape[0]), slope)
-        loss = -math.log(max(slope[label], LEAST))
+    elif kind == SOFTMAX:
         for k in range(z.shape[0]):
-            slope[k] = (1.0 if k == label else 0.0) - slope[k]
-        return loss
-    error = target - z[0]
-    if kind == SQUARED:
-        slope[0] = error
-        return 0.5 * error * error
-    slope[0] = min(max(error, -delta), delta)
-    inside = min(abs(error), delta)
-    return inside * (abs(error) - 0.5 * inside)
+            slope[k] = z[k]
+        normalise(slope)
+        for k in range(z.shape[0]):
+            slope[k] = (1.0 if k == int(target) else 0.0) - slope[k]
+    else:
+        error = target - z[0]
+        slope[0] = error if kind == SQUARED else min(max(error, -delta), delta)
+
+
+@njit
+def surprise(z: np.ndarray, label: int) -> float:
+    """-ln of the probability that logits give a class."""
+    top = z[0]
+    for k in range(1, z.shape[0]):
+        top = max(top, z[k])
+    total = 0.0
+    for k in range(z.shape[0]):
+        total += math.exp(z[k] - top)
+    return -math.log(max(math.exp(z[label] - top) / total, LEAST))
+
+
+@njit
+def suffered(kind: int, z: np.ndarray, target: float, delta: float, slope: np.ndarray) -> float:
+    """The loss of outputs, and -d loss / dz. `slope` may stand where z does."""
+    error = abs(target - z[0])
+    if kind == SIGMOID:
+        margin = -z[0] if target > 0.0 else z[0]
+        loss = max(margin, 0.0) + math.log1p(math.exp(-abs(margin)))
+    elif kind == SOFTMAX:
+        loss = surprise(z, int(target))
+    elif kind == SQUARED:
+        loss = 0.5 * error * error
+    else:
+        inside = min(error, delta)
+        loss = inside * (error - 0.5 * inside)
+    descent(kind, z, target, delta, slope)
+    return loss
 
 
 @njit

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from .conformal import SIZE
+from .views import shaped
 
 POINTS, USED, STRIDE, SEEN, TOTAL, SUM, PENDING, LAST, REPEATED, REPEAT_TOTAL, RING = range(11)
 HEAD = RING + SIZE
@@ -25,7 +26,7 @@ def note(record: np.ndarray, loss: float, x: np.ndarray) -> None:
         return
     points, used, width = int(record[POINTS]), int(record[USED]), x.shape[0]
     rows, means = record[HEAD : HEAD + points], record[HEAD + points : HEAD + 2 * points]
-    xs = record[HEAD + 2 * points :].reshape(points, width)
+    xs = shaped(record[HEAD + 2 * points :], (points, width))
     rows[used] = record[SEEN]
     means[used] = record[SUM] / record[STRIDE]
     for i in range(width):

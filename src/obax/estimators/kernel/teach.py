@@ -31,7 +31,7 @@ from .layout import (
     VARIANCES,
     X,
 )
-from .losses import LEAST, proximal, suffered
+from .losses import LEAST, descent, proximal, suffered
 from .statistics import deviations
 from .tuned import PULL, SHIFT, SLOPE, P, carry, hypergradient
 from .views import Followers, Leader, Plain, Room, inlined, part
@@ -90,7 +90,7 @@ def pull_of(i: int, sizes: np.ndarray, room: Room, target: float, label: int, de
         for k in range(slope.shape[0]):
             slope[k] = (1.0 if k == label else 0.0) - room.said[i, k]
     else:
-        suffered(kind, room.outputs[i], target, delta, slope)
+        descent(kind, room.outputs[i], target, delta, slope)
 
 
 @inlined
@@ -122,7 +122,7 @@ def step_down(
     for i in range(seconds, seconds + sizes[FIRST_ORDER]):
         if room.awake[i] > 0.0:
             outputs_of(i - seconds, sizes, plain, a, room.outputs[i])
-            suffered(kind, room.outputs[i], target_z, delta, slope)
+            descent(kind, room.outputs[i], target_z, delta, slope)
             descend(i - seconds, sizes, plain, a, slope, length, weight)
 
 

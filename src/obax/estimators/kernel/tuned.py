@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .algebra import dot, multiply_lines, solve
+from .algebra import add, dot, lay, lift, multiply_lines, solve
 from .columns import FOURIER
 from .follower import FORGETTING, INERTIA
 from .layout import (
@@ -33,50 +33,24 @@ def is_bandwidth(sizes: np.ndarray, entry: int) -> bool:
 
 
 @inlined
-def differentiate(
-    sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int, k: int
-) -> None:
-    """Along the learned entry j of x, for output k: q = dr y + ridge S - dL u."""
-    penalties, d, n = sizes[PENALTIES], sizes[INPUTS], sizes[LEARNED]
-    entry, q, ridge = leader.entries[j], room.asked[j, k], followers.ridge[0]
-    y, drawn, sensitivity = followers.weights[0, k], followers.drawn[0, k], leader.sensitivity[j, k]
-    for i in range(d):
-        q[i] = ridge[i] * sensitivity[i]
+def stiffen(sizes: np.ndarray, followers: Followers, room: Room, entry: int) -> float:
+    """Along an entry of x, the diagonal by which L moves with ridge and inertia, dr + di; 1 if it
+    is dr, which draws y to zero as well."""
+    penalties, diagonal, ridge = sizes[PENALTIES], room.diagonal, followers.ridge[0]
+    inertia = followers.hyper[0, INERTIA] if entry == penalties else 0.0
+    for i in range(sizes[INPUTS]):
+        diagonal[i] = inertia
     if entry < penalties:
-        for i in range(d) if penalties == 1 else range(entry, entry + 1):
-            q[i] += ridge[i] * (y[i] - drawn[i])
-    elif entry == penalties:
-        for i in range(d):
-            q[i] -= followers.hyper[0, INERTIA] * drawn[i]
-    if j >= n - leader.tilts.shape[0]:
-        for i in range(d):
-            q[i] -= room.tilted[1 + k, i]
-
-
-@inlined
-def bend_spread(
-    sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int
-) -> None:
-    """Along the learned entry j of x: bent = dL s, the same for every output."""
-    penalties, d, n = sizes[PENALTIES], sizes[INPUTS], sizes[LEARNED]
-    entry, bent = leader.entries[j], room.bent[j]
-    ridge, spread = followers.ridge[0], room.spread[0]
-    for i in range(d):
-        bent[i] = 0.0
-    if entry < penalties:
-        for i in range(d) if penalties == 1 else range(entry, entry + 1):
-            bent[i] = ridge[i] * spread[i]
-    elif entry == penalties:
-        for i in range(d):
-            bent[i] = followers.hyper[0, INERTIA] * spread[i]
-    if j >= n - leader.tilts.shape[0]:
-        for i in range(d):
-            bent[i] += room.tilted[0, i]
+        for i in range(sizes[INPUTS]) if penalties == 1 else range(entry, entry + 1):
+            diagonal[i] = ridge[i]
+        return 1.0
+    return 0.0
 
 
 @inlined
 def tilt(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, j: int) -> None:
-    """Along the learned entry j of x, d(forgetting A) times s and times u.
+    """Along the learned entry j of x, d(forgetting A) times s and times u; left as it is, at 0,
+    for the first ones, along which A does not move.
 
     The slope along memory is kept as that along the forgetting factor, per unit of which it does
     not vanish where memory is long.
@@ -123,12 +97,20 @@ def hypergradient(
     shifts_at = weights_at + sizes[CLASSES]
     by, fading, check = moderation(v), work[sizes[SETTINGS] + FADING], 0.0
     dshift, dpull = room.short[DSHIFT], room.short[DPULL]
+    ridge, diagonal = followers.ridge[0], room.diagonal
+    if leader.tilts.shape[0] < n:
+        for k in range(1 + outs):
+            for i in range(d):
+                room.tilted[k, i] = 0.0
     for j in range(n):
         entry, dz0, bent = leader.entries[j], room.short[DZ0 + j], room.bent[j]
         tilt(sizes, followers, leader, room, j)
-        bend_spread(sizes, followers, leader, room, j)
+        draws = stiffen(sizes, followers, room, entry)
+        dv, tilted = 0.0, room.tilted[0]
+        for i in range(d):
+            bent[i] = diagonal[i] * spread[i] + tilted[i]
+            dv -= spread[i] * bent[i]
         waves = is_bandwidth(sizes, entry)
-        dv = -dot(spread, bent)
         if waves:
             dv += 2.0 * dot(spread, room.row_slope)
             # In s = L^-1 a, a moves too: where dL s stands, dL s - da does.
@@ -136,18 +118,20 @@ def hypergradient(
                 bent[i] -= room.row_slope[i]
         room.slopes[j] = 0.0
         for k in range(outs):
-            differentiate(sizes, followers, leader, room, j, k)
-            q = room.asked[j, k]
-            dz0[k] = dot(leader.sensitivity[j, k], a) - dot(spread, q)
+            asked, old, tilted = room.asked[j, k], leader.sensitivity[j, k], room.tilted[1 + k]
+            y, drawn, step = followers.weights[0, k], followers.drawn[0, k], weight * pull[k]
+            change = 0.0
+            for i in range(d):
+                q = ridge[i] * old[i] + diagonal[i] * (draws * y[i] - drawn[i]) - tilted[i]
+                change += old[i] * a[i] - spread[i] * q
+                asked[i] = q + step * bent[i]
             if waves:
-                dz0[k] += dot(followers.centre[0, k], room.row_slope)
-            change = dz0[k]
+                change += dot(followers.centre[0, k], room.row_slope)
+            dz0[k] = change
             if classify:
                 change = (change - 0.5 * LOGIT_VARIANCE * z0[k] * dv / (by * by)) / by
             room.slopes[j] -= balance * slope[k] * change
             dshift[k] = 1.0 if classify and entry == shifts_at + k else 0.0
-            for i in range(d):
-                q[i] += weight * pull[k] * bent[i]
         solve(followers.inverse[0], room.asked[j], room.solved[j])
         if kind == SIGMOID:
             # One logit for two classes: the shift is that of the second less that of the first.
@@ -171,24 +155,17 @@ def hypergradient(
 def carry(sizes: np.ndarray, followers: Followers, leader: Leader, room: Room, bend: float) -> None:
     """Sensitivity and slopes of the curvature after the row; before its curvature is added."""
     d = sizes[INPUTS]
-    for j in range(sizes[LEARNED]):
-        for k in range(sizes[OUTPUTS]):
-            for i in range(d):
-                leader.sensitivity[j, k, i] = room.solved[j, k, i]
+    lay(room.solved, 1.0, leader.sensitivity)
     forgetting, curvature, a = followers.hyper[0, FORGETTING], followers.curvature[0], room.row[0]
     first = sizes[LEARNED] - leader.tilts.shape[0]
     for j in range(first, sizes[LEARNED]):
         slope, along_memory = leader.tilts[j - first], leader.entries[j] == sizes[PENALTIES] + 1
         scale = forgetting * (1.0 - forgetting) if along_memory else 1.0
-        for i in range(d):
-            lift = room.lifts[j] / scale * a[i]
-            for m in range(d):
-                slope[i, m] = forgetting * slope[i, m] + lift * a[m]
-            if along_memory:
-                for m in range(d):
-                    slope[i, m] += curvature[i, m]
+        lift(slope, forgetting, room.lifts[j] / scale, a)
+        if along_memory:
+            add(slope, curvature)
         if is_bandwidth(sizes, leader.entries[j]):
             for i in range(d):
-                lift, moved = bend * a[i], bend * room.row_slope[i]
+                one, two = bend * a[i], bend * room.row_slope[i]
                 for m in range(d):
-                    slope[i, m] += lift * room.row_slope[m] + moved * a[m]
+                    slope[i, m] += one * room.row_slope[m] + two * a[m]

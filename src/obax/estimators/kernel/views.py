@@ -87,6 +87,8 @@ class Room(NamedTuple):
     """Lines with a number for each output: see `tuned`."""
     none: np.ndarray
     """A shift of logits by nothing."""
+    diagonal: np.ndarray
+    """By which L moves with ridge and inertia, along an entry of x."""
     bent: np.ndarray
     """dL s, along each learned entry of x."""
     stack: np.ndarray
@@ -169,6 +171,7 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
     outputs, left = shaped(left, (everyone, k)), left[everyone * k :]
     spread, left = shaped(left, (m, d)), left[m * d :]
     short, left = shaped(left, (7 + n, k)), left[(7 + n) * k :]
+    diagonal, left = left[:d], left[d:]
     bent, left = shaped(left, (n, d)), left[n * d :]
     stack, left = shaped(left, (3, 1 + k, d)), left[3 * (1 + k) * d :]
     lifts, left = left[:n], left[n:]
@@ -188,6 +191,7 @@ def room(work: np.ndarray, sizes: np.ndarray) -> Room:
         spread,
         short[1:],
         short[0],
+        diagonal,
         bent,
         stack[0],
         stack[1],

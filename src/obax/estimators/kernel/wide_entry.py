@@ -28,7 +28,7 @@ is not to be learned.
 @functools.cache
 def wide_kernel() -> WidePlay:
     """Compiled for this machine, or read from the cache that an earlier process left."""
-    return cached(_compiled)
+    return cached(_compiled, compact=False)
 
 
 def _compiled(sources: int, *, cache: bool) -> WidePlay:
@@ -45,6 +45,7 @@ def _compiled(sources: int, *, cache: bool) -> WidePlay:
             *(int64[::1], int64[::1], float64[::1], float64[:, ::1], float64[:, ::1]),
         ),
         cache=cache,
+        error_model="numpy",
     )
     def play(
         head: np.ndarray,

@@ -32,7 +32,7 @@ one after the other, by the model in slot `slots[i]`; `rows` and `out` as in `ke
 def pool_kernel() -> PoolPlay:
     """Compiled for this machine, or read from the cache that an earlier process left."""
     kernel()
-    return functools.partial(cached(_compiled), _address())
+    return functools.partial(cached(_compiled, compact=False), _address())
 
 
 def _address() -> int:
