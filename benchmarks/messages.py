@@ -15,12 +15,13 @@ LINE = re.compile(rf"= (?P<result>.*?) (?:{KINDS})(?:-start)?\(")
 ARRAY = re.compile(r"(pred|[a-z]+\d+)\[([\d,]*)\]")
 # A Hessian-vector product is the derivative of a gradient, in the loop of the solver.
 IN_SOLVER = "while/body/jvp(transpose("
-STEPS = 5
+# Both loops of a round, the follower's and the solver's, take so many steps here.
+IN_LOOP, STEPS = re.compile(r'op_name="[^"]*/while'), 5
 
 
 class Messages(NamedTuple):
     """The collectives of one round: how many, with how many bytes for each device, all told and in
-    one step of the solver; and the floating-point operations of a device."""
+    products of one step of the solver, in loops; and the floating-point operations of a device."""
 
     window: int
     devices: int
@@ -28,6 +29,8 @@ class Messages(NamedTuple):
     bytes: int
     count_in_loop: int
     bytes_in_loop: int
+    repeated: int
+    bytes_repeated: int
     flops: float
 
     def seconds(
@@ -39,18 +42,20 @@ class Messages(NamedTuple):
         work = (term * window / devices + rest) / flops
         if devices == 1:
             return work, 0.0
-        sums = self.count + (STEPS - 1) * self.count_in_loop
-        sent = self.bytes + (STEPS - 1) * self.bytes_in_loop
+        sums = self.count + (STEPS - 1) * self.repeated
+        sent = self.bytes + (STEPS - 1) * self.bytes_repeated
         return work, sums * 2 * math.log2(devices) * latency + 2 * sent / bandwidth
 
 
-def parsed(text: str) -> list[tuple[int, bool]]:
-    """Bytes of each collective of a program, and whether it is in the loop of the solver."""
+def parsed(text: str) -> list[tuple[int, bool, bool]]:
+    """Bytes of each collective of a program, whether it is a product in the loop of the solver, and
+    whether it is in any loop."""
     found = []
     for line in text.splitlines():
         if match := LINE.search(line):
             arrays = ARRAY.findall(match["result"])
-            found.append((sum(map(_bytes, arrays)), IN_SOLVER in line))
+            looped = IN_LOOP.search(line) is not None
+            found.append((sum(map(_bytes, arrays)), IN_SOLVER in line, looped))
     return found
 
 
@@ -72,11 +77,13 @@ def of_round(
     round = axes.put_rounds(example, state.round_spec, stacked=False)
     compiled = jax.jit(lambda *given: placed.step(*given)).lower(there, round).compile()
     lines = parsed(compiled.as_text())
-    inside = [size for size, in_solver in lines if in_solver]
-    sizes = [size for size, _ in lines]
+    inside = [size for size, in_solver, _ in lines if in_solver]
+    repeated = [size for size, _, looped in lines if looped]
+    sizes = [size for size, _, _ in lines]
     # XLA counts the body of a loop once.
     flops = compiled.cost_analysis()["flops"]
-    return Messages(window, devices, len(sizes), sum(sizes), len(inside), sum(inside), flops)
+    pairs = ((len(some), sum(some)) for some in (sizes, inside, repeated))
+    return Messages(window, devices, *(number for pair in pairs for number in pair), flops)
 
 
 def flops_per_term(few: Messages, many: Messages) -> float:

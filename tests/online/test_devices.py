@@ -57,7 +57,7 @@ def quick():
 
 @pytest.fixture(scope="module")
 def found():
-    return answer(start(*REQUIRED, *MORE, *MUTANTS), 900)
+    return answer(start(*REQUIRED, *MORE, *MUTANTS), 1800)
 
 
 def agrees(one):
