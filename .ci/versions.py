@@ -85,7 +85,8 @@ def freeze() -> dict[str, str]:
         seen.add(place)
         for below in map(Requirement, metadata.requires(line.name) or ()):
             waiting += [(below, extra) for extra in ("", *line.extras)]
-    return dict(sorted(found.items()))
+    # The installer is not ours to pin: a fresh environment brings its own.
+    return {name: it for name, it in sorted(found.items()) if name not in ("pip", "setuptools")}
 
 
 def check(file: Path) -> None:
