@@ -192,6 +192,11 @@ class RingBuffer(eqx.Module):
     rounds: PyTree
     spare: bool = eqx.field(static=True, default=False)
 
+    @property
+    def slots(self) -> int:
+        """How many past rounds there is room for."""
+        return jax.tree.leaves(self.rounds)[0].shape[0] - self.spare
+
     @classmethod
     def like(cls, example_round: PyTree, slots: int) -> "RingBuffer":
         """An empty buffer for rounds shaped like this one."""

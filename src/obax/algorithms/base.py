@@ -7,6 +7,7 @@ projection are here.
 """
 
 import dataclasses
+import math
 from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
@@ -50,6 +51,8 @@ class State(Lazy):
 
 
 S = TypeVar("S", bound=State)
+LAST, SOME_WAY = 2**31 - 2, 2**20
+"""The last t from which there is a next one in 32 bits, and how far t goes back there."""
 
 
 def _problem(value: Problem, name: str) -> Problem:
@@ -203,7 +206,7 @@ class Algorithm(eqx.Module):
         state.round_spec.check(round)
         self.check_state(state)
         move = self.update(state, round)
-        changes = move.changes(state.t)
+        changes = move.changes(_next(state))
         norm = trees.norm(move.followed)
         # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
         accepted = trees.all_finite((round, changes, dict(move.stored), norm))
@@ -258,6 +261,15 @@ class Algorithm(eqx.Module):
             carry=None if estimator is None or y is None else estimator.init(y),
         )
         return self.remember(start)
+
+
+def _next(state: State) -> Int[Array, ""]:
+    """t + 1; where 32 bits end, a place some way before it in the same slot of every ring buffer.
+    Windows then go on as they were, and schedules keep the values that they have there."""
+    slots = [kept.slots for kept in vars(state).values() if isinstance(kept, RingBuffer)]
+    turn = math.lcm(1, *slots)
+    back = turn * -(-SOME_WAY // turn)
+    return jnp.where(state.t < LAST, state.t + 1, LAST + 1 - back)
 
 
 def _check_start(domain: Domain, var: PyTree, name: str, field: str) -> None:

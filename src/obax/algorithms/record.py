@@ -57,9 +57,9 @@ class Move(NamedTuple):
         return self.estimate.value if self.direction is None else self.direction
 
     def changes(self, t: Int[Array, ""]) -> dict[str, PyTree]:
-        """The fields of the next state that this move sets."""
+        """The fields of the next state that this move sets; `t` is the number of its round."""
         return {
-            "t": t + 1,
+            "t": t,
             "outer_var": self.leader.outer_var,
             "outer_optimiser": self.leader.optimiser,
             "inner_var": self.after.inner_var,
