@@ -20,6 +20,17 @@ def rooms() -> list[str]:
     return [name for name in FIRST if name in found] + sorted(found - {*FIRST})
 
 
+def elsewhere() -> dict[str, str]:
+    """The addresses of names that `obax/__init__.py` takes from files that are no rooms."""
+    return {
+        alias.name: f"obax.{line.module}.{alias.name}"
+        for line in ast.walk(ast.parse((SOURCE / "__init__.py").read_text()))
+        if isinstance(line, ast.ImportFrom) and line.module and line.level
+        for alias in line.names
+        if line.module not in rooms() and alias.asname == alias.name
+    }
+
+
 def address(room: str, name: str) -> str:
     """Where to look for a name: a file that is called like what it holds hides it."""
     inside = SOURCE / room / name
@@ -55,6 +66,7 @@ def index() -> str:
     for room in rooms():
         names = ", ".join(f"[`{name}`][{address(room, name)}]" for name in public_names(room))
         lines.append(f"**[obax.{room}]({room}.md)**: {names}\n")
+    lines += [f"::: {place}\n" for place in elsewhere().values()]
     return "\n".join(lines)
 
 

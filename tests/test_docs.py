@@ -24,6 +24,7 @@ WITHOUT_CODE = {
     "guides.md",
     "results.md",
     "speed.md",
+    "workers.md",
     "start.md",
 }
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)

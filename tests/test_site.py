@@ -62,7 +62,8 @@ def test_the_navigation_has_every_page_and_no_other():
 def test_every_public_name_is_in_the_reference():
     rooms = {room: {*reference.public_names(room)} for room in reference.rooms()}
     below = set().union(*rooms.values())
-    assert {*obax.__all__} <= below | {*rooms}
+    assert {*obax.__all__} <= below | {*rooms} | {*reference.elsewhere()}
+    assert all(f"::: {place}\n" in reference.index() for place in reference.elsewhere().values())
     assert {"OAGD", "OAGDState", "Info"} <= rooms["algorithms"]
     assert "run" in rooms["lab"] and "COMPARE" not in rooms["lab"]
     assert "::: obax.window.Window\n" in reference.page("window")

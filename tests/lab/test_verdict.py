@@ -20,7 +20,7 @@ from obax.lab.kit.verdict import (
     not_run,
     paired,
 )
-from obax.lab.report import Claim, Findings, Table
+from obax.lab.report import Claim, Findings
 
 CLEAR = np.array([1.0, 1.1, 0.9])
 
@@ -136,9 +136,12 @@ def test_a_method_is_its_kind_and_its_values():
 def careless(claimed):
     """An experiment that calls its claim reproduced, whatever was run."""
     claim = Claim("C", claimed, "all is well", "reproduced", "made up")
-    empty = Table("t", "t", "t", pd.DataFrame())
-    found = Findings([claim], [], [], [], empty)
-    return Experiment("x", "", "", {}, {}, {}, lambda c: [], lambda c, t: found, lambda t: "")
+    found = Findings([], [claim], [], [], [])
+    about = {"name": "x", "question": "", "summary": "", "data": ""}
+    empty = {"presets": {}, "durations": {}, "columns": {}}
+    return Experiment(
+        **about, **empty, parts=lambda c: [], findings=lambda c, t: found, headline=lambda t: ""
+    )
 
 
 @pytest.mark.parametrize(

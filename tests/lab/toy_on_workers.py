@@ -10,6 +10,7 @@ import numpy as np
 from obax import datasets, lab
 from obax.lab import Experiment, Part, report
 from obax.lab.kit.config import Settings, count
+from obax.lab.kit.experiment import Duration
 from obax.lab.kit.table import Rows
 
 
@@ -37,15 +38,18 @@ def part(config, index):
 
 
 def findings(config, table):
-    return report.Findings([], [], [], [], report.Table("t", "T", "c", table.head(2)))
+    small = report.Table("t", "T", "c", table.head(2))
+    answer = report.Answer("q?", "yes", small, report.Figure("f", "F", "x", "y", [], "c"))
+    return report.Findings([answer], [], [], [], [])
 
 
 TOY = Experiment(
     name="toy",
+    question="q?",
     summary="s",
     data="none",
     presets={"quick": Config()},
-    durations={"quick": "0"},
+    durations={"quick": Duration(1)},
     columns={"w": int},
     parts=lambda config: [Part(f"p{i}", lambda i=i: part(config, i)) for i in range(config.parts)],
     findings=findings,

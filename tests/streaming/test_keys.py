@@ -48,13 +48,13 @@ def test_each_key_is_a_stream_of_its_own(tmp_path, rows):
     for shop in "xyz":
         mine = [row for row in rows if row["shop"] == shop]
         (tmp_path / "one.jsonl").write_text("\n".join(map(json.dumps, mine)))
-        arguments = ("--target", "sold", "--drop", "shop", "--out", tmp_path / "one.out")
+        arguments = ("--target", "sold", "--drop", "shop", "--out", tmp_path / f"{shop}.out")
         assert stream(tmp_path / "one.jsonl", *arguments).exit_code == 0
         told = [
             {"prediction", "probability", "loss", "hyperparameters"} & one.keys() for one in found
         ]
         assert all(len(names) == 4 for names in told)
-        alone, together = read(tmp_path / "one.out"), [o for o in found if o["key"] == shop]
+        alone, together = read(tmp_path / f"{shop}.out"), [o for o in found if o["key"] == shop]
         for one, other in zip(alone, together, strict=True):
             assert {n: v for n, v in one.items() if n != "t"} == {
                 n: v for n, v in other.items() if n not in ("t", "key")

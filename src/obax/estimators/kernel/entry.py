@@ -4,6 +4,7 @@ import contextlib
 import functools
 import sys
 import tempfile
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,9 +34,23 @@ said: the probability of the target, or a number in its deviations.
 """
 OUTCOME, LOSS, REACH, SAID = range(4)
 T = TypeVar("T")
+_loading = threading.RLock()
 
 
-@functools.cache
+def once(load: Callable[[], T]) -> Callable[[], T]:
+    """`load`, called by one thread and once: a kernel that is loaded twice at the same time finds
+    the names of the other."""
+    kept = functools.cache(load)
+
+    @functools.wraps(load)
+    def loaded() -> T:
+        with _loading:
+            return kept()
+
+    return loaded
+
+
+@once
 def kernel() -> Play:
     """Compiled for this machine, or read from the cache that an earlier process left."""
     return cached(_compiled, compact=True)

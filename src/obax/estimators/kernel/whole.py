@@ -1,4 +1,4 @@
-"""A kernel compiled as one piece: in a third of the time.
+"""A kernel compiled as one piece: in about half the time or less.
 
 Numba compiles each function that a compiled one calls for itself: optimised, made into machine code
 and wrapped for callers in Python, none of which is used where the caller has it inlined. Here
@@ -17,8 +17,7 @@ from typing import Any
 def as_one(entry: str, *, compact: bool) -> Iterator[None]:
     """While this lasts, only what is defined inside the function with this qualified name is made
     ready to be called. A `compact` kernel has short loops, and says in `lanes` what is worth it:
-    vectorised and unrolled by LLVM, it is twice as long and a fifth slower, as it does not fit into
-    the processor's cache."""
+    vectorised and unrolled by LLVM, it is twice as long and was a fifth slower."""
     from llvmlite import binding
     from numba.core import codegen, dispatcher, lowering, registry
     from numba.core.compiler_lock import global_compiler_lock

@@ -1,6 +1,5 @@
 """The way into the wide engine, compiled when a first wide model is made: see `entry`."""
 
-import functools
 from collections.abc import Callable
 
 import numba
@@ -8,7 +7,7 @@ import numpy as np
 from numba import float64, int64, void
 
 from .conformal import asked_reach, hear
-from .entry import LOSS, OUTCOME, REACH, SAID, cached
+from .entry import LOSS, OUTCOME, REACH, SAID, cached, once
 from .layout import SOFTMAX
 from .record import HEAD, RING
 from .row import ACCEPTED
@@ -25,7 +24,7 @@ is not to be learned.
 """
 
 
-@functools.cache
+@once
 def wide_kernel() -> WidePlay:
     """Compiled for this machine, or read from the cache that an earlier process left."""
     return cached(_compiled)

@@ -18,7 +18,7 @@ import numpy as np
 from numba import float64, int64, types, void
 from numba.extending import intrinsic
 
-from ..kernel.entry import cached, kernel
+from ..kernel.entry import cached, kernel, once
 from ..kernel.layout import FRESH
 from ..kernel.record import HEAD, PENDING, POINTS, RING, STRIDE, USED
 
@@ -28,7 +28,7 @@ one after the other, by the model in slot `slots[i]`; `rows` and `out` as in `ke
 `record` is room for one, with as many points as notes have."""
 
 
-@functools.cache
+@once
 def pool_kernel() -> PoolPlay:
     """Compiled for this machine, or read from the cache that an earlier process left."""
     kernel()
