@@ -83,6 +83,9 @@ def local(workers: int) -> Iterator[Client]:
     spawn = "distributed.nanny.pre-spawn-environ"
     with tempfile.TemporaryDirectory(prefix="obax-workers-") as place:
         compiled = {"JAX_COMPILATION_CACHE_DIR": os.path.join(place, "compiled")}  # noqa: PTH118
+        # By default JAX keeps only what took a second to compile: most of a part took less.
+        compiled["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+        compiled["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
         if "JAX_COMPILATION_CACHE_DIR" in os.environ:
             compiled = {}
         environment = dask.config.get(spawn, {}) | ONE_CORE | compiled
@@ -148,7 +151,7 @@ def results(
             if desk.failure is not None:
                 raise desk.failure
             if not finished:
-                _wait([future for _, future in desk.running.values()])
+                _wait(client, [future for _, future in desk.running.values()])
     finally:
         for _, future in desk.running.values():
             _cancel(client, future)
@@ -310,12 +313,14 @@ def _present(client: Client) -> dict[str, Seat]:
             time.sleep(0.1)
 
 
-def _wait(futures: list[Any], seconds: float = 1.0) -> None:
+def _wait(client: Client, futures: list[Any], seconds: float = 1.0) -> None:
     """Until one has ended, or for a second: workers come and go meanwhile."""
     if not futures:
         time.sleep(seconds / 4)
         return
-    with contextlib.suppress(Exception):
+    # Neither a second that has passed nor a job that failed or was lost is for here to tell.
+    ends = (TimeoutError, OSError, RuntimeError, distributed().CancelledError)
+    with contextlib.suppress(*ends), client.as_current():
         distributed().wait(futures, timeout=seconds, return_when="FIRST_COMPLETED")
 
 
