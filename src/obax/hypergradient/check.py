@@ -15,7 +15,6 @@ from .._support import trees, validation
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
-from ..reduced import Flat, Scalar, Vector, answer, extreme_eigenvalues
 from .base import Hypergradient
 from .solvers import CG, Dense
 from .unrolled import Unrolled
@@ -149,6 +148,9 @@ def _measure(
     directions: Array,
 ) -> _Findings:
     """One compiled function: compilation is what a check of a small problem takes."""
+    # Loaded by those who check, not by everybody who imports an algorithm.
+    from ..reduced import Flat, Scalar, Vector, answer, extreme_eigenvalues
+
     bare = Problem(
         lambda x, y, r: problem.outer_loss(x, y, r, buffers),
         None if y is None else lambda x, y, r: problem.inner_loss(x, y, r, buffers)[0],
