@@ -27,7 +27,9 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     A state that lies over several processes is saved by all of them together: the first one writes,
     and none goes on before.
 
-    >>> import tempfile, obax
+    >>> import tempfile
+    >>> import jax.numpy as jnp
+    >>> import obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
     >>> state = obax.OGD(problem, outer_step_size=0.5).init(0.25, None, jnp.zeros(()))
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -103,9 +105,9 @@ def from_bytes(data: bytes, like: PyTree, name: str = "the checkpoint") -> PyTre
             raise CheckpointError(
                 f"{name} holds a {manifest['kind']}, but like is a {type(like).__name__}."
             )
-        leaves = {e["path"]: read(file, e, name) for e in manifest["leaves"]}
+        found = {e["path"]: read(file, e, name) for e in manifest["leaves"]}
         try:
-            return like.__obax_load__(leaves, manifest["extra"])
+            return like.__obax_load__(found, manifest["extra"])
         except ValueError:
             raise
         except STRANGE as error:
@@ -132,11 +134,11 @@ def from_bytes(data: bytes, like: PyTree, name: str = "the checkpoint") -> PyTre
             f"{name} has another structure than like: {'; '.join(parts)}. Make like with the same "
             f"algorithm, window, estimator and optimisers as the one that was saved."
         )
-    restored = [
+    leaves = [
         restored(file, entries[path], leaf, f"state{path}", name)
         for path, (_, leaf) in zip(paths, expected, strict=True)
     ]
-    return jax.tree.unflatten(jax.tree.structure(like), restored)
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 def read_meta(path: str | Path) -> Meta:
