@@ -201,6 +201,8 @@ def test_a_polite_stop_loses_nothing(tmp_path, number):
     first.send_signal(number)
     told = first.stderr.read().decode()
     assert first.wait(60) == 128 + number
+    first.stdin.close()
+    first.stderr.close()
     assert f"stopped by {number.name} at row 1,700; the same command goes on" in told
     assert out.read_bytes().count(b"\n") == 1700
     second = launch(tmp_path, "--out", out)
@@ -219,5 +221,6 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
     process.stdin.write(ROWS.split("\n", 1)[1].encode())
     process.stdin.close()
     told = process.stderr.read().decode()
+    process.stderr.close()
     assert process.wait(60) == 0 and "Traceback" not in told and "Broken" not in told
     assert list((tmp_path / "ck").glob("*.obax"))
