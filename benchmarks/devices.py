@@ -6,10 +6,8 @@ Exit code 1 if a limit is missed. What is sent is read from the compiled program
 clock; the last table *extrapolates* from it.
 """
 
-import argparse
 import os
 import sys
-from pathlib import Path
 
 # Before JAX starts.
 DEVICES = 8
@@ -26,7 +24,7 @@ import obax
 from obax.problems import dynamic_regression
 
 from . import workload
-from .harness import Result, compare, interleaved, report
+from .harness import Result, compare, interleaved, run_chosen
 from .messages import Messages, flops_per_term, of_round
 
 SPEED_UP = 1.6
@@ -153,16 +151,7 @@ BENCHMARKS = {"communication": communication, "sweep": sweep_over_two}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.devices", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run")
-    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="may be repeated")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
-    options = parser.parse_args(arguments)
-    results: list[Result] = []
-    for name in options.only or BENCHMARKS:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        results += BENCHMARKS[name](options.quick)
-    return report(results, NOTE, options.json, quick=options.quick)
+    return run_chosen("devices", __doc__, BENCHMARKS, NOTE, "a smoke run", arguments)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """How things are timed, and how what came out is judged and shown."""
 
+import argparse
 import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -147,6 +149,27 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": versions,
     }
+
+
+def run_chosen(
+    name: str,
+    about: str | None,
+    benchmarks: Mapping[str, Callable[[bool], list[Result]]],
+    note: str,
+    smoke: str,
+    arguments: list[str] | None,
+) -> int:
+    """A command with `--quick`, `--only` and `--json`: what was asked for, judged."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
+    parser.add_argument("--quick", action="store_true", help=smoke)
+    parser.add_argument("--only", choices=benchmarks, action="append", help="may be repeated")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
+    options = parser.parse_args(arguments)
+    results: list[Result] = []
+    for chosen in options.only or benchmarks:
+        print(f"{chosen} ...", file=sys.stderr, flush=True)
+        results += benchmarks[chosen](options.quick)
+    return report(results, note, options.json, quick=options.quick)
 
 
 def report(results: list[Result], note: str, file: Path | None, *, quick: bool) -> int:

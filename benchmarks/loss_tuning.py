@@ -8,11 +8,9 @@ nothing evaluated. Network: a gradient of the MNIST network, and a linearised gr
 Hessian-vector products, for each way to convolve. Exit code 1 if a limit is missed.
 """
 
-import argparse
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -27,7 +25,7 @@ from obax import hypergradient, models
 from obax.models import CONVOLUTIONS
 from obax.problems import loss_tuning, loss_tuning_start
 
-from .harness import Result, Timing, compare, interleaved, report
+from .harness import Result, Timing, compare, interleaved, run_chosen
 from .torch_loss_tuning import LossTuning, Settings, batch as torch_batch
 
 SETTINGS = Settings(outer_step_size=1e-6, inner_step_size=1e-3)
@@ -294,16 +292,8 @@ BENCHMARKS: dict[str, Callable[[bool], list[Result]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.loss_tuning", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run on small networks")
-    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="may be repeated")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
-    options = parser.parse_args(arguments)
-    results: list[Result] = []
-    for name in options.only or BENCHMARKS:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        results += BENCHMARKS[name](options.quick)
-    return report(results, NOTE, options.json, quick=options.quick)
+    smoke = "a smoke run on small networks"
+    return run_chosen("loss_tuning", __doc__, BENCHMARKS, NOTE, smoke, arguments)
 
 
 if __name__ == "__main__":
