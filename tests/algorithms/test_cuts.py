@@ -1,4 +1,4 @@
-"""Windows that are cut: Algorithm 1 with plain lists that end at a change, by flag and by detector."""
+"""Windows that are cut: Algorithm 1 with plain lists that end at a change, flagged or detected."""
 
 import dataclasses
 

@@ -221,7 +221,8 @@ class Algorithm(eqx.Module):
         for name, kept in vars(state).items():
             if isinstance(kept, RingBuffer):
                 stored = move.stored.get(name, round)
-                new[name] = getattr(begun, name).push(state.t, stored, accepted, before=kept)
+                met, replay = getattr(begun, name), self._window and self._window.replay
+                new[name] = met.push(state.t, stored, accepted, kept, replay)
         new["detector"] = trees.select(accepted, begun.detector, state.detector)
         info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm, dropped)
         return dataclasses.replace(state, **new), info
@@ -299,7 +300,7 @@ class Algorithm(eqx.Module):
 def _next(state: State) -> Int[Array, ""]:
     """t + 1; where 32 bits end, a place some way before it in the same slot of every ring buffer.
     Windows then go on as they were, and schedules keep the values that they have there."""
-    slots = [kept.slots for kept in vars(state).values() if isinstance(kept, RingBuffer)]
+    slots = [kept.slots for kept in vars(state).values() if type(kept) is RingBuffer]
     turn = math.lcm(1, *slots)
     back = turn * -(-SOME_WAY // turn)
     return jnp.where(state.t < LAST, state.t + 1, LAST + 1 - back)

@@ -14,7 +14,7 @@ from ..window import Window
 
 def no_past(window: Window, outer_var: PyTree) -> RingBuffer | None:
     """Room for the w - 1 hypergradients before the current one; `None` if there are none."""
-    return window.past(outer_var)
+    return None if window.size == 1 else RingBuffer.like(outer_var, window.size - 1)
 
 
 def averaged(

@@ -233,9 +233,8 @@ class OAGD(Algorithm):
         again = reverse is not None and reverse.rematerialise
         if terms is None or self.window.follower in ("current", "each"):
             return self.learn(x, start, round, t, steps, again)
-        body, passes = over_window(self.problem, self.window, x, self.inner, t, terms, fixed)
-        body = jax.checkpoint(body) if again else body
-        return jax.lax.fori_loop(0, steps * passes, body, start)
+        train = over_window(self.problem, self.window, x, self.inner, t, terms, steps, fixed, again)
+        return train(start)
 
     def _gradients(self, t: Int[Array, ""], count: int | Array, moves: Array | None) -> Array:
         """Outer and inner gradients of round t, whose window has so many terms."""

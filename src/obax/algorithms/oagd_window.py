@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
@@ -20,11 +21,28 @@ def over_window(
     descent: Descent,
     t: Int[Array, ""],
     terms: Terms,
+    steps: int | Array,
+    fixed_length: bool = False,
+    rematerialise: bool = False,
+) -> Callable[[Follower], Follower]:
+    """K_t = `steps` steps of a follower that trains on the rounds of the window, or so many passes
+    over them. `fixed_length` makes the loop one that reverse mode can go through, and
+    `rematerialise` computes the steps again on the way back."""
+    step, passes = _step(problem, window, x, descent, t, terms, fixed_length)
+    step = jax.checkpoint(step) if rematerialise else step
+    return lambda start: jax.lax.fori_loop(0, steps * passes, step, start)
+
+
+def _step(
+    problem: Problem,
+    window: Window,
+    x: PyTree,
+    descent: Descent,
+    t: Int[Array, ""],
+    terms: Terms,
     fixed_length: bool,
 ) -> tuple[Callable[[Array, Follower], Follower], int | Array]:
-    """One step of a follower that trains on the rounds of the window, and how many such
-    steps make one of the K_t. `fixed_length` makes their loop one that reverse mode can go through.
-    """
+    """One step, and how many such steps make one of the K_t."""
     if window.follower == "average":
 
         def average(_: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:

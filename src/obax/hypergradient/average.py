@@ -98,13 +98,21 @@ def average_of_terms(
     not there count for nothing.
     """
     there, slots = spread.per_term(terms.there), window.size - 1
-    newest = with_current(carry, spread.pick(carry, terms.newest), spread.is_spread())
-    estimates, rest = window.map(term, terms.rounds, newest)
+    if terms.slots is None:
+        starts = with_current(carry, spread.pick(carry, terms.newest), spread.is_spread())
+    else:
+        starts = spread.per_term(spread.pick(carry, jnp.append(terms.slots, terms.newest)))
+    estimates, rest = window.map(term, terms.rounds, starts)
 
     def carried(new: Array, old: Array) -> Array:
-        held = len(old)
-        kept = jnp.where(along(there[:held], old), new[:held], old)
-        return kept.at[terms.place].set(spread.pick(new, slots))
+        own = spread.pick(new, slots)
+        if terms.slots is None:
+            held = len(old)
+            kept = jnp.where(along(there[:held], old), new[:held], old)
+            return kept.at[terms.place].set(own)
+        # They go back to where they came from; that of the current round where it goes, if it does.
+        found = jnp.where(along(there[:slots], new), new[:slots], spread.pick(old, terms.slots))
+        return old.at[terms.slots].set(found).at[terms.place].set(own, mode="drop")
 
     average = Estimate(
         value=terms.mean(estimates.value),
