@@ -221,8 +221,9 @@ class Algorithm(eqx.Module):
         for name, kept in vars(state).items():
             if isinstance(kept, RingBuffer):
                 stored = move.stored.get(name, round)
-                met, replay = getattr(begun, name), self._window and self._window.replay
-                new[name] = met.push(state.t, stored, accepted, kept, replay)
+                met, refused = getattr(begun, name), move.refused.get(name)
+                replay = None if self._window is None else self._window.replay
+                new[name] = met.push(state.t, stored, accepted, kept, refused, replay)
         new["detector"] = trees.select(accepted, begun.detector, state.detector)
         info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm, dropped)
         return dataclasses.replace(state, **new), info
