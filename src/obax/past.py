@@ -41,7 +41,7 @@ class Terms(NamedTuple):
     """Where the current round will go; beyond the last slot if nowhere."""
 
     @property
-    def count(self) -> Int[Array, ""]:
+    def number(self) -> Int[Array, ""]:
         """How many are there, the current one among them."""
         return jnp.sum(self.there, dtype=jnp.int32)
 

@@ -235,7 +235,7 @@ class Reservoir(RingBuffer):
             jnp.where(enters, older.at[slot].set(1), older),
             jnp.minimum(self.offered, NEVER - 2) + 1,
         )
-        kept = self if before is None else before
+        kept = before if isinstance(before, Reservoir) else self
         there, age, offered = trees.select(accepted, known, (kept.there, kept.age, kept.offered))
         rounds = written(self.rounds, slot, round, writes, self.spare)
         classes = self.classes

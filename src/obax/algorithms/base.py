@@ -238,7 +238,7 @@ class Algorithm(eqx.Module):
         loss = self.problem.outer_loss(state.outer_var, start.inner_var, round, start.buffers)
         detector, kept = window.kept(state.detector, round, loss)
         past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
-        left = {name: buffer.keep(state.t, kept) for name, buffer in past.items()}
+        left: dict[str, Any] = {name: it.keep(state.t, kept) for name, it in past.items()}
         dropped = [jnp.sum(past[name].there & ~left[name].there) for name in past]
         return dataclasses.replace(state, **left, detector=detector), jnp.max(jnp.stack(dropped))
 

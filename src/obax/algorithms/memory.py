@@ -24,7 +24,7 @@ def averaged(
     if past is None:
         return newest, 1
     terms = window.terms(past, newest, t)
-    return terms.mean(terms.rounds), terms.count
+    return terms.mean(terms.rounds), terms.number
 
 
 def random_order(

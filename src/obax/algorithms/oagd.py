@@ -149,12 +149,12 @@ class OAGD(Algorithm):
         follower, estimate, leader, there = (
             both() if moves is None else jax.lax.cond(moves, both, follower_only)
         )
-        count = 1 if terms is None else terms.count
+        count = 1 if terms is None else terms.number
         move = Move(leader, start, follower, estimate, self._gradients(state.t, count, moves))
         if terms is None or there is None or state.window is None:
             return move
         left = terms._replace(there=there)
-        return move._replace(terms=left.count, refused={"window": terms.lost(left, state.window)})
+        return move._replace(terms=left.number, refused={"window": terms.lost(left, state.window)})
 
     def _play(
         self, state: OAGDState, start: Follower, round: PyTree, terms: Terms | None
@@ -162,7 +162,7 @@ class OAGD(Algorithm):
         """The follower after the round, the time-averaged hypergradient at it, and the terms that
         it is of: those that are finite."""
         problem, window, t, x = self.problem, self.window, state.t, state.outer_var
-        count = 1 if terms is None else terms.count
+        count = 1 if terms is None else terms.number
 
         def solved(
             inner: Inner, y: PyTree, pull: Pullback, gradient: OuterGradient, carry: PyTree
@@ -186,8 +186,8 @@ class OAGD(Algorithm):
                 follower, pull, _ = self._follow(x, start, round, t)
                 return term(follower, pull, round, carry), follower
 
-            estimate, follower, left = average_of_terms(window, adapted_term, terms, state.carry)
-            return follower, estimate, left
+            estimate, follower, fine = average_of_terms(window, adapted_term, terms, state.carry)
+            return follower, estimate, fine
 
         follower, pull, left = self._follow(x, start, round, t, terms)
         if left is None:

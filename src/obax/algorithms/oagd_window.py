@@ -98,10 +98,11 @@ def _one_after_the_other(
 ) -> tuple[Step, int | Array]:
     """A step on one round, and how many such steps make a pass."""
     # Oldest first. Where the length may be traced, those that are not there are not visited at all.
-    visited, span = terms.oldest_first, window.size
+    visited = terms.oldest_first
+    span: int | Array = window.size
     if not fixed_length:
         visited = visited[jnp.nonzero(terms.there[visited], size=window.size, fill_value=0)[0]]
-        span = terms.count
+        span = terms.number
 
     def slope(k: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
         return problem.inner_slope(x, z, spread.pick(terms.rounds, visited[k % span]), buffers)

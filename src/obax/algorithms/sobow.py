@@ -103,4 +103,4 @@ class SOBOW(Algorithm):
         terms = self.window.terms(state.replayed, round, t)
         after, left = over_window(self.problem, self.window, x, self.inner, t, 1, before, terms)
         refused = {"replayed": terms.lost(left, state.replayed)}
-        return before, after, refused, terms.count
+        return before, after, refused, terms.number

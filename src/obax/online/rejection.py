@@ -1,6 +1,7 @@
 """What becomes of a round that the guard rejects: an error that says why, or a count."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,5 +76,7 @@ def _without_past(state: State) -> State | None:
     past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
     if not any(bool(np.any(on_host(buffer.there))) for buffer in past.values()):
         return None
-    none = {name: buffer.only(jnp.zeros_like(buffer.there)) for name, buffer in past.items()}
+    none: dict[str, Any] = {
+        name: buffer.only(jnp.zeros_like(buffer.there)) for name, buffer in past.items()
+    }
     return dataclasses.replace(state, **none)
