@@ -18,6 +18,7 @@ DEVICES = 2 if PROCESSES else 8
 FLAG = f"--xla_force_host_platform_device_count={DEVICES}"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}"
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,6 +44,16 @@ def problem():
         return jnp.mean((round["v"] @ y["m"] + y["c"] - round["u"]) ** 2) / 2
 
     return obax.Problem(outer=outer, inner=inner)
+
+
+class Doubled(eqx.Module):
+    """A detector that keeps two rounds where the loss is twice the last one."""
+
+    def init(self):
+        return jnp.asarray(jnp.inf)
+
+    def observe(self, memory, loss):
+        return loss, jnp.where(loss > 2 * memory, 2, 2**31 - 1)
 
 
 def stream(batch=BATCH):
@@ -72,6 +83,11 @@ def algorithm(name, w):
             return oagd(window=window(follower="window", curvature="current"))
         case "average":
             return oagd(window=window(follower="average", curvature="window"))
+        case "cut":
+            return oagd(window=window(follower="window", curvature="current", cut=Doubled()))
+        case "replay":
+            replay = obax.Replay(w, recency=20)
+            return oagd(window=obax.Window(4, replay=replay), hypergradient=warm)
         case "sobow":
             return obax.SOBOW(problem(), 0.1, 0.1, window())
         case "itd":

@@ -31,9 +31,10 @@ from ..hypergradient.average import (
     average_inner,
     average_of_gradients,
     average_of_terms,
+    outer_slope,
     with_finite_inner,
 )
-from ..hypergradient.base import Inner, OuterGradient, inner_at, kept, outer_gradient
+from ..hypergradient.base import Inner, OuterGradient, inner_at, kept
 from ..hypergradient.unrolled import through_steps
 from ..past import RingBuffer, Terms
 from ..window import Window
@@ -175,25 +176,27 @@ class OAGD(Algorithm):
                 return through_steps(pull, gradient, carry, self._inner_gradients(t, count))
             return self.hypergradient(inner, x, y, gradient, carry, **kept(problem))
 
-        def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
+        def term(
+            follower: Follower, pull: Pullback, round: PyTree, carry: PyTree
+        ) -> tuple[Estimate, Array]:
             y, buffers = follower.inner_var, follower.buffers
-            gradient = outer_gradient(problem, x, y, round, buffers)
-            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry)
+            loss, gradient = outer_slope(problem, x, y, round, buffers)
+            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry), loss
 
         if terms is not None and window.follower == "each":
 
-            def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Follower]:
+            def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Array, Follower]:
                 follower, pull, _ = self._follow(x, start, round, t)
-                return term(follower, pull, round, carry), follower
+                return *term(follower, pull, round, carry), follower
 
             estimate, follower, fine = average_of_terms(window, adapted_term, terms, state.carry)
             return follower, estimate, fine
 
         follower, pull, left = self._follow(x, start, round, t, terms)
         if left is None:
-            return follower, term(follower, pull, round, state.carry), None
+            return follower, term(follower, pull, round, state.carry)[0], None
         if window.curvature == "own" and problem.inner is not None:
-            own_term = lambda round, carry: (term(follower, pull, round, carry), None)  # noqa: E731
+            own_term = lambda round, carry: (*term(follower, pull, round, carry), None)  # noqa: E731
             estimate, _, left = average_of_terms(window, own_term, left, state.carry)
             return follower, estimate, left
         y, buffers = follower.inner_var, follower.buffers
