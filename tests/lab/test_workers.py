@@ -132,6 +132,28 @@ def test_versions_are_compared_one_by_one(monkeypatch):
     assert "obax is missing there, or older" in troubles["d"]
 
 
+class Idle:
+    """A client whose workers take jobs and never answer."""
+
+    def submit(self, *words, key, workers):
+        return None
+
+
+def test_neighbours_go_to_one_worker_and_none_is_left_out():
+    jobs = desk.Desk(Idle(), abs, {f"p{i}": (i,) for i in range(8)}, lambda new: {})
+    jobs.seats = {name: Seat(name, "here") for name in ("a", "b")}
+    given = {"a": [], "b": []}
+    # The first is twice as fast, and helps the other when it is through.
+    for who in ("ab", "a", "ab", "a", "ab"):
+        for name in who:
+            jobs.seats[name].job = None
+        jobs.hand_out()
+        for name in who:
+            given[name].append(jobs.seats[name].job)
+    assert given == {"a": ["p0", "p1", "p2", "p3", "p6"], "b": ["p4", "p5", "p7"]}
+    assert not jobs.waiting
+
+
 def test_an_error_on_a_worker_names_part_and_worker(client, tmp_path):
     with pytest.raises(UserError, match=r"p1 on worker \d \(127.0.0.1\): this part cannot be done"):
         run(tmp_path / "r", client, failing=1)

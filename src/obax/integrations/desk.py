@@ -70,6 +70,8 @@ class Desk:
     ):
         self.client, self.function, self.jobs, self.welcome = client, function, jobs, welcome
         self.waiting = list(jobs)
+        self.order = {name: index for index, name in enumerate(jobs)}
+        self.places: dict[str, int] = {}
         self.running: dict[str, tuple[str, Any]] = {}
         self.seats: dict[str, dask.Seat] = {}
         self.losses: collections.Counter[str] = collections.Counter()
@@ -122,7 +124,7 @@ class Desk:
         """One job to each worker that has none."""
         for address, seat in self.seats.items():
             if self.waiting and not self.failure and not seat.trouble and seat.job is None:
-                seat.job = name = self.waiting.pop(0)
+                seat.job = name = self._next_for(address)
                 future = self.client.submit(
                     dask.perform,
                     self.settings,
@@ -133,10 +135,22 @@ class Desk:
                 )
                 self.running[address] = name, future
 
+    def _next_for(self, address: str) -> str:
+        """The waiting job that comes next after the worker's last one, so that neighbours, which
+        often share a program, go to one worker; those who are new begin far from each other, and
+        do not compile the same thing at the same moment."""
+        count = len(self.order)
+        first = count * list(self.seats).index(address) // len(self.seats)
+        place = self.places.get(address, first)
+        name = min(self.waiting, key=lambda job: (self.order[job] - place) % count)
+        self.places[address] = self.order[name]
+        self.waiting.remove(name)
+        return name
+
     def _take_back(self, name: str, future: Any) -> None:
         _cancel(self.client, future)
         self.losses[name] += 1
-        self.waiting.insert(0, name)
+        self.waiting.append(name)
         if self.losses[name] > LOSSES:
             self.failure = dask.ClusterLost(
                 f"{name} has lost {self.losses[name]} workers, one after the other: they were "
