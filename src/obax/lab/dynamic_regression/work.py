@@ -122,5 +122,6 @@ def _file(method: Method) -> str:
         return f"ogd-{method.x}"
     if method.w == 1:
         return "w1"
-    options = (f"w{method.w}", f"u{method.u:g}", method.normalise, method.follower)
-    return "-".join(map(str, (*options, method.curvature)))
+    options = [f"w{method.w}", f"u{method.u:g}", method.normalise, method.follower]
+    options += [method.curvature] + [method.cut] * (method.cut != "never")
+    return "-".join(map(str, options))
