@@ -36,9 +36,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ._support import showing, validation
 from ._support.trees import PyTree, is_concrete
+from .past import NEVER as NEVER
 
-NOTHING_CHANGED = 2**31 - 1
-"""How many rounds are kept where nothing has changed: all there are."""
 LEVELS, EACH = 16, 4
 """Blocks of 1, 2, 4, ..., 2**15 rounds, up to four of each. What is older than some 2**17 rounds
 is no longer compared with."""
@@ -54,7 +53,7 @@ class Detector(eqx.Module):
     @abc.abstractmethod
     def observe(self, memory: PyTree, loss: Float[Array, ""]) -> tuple[PyTree, Int[Array, ""]]:
         """The memory after a round with this loss, and how many of the most recent rounds *before*
-        it belong to the same regime: 0 for none, `NOTHING_CHANGED` for all."""
+        it belong to the same regime: 0 for none, `NEVER` for all."""
 
 
 class Blocks(NamedTuple):
@@ -128,7 +127,7 @@ class ScaleChange(Detector):
     >>> memory = detector.init()
     >>> for t in range(40):
     ...     memory, kept = detector.observe(memory, jnp.asarray(1.0 if t < 37 else 50.0))
-    ...     if kept < NOTHING_CHANGED:
+    ...     if kept < NEVER:
     ...         print(f"round {t}: {kept} round before it is like it")
     round 38: 1 round before it is like it
     """
@@ -162,7 +161,7 @@ class ScaleChange(Detector):
         split = jnp.min(jnp.where(evidence == most, n, jnp.inf))
         changed = most > -jnp.log(self.false_alarms)
         cut = changed & jnp.any(rises & (n == split))
-        kept = jnp.where(cut, split.astype(jnp.int32) - 1, NOTHING_CHANGED)
+        kept = jnp.where(cut, split.astype(jnp.int32) - 1, NEVER)
         return past.keep(~changed | (n <= split)), kept
 
     def _within(self, loss: Float[Array, ""]) -> Float[Array, ""]:

@@ -21,7 +21,8 @@ per round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projec
 
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..window import RingBuffer, Window
+from ..past import RingBuffer
+from ..window import Window
 from .arguments import any_estimator, any_window, step_size
 from .base import Algorithm, State
 from .descent import Number
@@ -76,6 +77,7 @@ class SOBOW(Algorithm):
         before, after = self.follow(state, round)
         estimate = self.estimate(self.hypergradient, state, after, round)
         h = estimate.value
-        mean = averaged(self.window, state.past, h, state.t)
+        mean, terms = averaged(self.window, state.past, h, state.t)
         leader = self.lead(state, mean)
-        return Move(leader, before, after, estimate, 2, direction=mean, stored={"past": h})
+        move = Move(leader, before, after, estimate, 2, direction=mean)
+        return move._replace(stored={"past": h}, terms=terms)
