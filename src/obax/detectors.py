@@ -1,4 +1,4 @@
-"""Has the world changed? An answer from the losses suffered alone, for windows that end at a change.
+"""Has the world changed? Answers from the losses suffered alone, for windows that end at a change.
 
 A detector sees l_t = f_t(x_t, y_t), the loss suffered before round t is learned from, and says how
 many of the rounds before t still belong to the present regime.
@@ -112,11 +112,11 @@ class ScaleChange(Detector):
 
     **Arguments:**
 
-    - `false_alarms`: how often it may see a change where there is none, per round: h is
-      log(1 / false_alarms). Simulated with independent losses of the shape given, from a tenth of
-      this to this (docs/windows.md); a smaller number waits longer after a change.
-    - `shape`: a of the gamma law. The mean of n squared errors of Gaussian targets has n / 2. Losses
-      with heavier tails than that need a smaller one, or will be cut more often.
+    - `false_alarms`: how many changes per round it may see where there are none; the threshold is
+      h = log(1 / false_alarms). For a single split this is a bound, for all of them together it is
+      what simulations show: 0.3 to 0.8 of it, with independent losses of the shape given.
+    - `shape`: a of the gamma law. The mean of n squared errors of Gaussian targets has n / 2.
+      Smoother losses are cut less often than promised; heavier tails more often, unless a is less.
     - `floor`: smaller losses count as this. Below it, where rounding is all there is, nothing
       changes. Losses that are negative count as it too: shift them, or derive a `Detector`.
 
@@ -141,10 +141,13 @@ class ScaleChange(Detector):
         return f"ScaleChange({', '.join(named)})"
 
     def init(self) -> Blocks:
+        """No rounds."""
         nothing = jnp.zeros((LEVELS, EACH))
         return Blocks(nothing, nothing, nothing)
 
     def observe(self, memory: Blocks, loss: Float[Array, ""]) -> tuple[Blocks, Int[Array, ""]]:
+        """The rounds of the regime that the detector compares with, and how many before this one
+        belong to the same regime: `NEVER`, or those since the split with the most evidence."""
         past = memory.push(self._within(loss.astype(memory.rest.dtype)))
         rounds, largest, rest = map(jnp.ravel, past)
         # Since the split behind each block: the largest, and the sum of all others.

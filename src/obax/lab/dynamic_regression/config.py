@@ -179,6 +179,12 @@ def plain(size: int, cut: str) -> Method:
     return shared(size, 1.0, "seen", "average", cut)
 
 
+def as_read(size: int, stages: Any) -> Method:
+    """The window of our reading of the paper: it ends where a stage ends. With one stage there is
+    nothing to cut at."""
+    return plain(size, "changes" if stages > 1 else "never")
+
+
 def methods_of(config: Config, group: Group) -> list[Method]:
     """All that are played on a group.
 

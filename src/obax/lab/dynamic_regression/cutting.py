@@ -18,7 +18,7 @@ from ...algorithms import OAGD
 from ...algorithms.base import State
 from ...hypergradient import Hypergradient
 from ...problems import Instance
-from ...problems.regression import RunningMoments, moments_problem
+from ...problems.moments import RunningMoments, moments_problem
 from ...window import Window
 from .stream import stack
 
@@ -38,7 +38,7 @@ def play_cut(
     estimator: Hypergradient,
     settings: Sequence[tuple[int, float, float]],
     outer_start: Array,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """x_t and y_t as they stood when round t arrived and the rounds of the window after it, of
     every setting (K, alpha, beta) on every stream: [settings, seeds, T, ...].
 
@@ -47,8 +47,9 @@ def play_cut(
     """
     sums = stack([RunningMoments.of(stream) for stream in streams])
     samples = stack([stream.rounds["validation"] for stream in streams])
-    chosen = jnp.asarray([k for k, _, _ in settings]), *(
-        jnp.asarray([setting[i] for setting in settings], float) for i in (1, 2)
+    chosen = (
+        jnp.asarray([k for k, _, _ in settings]),
+        *(jnp.asarray([setting[i] for setting in settings], float) for i in (1, 2)),
     )
     found = _play(streams[0], window, estimator, chosen, outer_start, samples, sums)
     return tuple(np.asarray(leaf) for leaf in found)

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pandas as pd
 
+from ...problems.regression import stage_of
 from ..kit.curves import best_curve, cumulative, points
 from ..kit.experiment import Part
 from ..kit.table import Rows, Value
@@ -61,8 +62,28 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         if bilevel is not None:
             curves["bilevel_dynamic_regret"] = bilevel[seed, times - 1]
         curves |= _coordinates(xs[seed, times - 1])
-        rows.add(_at(group, method, seed, found.settings[best]), times, curves)
+        at = _at(group, method, seed, found.settings[best])
+        rows.add(at, times, curves)
+        if found.lengths is not None:
+            lengths = found.lengths[best, seed]
+            rows.add(at, config.horizon, cuts(lengths, stage_of(config.horizon, group.stages)))
     return rows.table()
+
+
+SOON = 100
+"""A cut so many rounds after a change is because of it."""
+
+
+def cuts(lengths: np.ndarray, stages: np.ndarray) -> dict[str, float]:
+    """How often a window with these numbers of rounds was cut, how many changes of the stage were
+    followed by a cut soon, and on average after how many rounds."""
+    grown = np.minimum(lengths[:-1] + 1, lengths.max())
+    cut = 1 + np.flatnonzero(lengths[1:] < grown)
+    changes = np.flatnonzero(np.diff(stages)) + 1
+    delays = [cut[cut >= change][:1] - change for change in changes]
+    soon = [int(delay[0]) for delay in delays if len(delay) and delay[0] < SOON]
+    late = {"cuts_delay": float(np.mean(soon))} if soon else {}
+    return {"cuts": len(cut), "cuts_found": len(soon)} | late
 
 
 def _tuning(rows: Rows, many: Config, group: Group, method: Method, found: Trajectories) -> None:
