@@ -51,14 +51,17 @@ def play_cut(
         jnp.asarray([k for k, _, _ in settings]),
         *(jnp.asarray([setting[i] for setting in settings], float) for i in (1, 2)),
     )
-    found = _play(streams[0], window, estimator, chosen, outer_start, samples, sums)
+    # The size is traced: one program for all windows.
+    detector, size = Window(2, cut=window.cut), jnp.asarray(window.size, jnp.int32)
+    found = _play(streams[0], detector, size, estimator, chosen, outer_start, samples, sums)
     return tuple(np.asarray(leaf) for leaf in found)
 
 
 @compiled
 def _play(
     stream: Instance,
-    window: Window,
+    detector: Window,
+    size: Int[Array, ""],
     estimator: Hypergradient,
     settings: tuple[Array, ...],
     outer_start: Array,
@@ -73,8 +76,8 @@ def _play(
         x, y = run.state.outer_var, run.state.inner_var
         sample = jax.tree.map(lambda leaf: leaf[seed, t], samples)
         loss = stream.problem.outer_loss(x, y, {"validation": sample})
-        memory, kept = window.kept(run.memory, None, loss)
-        length = jnp.minimum(jnp.minimum(run.length, kept) + 1, window.size)
+        memory, kept = detector.kept(run.memory, None, loss)
+        length = jnp.minimum(jnp.minimum(run.length, kept) + 1, size)
         round = sums.between((seed, t + 1 - length), (seed, t + 1))
         algorithm = OAGD(problem, alpha, beta, k, Window(1), estimator)
         state, info = algorithm.step(run.state, round)
@@ -84,7 +87,7 @@ def _play(
     example = sums.between((jnp.asarray(0), jnp.asarray(0)), (jnp.asarray(0), jnp.asarray(1)))
     first = OAGD(problem, 1.0, 1.0, settings[0][0], Window(1), estimator)
     start = first.init(outer_start, stream.inner_var, example)
-    begun = Run(start, window.watch(), jnp.zeros((), jnp.int32))
+    begun = Run(start, detector.watch(), jnp.zeros((), jnp.int32))
     # Settings x seeds in one flat batch, as in `obax.sweep`.
     lanes = len(settings[0]) * seeds
     runs = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), begun)
@@ -94,7 +97,7 @@ def _play(
     def body(runs: Run, t: Array) -> tuple[Run, PyTree]:
         return jax.vmap(step, in_axes=(0, 0, 0, None))(runs, each, seed, t)
 
-    _, played = jax.lax.scan(body, runs, jnp.arange(horizon))
+    _, played = jax.lax.scan(body, runs, jnp.arange(horizon, dtype=jnp.int32))
     return jax.tree.map(
         lambda leaf: jnp.swapaxes(leaf, 0, 1).reshape(-1, seeds, horizon, *leaf.shape[2:]), played
     )
