@@ -8,7 +8,7 @@ from ..kit.table import select
 from ..kit.verdict import Gain, asked, paired, with_interval
 from ..report import Answer, Figure, Table
 from . import figures
-from .config import CUTS, GROUP, PENALTIES, QUESTION, Config, Method, as_read, plain
+from .config import CUTS, GROUP, PENALTIES, QUESTION, Config, as_read, asked_of, plain
 
 
 def tuning(table: pd.DataFrame) -> Answer:
@@ -50,40 +50,40 @@ def tuning(table: pd.DataFrame) -> Answer:
     )
 
 
-def remembering(config: Config, best: pd.DataFrame, figure: Figure) -> Answer:
+def remembering(config: Config, table: pd.DataFrame, figure: Figure) -> Answer:
     """Is a window over everything better than none, for each way to cut it?"""
-    smallest, *_, largest = config.sizes()
-    rows, gains = [], {}
-    for group, here in best[best.kind == "OAGD"].groupby(GROUP, sort=False):
-
-        def loss(method: Method, here: pd.DataFrame = here) -> pd.Series:
-            mine = select(here, method=method.label())
-            return mine.set_index("seed").value / config.horizon
-
-        short, name = loss(plain(smallest, "never")), stream_name(group)
-        whole = {cut: loss(plain(largest, cut)) for cut in CUTS}
-        whole["changes"] = loss(as_read(largest, group[1]))
+    largest = max(config.sizes())
+    losses, rows, gains = select(table, metric="tuning_loss"), [], {}
+    for group, _ in table[table.kind == "OAGD"].groupby(GROUP, sort=False):
+        here = select(losses, **dict(zip(GROUP, group, strict=True)))
+        loss = {
+            method: select(here, method=method.label()).set_index("seed").value
+            for method in asked_of(config)
+        }
+        short, name = loss[plain(1, "never")], stream_name(group)
+        whole = {cut: loss[plain(largest, cut)] for cut in CUTS}
+        whole["changes"] = loss[as_read(largest, group[1])]
         gains[name] = {cut: paired(short, values) for cut, values in whole.items()}
         columns = {words: with_interval(whole[cut]) for cut, words in CUTS.items()}
         gain = {"gain, where detected": gains[name]["detected"].size}
-        rows.append({"stream": name, f"w = {smallest}": with_interval(short)} | columns | gain)
+        rows.append({"stream": name, "w = 1": with_interval(short)} | columns | gain)
     lead = asked([each["changes"].verdict for each in gains.values()], "stream")
     first, of = next(iter(gains.items()))
     moved = ", ".join(f"{_moved(of[cut])} {CUTS[cut]}" for cut in ("changes", "detected", "never"))
     return Answer(
         "Does remembering more help?",
         f"{lead}, if the window ends where the world changes: with a window over "
-        f"w = {config.named(largest)} rounds instead of {smallest} the loss per round "
+        f"w = {config.named(largest)} rounds instead of 1 the loss per round "
         f"{moved} ({first}; {of['changes'].basis}).",
         Table(
             "memory",
-            "Regret per round",
-            "Loss per round above the best pair of each stage, at the best step sizes: mean over "
-            f"seeds with its 95% t-interval. w = {config.named(largest)}: equal weights over all "
-            "rounds since the last cut, and the follower trains on them too. That the window "
-            "ends with a stage is our reading of the paper, chosen after 38 others had been tried; "
-            "the detector (obax.detectors.ScaleChange) sees the losses alone. The gain is that of "
-            f"its window over w = {smallest}, paired by seed.",
+            "Loss suffered per round, for each way to cut the window",
+            "Mean over seeds with its 95% t-interval, at the best step sizes of the grid. "
+            f"w = {config.named(largest)}: equal weights over all rounds since the last cut, and "
+            "the follower trains on them too. That the window ends with a stage is our reading of "
+            "the paper, chosen after 38 others had been tried; the detector "
+            "(obax.detectors.ScaleChange) sees the losses alone. The gain is that of its window "
+            "over w = 1, paired by seed.",
             pd.DataFrame(rows),
         ),
         figure,

@@ -37,8 +37,8 @@ class Config(Settings):
     horizon: int = count(5000)
     seeds: int = count(5)
     tuning_seeds: int = count(10)
-    """How many seeds the first question has, if that is more: it is asked of three methods only,
-    and with one penalty."""
+    """How many seeds the two questions have, if that is more: they are asked of few methods, and
+    with one penalty."""
     scenarios: tuple[str, ...] = choice(("paper", "noisy"), SCENARIOS)
     stages: tuple[int, ...] = count((3, 1))
     outer_dims: tuple[int, ...] = count((1, 5))
@@ -73,7 +73,7 @@ class Config(Settings):
             raise ValueError(f"start must be in [lower, upper] = {limits}, but is {self.start}.")
 
     def for_tuning(self, outer_dim: int) -> "Config":
-        """The same on the seeds of the first question."""
+        """The same on the seeds of the two questions."""
         most = max(self.seeds, self.tuning_seeds) if outer_dim == 1 else self.seeds
         return dataclasses.replace(self, seeds=most)
 
@@ -183,6 +183,11 @@ def as_read(size: int, stages: Any) -> Method:
     """The window of our reading of the paper: it ends where a stage ends. With one stage there is
     nothing to cut at."""
     return plain(size, "changes" if stages > 1 else "never")
+
+
+def asked_of(config: Config) -> list[Method]:
+    """The methods that the two questions are about."""
+    return [*PENALTIES.values(), *(plain(max(config.sizes()), cut) for cut in CUTS)]
 
 
 def methods_of(config: Config, group: Group) -> list[Method]:

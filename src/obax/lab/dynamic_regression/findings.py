@@ -33,7 +33,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     distances = offline_distances(table, chosen)
     memory, *windows = figures.windows(config, best)
     return Findings(
-        answers=[tuning(table), remembering(config, best, memory)],
+        answers=[tuning(table), remembering(config, table, memory)],
         claims=[*order_claims(config, order), offline_claim(distances)],
         figures=[
             *figures.trajectories(config, table, best),

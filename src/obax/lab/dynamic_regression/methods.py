@@ -46,7 +46,8 @@ class Trajectories:
 
     def first(self, seeds: int) -> "Trajectories":
         """Of the first seeds only."""
-        kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds])
+        lengths = None if self.lengths is None else self.lengths[:, :seeds]
+        kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds], lengths)
         return Trajectories(self.settings, *kept)
 
 

@@ -11,7 +11,17 @@ from ..kit.curves import best_curve, cumulative, points
 from ..kit.experiment import Part
 from ..kit.table import Rows, Value
 from . import stream
-from .config import COMPARATORS, GRID, OFFLINE, PENALTIES, Config, Group, Method, groups, methods_of
+from .config import (
+    COMPARATORS,
+    GRID,
+    OFFLINE,
+    Config,
+    Group,
+    Method,
+    asked_of,
+    groups,
+    methods_of,
+)
 from .methods import Setting, Trajectories, offline, play
 
 
@@ -41,7 +51,7 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         tried = play(config, group, twin)
         settings = [tried.settings[best_curve(_cumulative_regrets(config, group, tried))]]
     rows, times = Rows(), points(config.horizon, config.curve_points)
-    if method in PENALTIES.values():
+    if method in asked_of(config):
         many = config.for_tuning(group.outer_dim)
         found = play(many, group, method)
         _tuning(rows, many, group, method, found)
@@ -87,7 +97,7 @@ def cuts(lengths: np.ndarray, stages: np.ndarray) -> dict[str, float]:
 
 
 def _tuning(rows: Rows, many: Config, group: Group, method: Method, found: Trajectories) -> None:
-    """What the first question needs: loss suffered per round and regret, of many seeds."""
+    """What the two questions need: loss suffered per round and regret, of many seeds."""
     regrets = _cumulative_regrets(many, group, found)
     best, floor = best_curve(regrets), stream.comparators(many, group).losses.sum(axis=1)
     times = points(many.horizon, many.curve_points)
