@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .._support.errors import UserError as UserError, nearest as nearest
-from .compare import COMPARE
+from .comparison import COMPARE
 from .dynamic_regression import DYNAMIC_REGRESSION
 from .kit.config import as_dict, with_changes, with_overrides as with_overrides
 from .kit.experiment import Experiment as Experiment, Part as Part

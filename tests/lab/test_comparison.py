@@ -13,11 +13,11 @@ import pytest
 import obax
 from obax import regret
 from obax.lab import find
-from obax.lab.compare.config import READY, REFERENCE, Config
-from obax.lab.compare.findings import _ranked, findings, results
-from obax.lab.compare.methods import Contender, Repeated, cost, grid, make, reference_cost
-from obax.lab.compare.tasks import available, task
-from obax.lab.compare.work import compare, parts
+from obax.lab.comparison.config import READY, REFERENCE, Config
+from obax.lab.comparison.findings import _ranked, findings, results
+from obax.lab.comparison.methods import Contender, Repeated, cost, grid, make, reference_cost
+from obax.lab.comparison.tasks import available, task
+from obax.lab.comparison.work import compare, parts
 from obax.lab.kit.data import at_hand
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
