@@ -248,3 +248,4 @@ def _regrets(
     outer_var: PyTree,
 ) -> dict[str, list[np.ndarray]]:
     """Cumulative regrets, all against the same comparators."""
+    raise NotImplementedError
