@@ -1,4 +1,4 @@
-"""F2OBO against rounds worked in NumPy and against the exact hypergradient; its mutants are seen."""
+"""F2OBO against rounds worked in NumPy and the exact hypergradient; its mutants are seen."""
 
 import dataclasses
 
@@ -15,10 +15,15 @@ from obax.algorithms import f2obo
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
-def settle(slope, start, beta, tolerance, most):
-    u, steps = start, 0
-    while np.linalg.norm(slope(u)) > tolerance and steps < most:
-        u, steps = u - beta * slope(u), steps + 1
+def slope(x, u, r, weight):
+    """Of f / weight + g in y; of g alone with an infinite weight."""
+    return worked.f_y(x, u, r) / weight + worked.g_y(x, u, r)
+
+
+def settle(x, u, r, weight, beta, tolerance, most):
+    steps = 0
+    while np.linalg.norm(slope(x, u, r, weight)) > tolerance and steps < most:
+        u, steps = u - beta * slope(x, u, r, weight), steps + 1
     return u, steps
 
 
@@ -33,13 +38,13 @@ def test_rounds_worked_in_numpy(tolerance, most):
     x, y, z, taken = X1, Y1, Y1, []
     for t, (r, (state, info)) in enumerate(zip(ROUNDS, seen, strict=True), 1):
         weight = penalty * t**growth
-        y, steps = settle(lambda u: worked.g_y(x, u, r), y, beta, tolerance / weight, most)
-        both = lambda u: worked.f_y(x, u, r) / weight + worked.g_y(x, u, r)  # noqa: E731
-        z, more = settle(both, z, beta, tolerance / weight, most)
+        y, steps = settle(x, y, r, np.inf, beta, tolerance / weight, most)
+        z, more = settle(x, z, r, weight, beta, tolerance / weight, most)
         taken.append((steps, more))
         h = worked.f_x(x, z, r) + weight * (g_x(x, z, r) - g_x(x, y, r))
         close(info.hypergradient_norm, np.linalg.norm(h))
-        left = weight * np.linalg.norm(both(z)) / max(np.linalg.norm(worked.f_y(x, z, r)), tolerance)
+        size = max(np.linalg.norm(worked.f_y(x, z, r)), tolerance)
+        left = weight * np.linalg.norm(slope(x, z, r, weight)) / size
         close(info.solver_residual, left, rtol=1e-8)
         x = worked.project(x - alpha * h)
         for found, expected in ((state.outer_var, x), (state.inner_var, y), (state.tilted_var, z)):
@@ -74,7 +79,7 @@ def test_the_bias_falls_like_one_over_lambda():
     np.testing.assert_allclose(errors[:-1] / errors[1:], 10, rtol=0.15)
     assert errors[-1] < 1e-3
     # Mutant: a lambda that is too small is a direction that is wrong, and seen to be.
-    assert error(0.1) > 0.05
+    assert error(0.3) > 0.05
 
 
 def test_a_wrong_sign_is_seen(monkeypatch):

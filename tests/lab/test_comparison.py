@@ -78,8 +78,13 @@ def test_every_method_can_be_made_and_says_what_a_round_costs():
         "OBBO": 5 + 1 + 2 * 5 + 2,
         "OBBO adaptive": 5 + 1 + 2 * 5 + 2,
         "RTHO": 1 + 1 + 5 * (2 + 2),
+        "F2OBO": spent["F2OBO"],
+        # Two rounds are seen, at most five steps of the leader in each.
+        "WOBO window": 5 * 2 * (1 + 1 + 2 * 5 + 2),
+        "WOBO single": 2 * (1 + 1 + 2 * 5 + 2),
     }
     assert 2 + 2 * 5 + 2 <= spent["AOBO"] <= 12 + 2 * 5 + 2
+    assert 6 <= spent["F2OBO"] <= 6 + 10 + 2 * 10
     assert spent[REFERENCE] == reference_cost(config)
 
 

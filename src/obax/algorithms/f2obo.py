@@ -60,7 +60,8 @@ class F2OBO(Algorithm):
     **Arguments:**
 
     - `problem`: with a follower.
-    - `outer_step_size`, `inner_step_size`: a number or a schedule t -> number; t counts from 1.
+    - `outer_step_size`, `inner_step_size`: a number or a schedule t -> number; t counts from 1. The
+      steps of z are stable below 2 / |grad^2_yy (g + f / lambda_t)|.
     - `penalty`, `growth`: lambda and tau of lambda_t = lambda t^tau; `growth=0` holds it. Beyond
       some 10^4 in single precision the difference of two gradients of g is lost to rounding.
     - `tolerance`: epsilon, of what the followers leave in h_t.

@@ -23,12 +23,21 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from ..integrations.dask import Seat
+    from .comparison.own import compare as compare
 
 T = TypeVar("T")
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING, *META_LEARNING)
 }
+
+
+def __getattr__(name: str) -> object:
+    if name != "compare":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .comparison.own import compare
+
+    return compare
 
 
 def find(name: str) -> Experiment:
