@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._support import spread, trees, validation
 from .._support.trees import PyTree
@@ -39,6 +39,7 @@ from .arguments import any_estimator, any_window, checked, number_of_steps, posi
 from .base import Algorithm, State
 from .descent import Count, Follower, Number, Steps
 from .record import Leader, Move
+from .wobo_window import mean_of_own, past_of, with_current
 
 
 class WOBOState(State):
@@ -105,93 +106,64 @@ class WOBO(Algorithm):
 
     def update(self, state: WOBOState, round: PyTree) -> Move:
         before, t, w = self.start(state), state.t, self.window.size
-        rounds = _all(state.window, round)
-        past = _by_slot(state.followers, state.followers)
-        followers = _all(past, (before.inner_var, state.carry))
+        rounds = with_current(state.window, round)
+        followers = with_current(state.followers, (before.inner_var, state.carry))
         end = jax.lax.while_loop(
             lambda now: (now.looks < self.max_outer_steps) & ~now.near,
-            lambda now: self._look(state, rounds, now),
+            lambda now: self._again(state, rounds, now),
             _Now.start(state, followers),
         )
-        y, carry = newest = spread.pick(end.followers, w - 1)
-        leader, after = Leader(end.outer_var), Follower(y, (), end.buffers)
-        past, yes = _by_slot(end.followers, state.followers), jnp.asarray(True)
-        memory = {"followers": None if past is None else past.push(t, newest, yes).rounds}
+        y, carry = spread.pick(end.followers, w - 1)
+        memory = {"followers": past_of(end.followers, t, like=state.followers)}
         gradients = end.looks * jnp.minimum(t, w) * (1 + Steps(self.inner_steps).at(t))
-        estimate = end.estimate._replace(carry=carry)
+        estimate = Estimate(end.direction, end.residual, carry, end.hvps, end.cross_products)
+        leader, after = Leader(end.outer_var), Follower(y, (), end.buffers)
         return Move(leader, before, after, estimate, gradients, memory=memory)
 
-    def _look(self, state: WOBOState, rounds: PyTree, now: "_Now") -> "_Now":
+    def _again(self, state: WOBOState, rounds: PyTree, now: "_Now") -> "_Now":
         """All followers after their steps at this x, and x after its own unless it is near."""
-        x, window, t = now.outer_var, self.window, state.t
-        here, steps = dataclasses.replace(state, outer_var=x), Steps(self.inner_steps).at(t)
+        x, t, steps = now.outer_var, state.t, Steps(self.inner_steps).at(state.t)
+        here = dataclasses.replace(state, outer_var=x)
 
         def term(round: PyTree, follower: tuple[PyTree, PyTree]) -> tuple[Estimate, Follower]:
-            y, carry = follower
-            start = self.start(dataclasses.replace(here, inner_var=y))
+            start = self.start(dataclasses.replace(here, inner_var=follower[0]))
             after = self.learn(x, start, round, t, steps)
-            y, buffers = after.inner_var, after.buffers
-            return self.hypergradient.at(self.problem, x, y, round, buffers, carry), after
+            own = dataclasses.replace(here, carry=follower[1])
+            return self.estimate(self.hypergradient, own, after, round), after
 
-        found, after = window.map(term, rounds, now.followers)
-        _, seen = window.shares(t)
-        # What was computed from a slot that no round has filled may be anything.
-        total = lambda counts: jnp.sum(jnp.where(seen, counts, 0), dtype=jnp.int32)  # noqa: E731
-        h, so_far = window.mean(found.value, t), now.estimate
-        residual = jnp.max(jnp.where(seen, found.residual, 0)).astype(so_far.residual.dtype)
-        counts = (
-            so_far.hvps + total(found.hvps),
-            so_far.cross_products + total(found.cross_products),
-        )
-        size = self.problem.domain.gradient_norm(x, h)
-        near = size <= jnp.asarray(self.tolerance, size.dtype) / window.size
+        h, followers, buffers = mean_of_own(self.window, term, rounds, now.followers, t)
+        size = self.problem.domain.gradient_norm(x, h.value)
+        near = size <= jnp.asarray(self.tolerance, size.dtype) / self.window.size
         return _Now(
             now.looks + 1,
             near,
-            trees.select(near, x, self.lead(here, h).outer_var),
-            _where(seen, (after.inner_var, found.carry), now.followers),
-            spread.pick(after.buffers, window.size - 1),
-            Estimate(h, residual, None, *counts),
+            trees.select(near, x, self.lead(here, h.value).outer_var),
+            followers,
+            buffers,
+            h.value,
+            jnp.asarray(h.residual, now.residual.dtype),
+            now.hvps + h.hvps,
+            now.cross_products + h.cross_products,
         )
 
 
 class _Now(NamedTuple):
-    """What moves within a round."""
+    """What moves within a round; `direction` and `residual` are the last."""
 
     looks: Int[Array, ""]
     near: Bool[Array, ""]
     outer_var: PyTree
     followers: PyTree
-    """Of all rounds of the window, and what the estimator carries for each."""
     buffers: PyTree
-    estimate: Estimate
+    direction: PyTree
+    residual: Float[Array, ""]
+    hvps: Int[Array, ""]
+    cross_products: Int[Array, ""]
 
     @classmethod
     def start(cls, state: State, followers: PyTree) -> "_Now":
         """Before the first look."""
         x, zero = state.outer_var, jnp.zeros((), jnp.int32)
         still = jax.tree.map(jnp.zeros_like, x)
-        nothing = Estimate(still, trees.norm(still), None, zero, zero)
-        return cls(zero, jnp.asarray(False), x, followers, state.buffers, nothing)
-
-
-def _by_slot(followers: PyTree, slots: PyTree) -> RingBuffer | None:
-    """Followers of past rounds by slot, of which there are as many as in `slots`."""
-    if slots is None:
-        return None
-    past = jax.tree.map(lambda leaf, like: leaf[: len(like)], followers, slots)
-    return RingBuffer(past, spread.is_spread())
-
-
-def _all(past: RingBuffer | None, current: PyTree) -> PyTree:
-    """Of all rounds of the window, the current one last."""
-    if past is None:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], current)
-    return past.with_current(current)
-
-
-def _where(seen: Bool[Array, " w"], new: PyTree, old: PyTree) -> PyTree:
-    def leaf_where(new: Array, old: Array) -> Array:
-        return jnp.where(seen.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
-
-    return jax.tree.map(leaf_where, new, old)
+        no = jnp.asarray(False)
+        return cls(zero, no, x, followers, state.buffers, still, trees.norm(still), zero, zero)

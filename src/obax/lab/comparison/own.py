@@ -1,7 +1,8 @@
 """One's own problem and algorithms side by side, by the measures of the experiment: the loss that
 each suffered, its regret where that can be had, what it asked of the oracles, and its time."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -65,11 +66,12 @@ def compare(
     _check(problem, algorithms, outer_var)
     kind, timings = _kind(problem, regret), validation.count(timings, "timings")
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), streams[0])
-    histories, runners = {}, []
+    histories: dict[str, list[Info]] = {}
+    runners: list[Callable[[], Any]] = []
     for name, algorithm in algorithms.items():
         state = algorithm.init(outer_var, inner_var, example, buffers=buffers)
         histories[name] = [run(algorithm, state, one, on_rejected="skip")[1] for one in streams]
-        runners.append(lambda a=algorithm, s=state: run(a, s, streams[0], on_rejected="skip"))
+        runners.append(functools.partial(run, algorithm, state, streams[0], on_rejected="skip"))
     seconds = seconds_of(runners, timings, horizon)
     suffered = {
         name: [cumulative(one.played_value) for one in mine] for name, mine in histories.items()
