@@ -94,7 +94,7 @@ ALGORITHMS = {
     "SOBOW": lambda p: obax.SOBOW(p, 0.05, 0.3),
     "AOBO": lambda p: obax.AOBO(p, 0.05, 0.3, tolerance=1e-9),
     "F2OBO": lambda p: obax.F2OBO(p, 0.05, 0.3, 1e4, 0.0, tolerance=1e-6),
-    "WOBO": lambda p: obax.WOBO(p, 0.05, 0.3, 20, obax.Window(2), max_outer_steps=1),
+    "WOBO": lambda p: obax.WOBO(p, 0.05, 0.3, 20, obax.Window(2), 1e-3, 1),
     "ITD": lambda p: obax.ITD(p, 0.05, 0.3, 60, capacity=2),
     "RTHO": lambda p: obax.RTHO(p, 0.05, 0.3),
 }

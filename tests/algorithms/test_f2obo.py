@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import worked
-from worked import PROBLEM, ROUNDS, X1, Y1, close, plays
+from worked import PROBLEM, ROUNDS, X1, Y1, close, plays, side_by_side
 
 import obax
 from obax.algorithms import f2obo
@@ -109,16 +109,8 @@ def test_the_answer_of_a_repeated_round_is_found():
 
 
 def test_loops_of_unequal_length_run_side_by_side():
-    """The tolerance stops each run of a sweep for itself."""
-    stream = obax.problems.quadratic(5, 2, 3)
-    easy, hard = (obax.F2OBO(stream.problem, 0.1, 0.3, tolerance=e) for e in (1.0, 1e-6))
-    state = easy.init(stream.outer_var, stream.inner_var, stream.example_round)
-    _, both = obax.sweep([easy, hard], state, stream.rounds)
-    for number, algorithm in enumerate((easy, hard)):
-        _, alone = obax.run(algorithm, state, stream.rounds)
-        np.testing.assert_array_equal(both.gradients[number], alone.gradients)
-        close(both.outer_var[number], alone.outer_var)
-    assert np.all(np.asarray(both.gradients[0]) < np.asarray(both.gradients[1]))
+    easy, hard = side_by_side(lambda p, e: obax.F2OBO(p, 0.1, 0.3, tolerance=e), 1.0, 1e-6)
+    assert np.all(easy < hard)
 
 
 def test_a_follower_that_starts_anew_does_so_twice():
