@@ -154,8 +154,8 @@ def _exceeded(outcome: Outcome, curve: Numbers, what: str, seed: int) -> list[Vi
     if t is None:
         return []
     sentence = (
-        f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round {t} is above the {what}, "
-        f"{curve[t - 1]:.6g}"
+        f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round {t} "
+        f"is above the {what}, {curve[t - 1]:.6g}"
     )
     return [Violation(outcome.drawn.where, sentence)]
 

@@ -128,9 +128,7 @@ def hunt(
     return caught
 
 
-def _trial(
-    name: str, mutants: Sequence[Mutation]
-) -> tuple[Callable[..., Any], int, Sequence[Any]]:
+def _trial(name: str, mutants: Sequence[Mutation]) -> tuple[Callable[..., Any], int, Sequence[Any]]:
     """How a setting is examined, on how many problems, and what is made wrong in it."""
     if name in streaming.STREAMING:
         return streaming.examine, streams.PROBLEMS[name], streams.MUTANTS[name]

@@ -35,7 +35,10 @@ def setting_rows(found: Certificates) -> list[dict[str, str]]:
 
 def answer(found: Certificates) -> str:
     """Whether the bounds held, in a sentence."""
-    count, nearest = sum(row.problems for row in found.rows), max(row.ratio_max for row in found.rows)
+    count, nearest = (
+        sum(row.problems for row in found.rows),
+        max(row.ratio_max for row in found.rows),
+    )
     if found.ok:
         return (
             f"Every bound held: on {count} problems no regret was above it in any round, and the "

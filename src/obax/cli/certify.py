@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 def certify(
     settings: Annotated[
         list[str] | None,
-        typer.Option("--setting", metavar="NAME", help="A setting, or streaming for its three; may be repeated. Default: all."),
+        typer.Option(
+            "--setting",
+            metavar="NAME",
+            help="A setting, or streaming for its three; may be repeated. Default: all.",
+        ),
     ] = None,
     problems: Annotated[int, typer.Option(help="Problems drawn for each setting.")] = 20,
     horizon: Annotated[int, typer.Option(help="T, the number of rounds.")] = 256,

@@ -49,7 +49,7 @@ $1 - \alpha + \alpha / N$ and move to any other with $\alpha / N$. So
 $\sum_t -\ln(w_t \cdot p_t) = -\ln \sum_{\text{sequences}} \text{prior} \cdot \text{likelihood}$, at
 most $-\ln$ of one term: $-\ln$ prior above the loss of that sequence. For $\alpha = 0$ that is
 $\ln N$ above the best member.
-"""
+"""  # noqa: E501
 
 import dataclasses
 import math

@@ -1,8 +1,8 @@
 r"""The mixture of the real members, held against the best of them and the best that switch.
 
 For classes the mixture's loss is $-\ln (w_t \cdot p_t)$, the log loss that a user suffers. For
-numbers $p_i = \exp(-\text{loss}_i / \text{scale})$ with a scale that is the same for all members and
-known before the row: the same holds for the log score of the mixture's density. What is said
+numbers $p_i = \exp(-\text{loss}_i / \text{scale})$, with a scale that is the same for all members
+and known before the row: the same holds for the log score of the mixture's density. What is said
 there is the mean, whose squared error is within the same bound only while every member errs by
 less than a deviation of the residuals (exp-concavity): that is not certified.
 """

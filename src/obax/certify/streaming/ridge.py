@@ -1,4 +1,4 @@
-r"""The frozen member of a regressor as discounted ridge, held against the rule that made the stream.
+r"""The frozen member of a regressor as discounted ridge, against the rule that made the stream.
 
 The member learns *standardised* rows, and its loss is that of a standardised target; the theorem
 holds for any rows and targets, so for these. The rule, which is a line in the units of the rows, is
@@ -96,7 +96,8 @@ def terms(ridge: DiscountedRidge, found: Standard, seen: Watched) -> Terms:
     c = np.linalg.solve(L, P @ y[:, :, None])[:, :, 0]
     s = np.linalg.solve(L, a[:, :, None])[:, :, 0]
     told = seen.said[:, FROZEN]
-    return Terms(a, found.targets, found.rule, y, seen.weights[1:], A, P, N, c, s, _dot(s, a), told)
+    own = (a, found.targets, found.rule, y, seen.weights[1:], A, P, N, c, s, _dot(s, a), told)
+    return Terms(*(np.asarray(array, np.float64) for array in own))
 
 
 def outcome(
@@ -122,7 +123,7 @@ def outcome(
     sizes = {"T": T, "inputs": d, "X_2": float(np.max(_dot(found.rows, found.rows)))}
     volume = ridge.explicit_bound(**sizes, start=0.0, U=0.0, P_2=0.0, G=1.0)
     explicit = ridge.explicit_bound(**sizes, start=start, U=measured["U"], P_2=P_2, G=G)
-    sharp = ridge.bound(**measured)
+    sharp, regret = ridge.bound(**measured), np.cumsum(own.loss - own.rule_loss)
     steps = (
         *_update(whole),
         _row(own, R),
@@ -131,12 +132,14 @@ def outcome(
               cost[1:], 1.0),
         share("ln(1 + v)", "sum loss v / (1 + v) / G sum ln(1 + v)",
               np.cumsum(own.loss * own.v / (1.0 + own.v)), G * measured["volume"], 1.0),
-        share("volume", "sum ln(1 + v) / its bound in the discount", measured["volume"], volume, 1.0),
-        share("explicit", "the bound / its form in discount and path length", sharp, explicit, 1.0),
+        share("volume", "sum ln(1 + v) / its bound in the discount",
+              measured["volume"], volume, 1.0),
+        share("explicit form", "the bound / its form in discount and path length",
+              sharp, explicit, 1.0),
+        share("explicit bound", "the regret / that form", regret, explicit, 1.0),
     )  # fmt: skip
     limit = bound * ridge.bound(**measured | ({without: 0.0} if without else {}))
     order = d * T / ridge.memory + ridge.memory**2 * P_2
-    regret = np.cumsum(own.loss - own.rule_loss)
     return Outcome(stream, _assumed(stream, seen, whole), steps, regret, limit, explicit, order)
 
 
@@ -177,16 +180,17 @@ def _assumed(stream: Stream, seen: Watched, whole: Terms) -> tuple[Check, ...]:
     released = np.linalg.eigvalsh(whole.N[1:])[:, 0]
     return (
         Check.worst_of("rows learned by all", "1 for such a row,", seen.played, ">=", 1.0),
-        Check.worst_of("nothing cut off", "the largest value in deviations", cut, "<=", CLIP - 1e-6),
+        Check.worst_of("nothing cut off", "the largest value in deviations", cut, "<=",
+                       CLIP - 1e-6),
         share("known comparator", "the rule in standardised units, its distance / rounding",
               np.abs(told - line[counted]), 0.0, LOSSY * (1.0 + np.abs(line[counted]))),
         Check.worst_of("N_t definite", "the least eigenvalue of N_t", released, ">=", 1e-12),
     )  # fmt: skip
 
 
-def _dot(left: Numbers, right: Numbers) -> Numbers:
+def _dot(left: np.ndarray, right: np.ndarray) -> Numbers:
     """Row by row."""
-    return np.sum(left * right, axis=1)
+    return np.asarray(np.sum(left * right, axis=1), np.float64)
 
 
 def _half(vectors: Numbers, matrices: Numbers) -> Numbers:

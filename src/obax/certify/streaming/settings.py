@@ -1,4 +1,4 @@
-"""The three streaming settings, drawn, watched, held against their bounds: as the five others are."""
+"""The three streaming settings: drawn, watched and held against their bounds, as the five are."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -95,7 +95,7 @@ def _growth(name: str, horizon: int, seed: int, mutation: Mutation) -> tuple[Num
         np.array([np.mean([getattr(one, curve)[-1] for one in own]) for own in runs])
         for curve in ("regret", "order")
     )
-    return at, regret, order
+    return at.astype(np.float64), regret, order
 
 
 def _result(name: str, found: list[Outcome], growth: tuple[Numbers, ...]) -> SettingResult:

@@ -1,4 +1,4 @@
-"""A real estimator, played row by row, with all that the theorems speak of noted before each row."""
+"""A real estimator, played row by row, with all that the theorems speak of noted beside it."""
 
 from typing import Any, NamedTuple
 
@@ -49,7 +49,9 @@ def watch(stream: Stream, **options: Any) -> Watched:
     end, part = SAID + max(1, plan.slots), plan.parts(core.vector)
     lines, out = np.ones((count, features + 2)), np.zeros((1, end + plan.trail + plan.members))
     lines[:, :features], lines[:, features] = stream.rows, stream.targets
-    noted: dict[str, list[Any]] = {name: [] for name in (*NOTED, "weights", "next", "out", "out_of")}
+    noted: dict[str, list[Any]] = {
+        name: [] for name in (*NOTED, "weights", "next", "out", "out_of")
+    }
     for i in range(count):
         for name in NOTED:
             noted[name].append(part[name].copy())
@@ -61,7 +63,6 @@ def watch(stream: Stream, **options: Any) -> Watched:
     noted["weights"].append(part["weights"][FROZEN, 0].copy())
     found = np.array(noted["out"])
     played = (found[:, OUTCOME] == ACCEPTED) & (np.array(noted["out_of"]) == 0)
-    return Watched(
-        *(np.array(noted[name]) for name in (*NOTED, "weights", "next")),
-        found[:, end + plan.trail :], found[:, LOSS], played.astype(np.float64),
-    )  # fmt: skip
+    curves = [np.array(noted[name]) for name in (*NOTED, "weights", "next")]
+    curves += [found[:, end + plan.trail :], found[:, LOSS], played.astype(np.float64)]
+    return Watched(*curves)
