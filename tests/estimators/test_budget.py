@@ -3,6 +3,7 @@ do not fit are refused in words."""
 
 import gc
 import math
+import sys
 import tracemalloc
 import warnings
 
@@ -11,6 +12,7 @@ import pytest
 from sklearn.base import clone
 
 import obax
+from obax import cli
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor, budget
 
 SIZES = [
@@ -174,3 +176,31 @@ def test_the_budget_is_an_option_like_the_others(tmp_path):
     with pytest.warns(UserWarning, match="beyond the first 1 are ignored"):
         again.learn_one({"a": 1.0, "b": 2.0}, 2.0)
     assert again.feature_names_ == ["a"]
+
+
+def test_the_command_takes_a_budget(tmp_path, monkeypatch, capsys):
+    """A feature that does not fit is told in one line; what is no number too."""
+    limit = budget.taken(StreamingRegressor().checked(), 1, 0)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b,y\n" + "1,2,3\n4,5,6\n" * 20)
+
+    def stream(*words):
+        given = ["obax", "stream", str(rows), "--target", "y", "--task", "regress", *words]
+        monkeypatch.setattr(sys, "argv", given)
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+            raise SystemExit(0)
+        return stop.value.code or 0, capsys.readouterr().err
+
+    out = ("--out", str(tmp_path / "out.jsonl"))
+    code, said = stream(*out, "--max-memory", str(limit))
+    assert code == 0
+    assert "obax: warning: features beyond the first 1 are ignored: a model with 2 features" in said
+    assert said.count("warning") == 1 and ".py" not in said
+    for wrong, message in (
+        ("much", "--max-memory must be a number, but is 'much'"),
+        ("nan", "max_memory must be a number > 0, but got nan"),
+        ("10", "max_memory must be at least"),
+    ):
+        code, said = stream("--max-memory", wrong)
+        assert code == 2 and said.startswith(f"obax: {message}"), said

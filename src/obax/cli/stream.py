@@ -130,6 +130,7 @@ def stream(
         with warnings.catch_warnings():
             # The screen says it, without a line of Python.
             warnings.filterwarnings("ignore", "100 rows were rejected and none was learned")
+            warnings.filterwarnings("always", "features beyond the first")
             warnings.showwarning = lambda message, *_, **__: screen.say(f"obax: warning: {message}")
             job.run()
     except (StreamError, ValueError) as error:
