@@ -67,8 +67,9 @@ class JSONLines:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a", encoding="utf-8")
         numbers = {name: _plain(value) for name, value in metrics(info).items()}
-        self._file.write(json.dumps({"t": int(info.t), "time": time.time(), **numbers}) + "\n")
-        self._file.flush()
+        with atomic.naming(self.path):
+            self._file.write(json.dumps({"t": int(info.t), "time": time.time(), **numbers}) + "\n")
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
