@@ -14,6 +14,7 @@ VALUES = (
     0.0, 1.0, -1.0, 1e-300, 1e300, -1e308, math.nan, math.inf, -math.inf, None, "word", "", "1.5",
     True, b"x", (1, 2), [1], {}, 10**400, 1j, np.float32(3), np.nan, object(),
 )  # fmt: skip
+THOUSAND = 1000
 NAMES = ("a", "b", "c", "d", "", "é", 7, ("t", 1))
 
 
@@ -21,9 +22,9 @@ def garbage(count: int, seed: int = 0) -> Iterator[str | None]:
     """Of every thousand rows: what is wrong, or `None`."""
     draw = random.Random(seed)
     models = StreamingClassifier(max_features=12), StreamingRegressor(max_features=12)
-    for number in range(count // 1000):
+    for number in range(count // THOUSAND):
         model = models[number % 2]
-        rows = [_row(draw) for _ in range(1000)]
+        rows = [_row(draw) for _ in range(THOUSAND)]
         targets = [_target(draw, number % 2 == 1) for _ in rows]
         before = model.rejected_.count if number > 1 else 0
         try:
