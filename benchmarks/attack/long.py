@@ -36,11 +36,16 @@ warnings.simplefilter("ignore")
 problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
 algorithm = obax.OGD(problem, outer_step_size=0.5)
 state, rounds = algorithm.init(0.0, None, jnp.zeros(())), jnp.ones(3)
-counts = []
-for i in range(int(sys.argv[1])):
+
+def again(i):
     # Closed over a list, nobody can tell that the function is the one of before.
     mine = [i]
-    obax.run(algorithm, state, rounds, record=lambda s: s.outer_var + mine[0])
+    _, history = obax.run(algorithm, state, rounds, record=lambda s: s.outer_var + mine[0])
+    assert abs(float(history.recorded[0]) - 0.5 - i) < 1e-3, (i, history.recorded)
+
+counts = []
+for i in range(int(sys.argv[1])):
+    again(i)
     counts.append(sum(1 for _ in open("/proc/self/maps")))
 print(max(counts) - max(counts[:100]))
 """

@@ -25,8 +25,7 @@ def main(way: str, folder: Path) -> None:
     if way == "run":
         end: object = obax.run(algorithm, state, jnp.asarray(rounds), **saved)
     else:
-        for state, _ in obax.play(algorithm, state, list(rounds), **saved):
-            end = state
+        *_, (end, _) = obax.play(algorithm, state, list(rounds), **saved)
     obax.save(folder / "end", end)
 
 

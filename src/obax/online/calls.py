@@ -14,7 +14,7 @@ import jax
 from .._support import validation
 from .._support.trees import PyTree
 from ..algorithms import Info
-from ..checkpoint import SUFFIX, CheckpointError, Folder, load, save
+from ..checkpoint import SUFFIX, CheckpointError, Digests, Folder, Input, Meta, load, save
 
 OnRound = Callable[[Any, Info], object]
 
@@ -57,18 +57,28 @@ class RunCheckpoints:
     without its past.
     """
 
-    def __init__(self, path: str | Path, every: int | None, keep: int):
+    def __init__(
+        self, path: str | Path, every: int | None, keep: int, input: Input, digests: Digests
+    ):
         self.states = Folder(path, validation.count(keep, "keep"))
         self.every = 1000 if every is None else validation.count(every, "checkpoint_every")
+        self._input, self._digests = input, digests
 
     def save(self, begin: int, end: int, state: PyTree, history: Info) -> None:
         """The state after `end` rounds, and the history since `begin`."""
         save(self._piece(begin, end), history)
-        self.states.save(end, state, {"rejected": 0, "driver": "run"})
+        kept = self._input.ends(self._digests, end).plain()
+        self.states.save(end, state, {"rejected": 0, "driver": "run"} | kept)
 
-    def latest(self, state: PyTree, shapes: Callable[[int], Info]) -> tuple[Any, list[Info], int]:
+    def latest(
+        self, state: PyTree, shapes: Callable[[int], Info], stacklevel: int
+    ) -> tuple[Any, list[Info], int]:
         """The newest state, the history up to it, and how many rounds that are."""
-        found = self.states.latest(like=state)
+
+        def check(meta: Meta) -> None:
+            self._input.check(meta, self.states.path, self._digests, stacklevel + 4)
+
+        found = self.states.latest(state, check)
         if found is None:
             return state, [], 0
         state, meta = found
