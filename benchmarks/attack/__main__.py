@@ -118,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
                         help="add to the outcomes in it, and show them all")  # fmt: skip
     given = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
-    outcomes = merged(given.json, given.quick)
+    outcomes: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as folder:
         known = attacks(given.quick, Path(folder))
         for name, attack in known.items():
@@ -127,8 +127,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name}: {attack.tries:,} ...", file=sys.stderr, flush=True)
             outcomes[name] = outcome(attack)
             if given.json is not None:
-                kept = {"quick": given.quick, "outcomes": outcomes}
-                given.json.write_text(json.dumps(kept, indent=1))
+                # Another part may be under way at the same time.
+                kept = merged(given.json, given.quick) | {name: outcomes[name]}
+                text = json.dumps({"quick": given.quick, "outcomes": kept}, indent=1)
+                given.json.write_text(text)
+    outcomes = merged(given.json, given.quick) | outcomes
     outcomes = {name: outcomes[name] for name in known if name in outcomes}
     Console(width=150).print(shown(outcomes))
     return 1 if any(one.failures for one in outcomes.values()) else 0

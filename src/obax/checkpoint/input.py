@@ -115,8 +115,8 @@ class Input:
         that = "those" if name == ROUNDS else "that"
         raise CheckpointError(
             f"{name} must be {that} of the run in checkpoint_dir {folder}, but this differs: "
-            f"{how}. Pass what it was, choose another folder to start anew, or go on all the same with "
-            f"other_input=True."
+            f"{how}. Pass what it was, choose another folder to start anew, or go on all the "
+            f"same with other_input=True."
         )
 
 
