@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few of each, to see that it works")
     parser.add_argument("--only", action="append", metavar="WORD",
-                        help="attacks whose name has it; may be repeated")  # fmt: skip
+                        help="the attack, or those whose name has it; may be repeated")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE",
                         help="add to the outcomes in it, and show them all")  # fmt: skip
     given = parser.parse_args(arguments)
@@ -122,7 +122,9 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         known = attacks(given.quick, Path(folder))
         for name, attack in known.items():
-            if given.only and not any(word in name for word in given.only):
+            if given.only and not any(
+                word == name if word in known else word in name for word in given.only
+            ):
                 continue
             print(f"{name}: {attack.tries:,} ...", file=sys.stderr, flush=True)
             outcomes[name] = outcome(attack)
