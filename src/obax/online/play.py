@@ -7,7 +7,7 @@ from typing import Generic
 import jax
 from jax.sharding import Mesh
 
-from .._support import validation
+from .._support import forked, validation
 from .._support.explicit import automatic, explicit_mesh
 from .._support.progress import Progress
 from .._support.trees import PyTree
@@ -44,6 +44,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         axes: Axes | None = None,
         other_input: bool = False,
     ):
+        forked.check()
         self.state = state
         self.rounds = 0
         self.rejected = 0
@@ -87,6 +88,8 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
 
     def __next__(self) -> tuple[S, Info]:
         try:
+            if forked.child:
+                forked.check()
             round = next(self._source)
             if self._inside is None:
                 state, info, accepted = self._live.play(round)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from .._support import trees, validation
+from .._support import forked, trees, validation
 from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
 from .._support.functions import shared
@@ -84,6 +84,7 @@ def run(
     >>> print(history.played_value, state.t)
     [0.5     0.125   0.03125] 4
     """
+    forked.check()
     validation.one_of(on_rejected, POLICIES, "on_rejected")
     validation.flag(other_input, "other_input")
     record = shared(record)

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
-from .._support import functions, trees
+from .._support import forked, functions, trees
 from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
@@ -66,6 +66,7 @@ def sweep(
     [[0.5   0.125]
      [0.5   0.   ]]
     """
+    forked.check()
     record = functions.shared(record)
     single = isinstance(algorithms, Algorithm)
     family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
