@@ -8,6 +8,7 @@ survived.
 | damaged checkpoints | an error in words, or the exact state |
 | crafted checkpoints | an error in words, or a state |
 | wrong calls | an error of ours that names the argument |
+| wrong commands | a line in words and exit code 2 |
 | programs in a process | no crash, and memory mappings flat |
 | threads | no error, and as many rows counted as were learned |
 | live rounds | memory flat |
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from . import calls, files, kills, long, rows
+from . import calls, commands, files, kills, long, rows
 
 
 class Attack(NamedTuple):
@@ -78,6 +79,8 @@ def attacks(quick: bool, folder: Path) -> dict[str, Attack]:
     found["crafted checkpoints"] = Attack(crafted, lambda: files.crafted(crafted))
     table = calls.calls()
     found["wrong calls"] = Attack(len(table), lambda: (call.answer() for call in table))
+    lines = [*commands.commands(folder)]
+    found["wrong commands"] = Attack(len(lines), lambda: (line.answer() for line in lines))
     programs, live, seconds = size(2_000, 80), size(10_000_000, 20_000), size(60, 2)
     found["programs in a process"] = Attack(programs, lambda: [long.programs(programs)], programs)
     found["8 threads, seconds"] = Attack(seconds, lambda: [rows.threads(seconds)], seconds)

@@ -13,11 +13,11 @@ from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..checkpoint import Folder, Input, Meta, check_seekable, digest, seek, source_digests
-from .calls import Callbacks, OnRound
+from .calls import Callbacks, OnRound, Saving
 from .live import Live
 from .mesh import Axes, LiveOnMesh, collect
 from .rejection import POLICIES, rejection
-from .stacks import S
+from .stacks import S, check_given
 from .trust import LiveTrust
 
 # Frames between a warning and whoever called `play`.
@@ -201,19 +201,21 @@ def play(
     2 True 0.75
     """
     validation.one_of(on_rejected, POLICIES, "on_rejected")
-    validation.flag(other_input, "other_input")
-    validation.count(keep, "keep")
+    for name, flag in (("other_input", other_input), ("progress", progress)):
+        validation.flag(flag, name)
+    check_given(algorithm, state)
+    saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
+    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
     total = len(source) if isinstance(source, Sized) else None
-    folder = None
     callbacks = Callbacks(on_round, every)
-    if checkpoint_dir is not None:
-        check_seekable(source)
-        folder = Folder(checkpoint_dir, keep)
-    elif checkpoint_every is not None:
-        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
-    saving = 1000 if checkpoint_every is None else checkpoint_every
-    validation.count(saving, "checkpoint_every")
-    bar = Progress(total, enabled=progress)
     axes = Axes.of(mesh, window_axis, batch_axis)
-    return Play(algorithm, state, source, bar, on_rejected, folder, saving, callbacks, axes,
-                other_input)  # fmt: skip
+    folder = None
+    if saving.folder is not None:
+        check_seekable(source)
+        folder = Folder(saving.folder, saving.keep)
+    bar = Progress(total, enabled=progress)
+    return Play(
+        algorithm, state, source, bar, on_rejected, folder, saving.every, callbacks, axes,
+        other_input,
+    )  # fmt: skip

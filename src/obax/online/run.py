@@ -19,10 +19,10 @@ from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
 from ..checkpoint import Input, stacked_digests
-from .calls import Callbacks, OnRound, RunCheckpoints
+from .calls import Callbacks, OnRound, RunCheckpoints, Saving
 from .mesh import Axes, collect, on_mesh
 from .rejection import POLICIES, rejection
-from .stacks import Record, S, at, check_stacked, length, recording_step
+from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
 from .trust import warn_of
 
 # Frames between a warning and whoever called `run`, the decorator's among them.
@@ -86,7 +86,10 @@ def run(
     """
     forked.check()
     validation.one_of(on_rejected, POLICIES, "on_rejected")
-    validation.flag(other_input, "other_input")
+    for name, flag in (("other_input", other_input), ("progress", progress)):
+        validation.flag(flag, name)
+    check_given(algorithm, state, record)
+    saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
     record = shared(record)
     axes = Axes.of(mesh, window_axis, batch_axis)
     if axes is not None:
@@ -98,13 +101,11 @@ def run(
     horizon = length(rounds)
     callbacks = Callbacks(on_round, every)
     folder = None
-    if checkpoint_dir is not None:
+    if saving.folder is not None:
         parts = {"algorithm": algorithm, "record": record}
         given = Input(parts, state.round_spec.example(), "rounds", other=other_input)
         digests = stacked_digests(rounds, [dtype for _, dtype in state.round_spec.leaves])
-        folder = RunCheckpoints(checkpoint_dir, checkpoint_every, keep, given, digests)
-    elif checkpoint_every is not None:
-        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+        folder = RunCheckpoints(saving.folder, saving, given, digests)
     wanted = [callbacks.every] * bool(callbacks) + ([] if folder is None else [folder.every])
     piece = math.gcd(*wanted) if wanted else (_piece(horizon) if progress else horizon)
     histories: list[Info] = []
