@@ -4,13 +4,14 @@ survived.
 | attack | survived means |
 |---|---|
 | kills | killed (-9) and taken up again, it ends with the bytes of a run left alone |
-| garbage rows | learned or rejected, counted, and the model finite |
+| garbage rows | objects: learned or rejected, counted, and the model finite |
+| garbage lines | `obax stream`: an answer to each in valid JSON, those rejected counted |
 | damaged checkpoints | an error in words, or the exact state |
 | crafted checkpoints | an error in words, or a state |
 | wrong calls | an error of ours that names the argument |
 | wrong commands | a line in words and exit code 2 |
 | programs in a process | no crash, and memory mappings flat |
-| threads | no error, and as many rows counted as were learned |
+| threads | no error, and a model and a pool have learned as many rows as were given |
 | live rounds | memory flat |
 
 At full size it takes the best part of an hour; with `--json` parts of it may be run one after the
@@ -73,8 +74,9 @@ def attacks(quick: bool, folder: Path) -> dict[str, Attack]:
         found[f"kills: {victim.name}"] = Attack(
             count, lambda victim=victim, count=count: kills.kill(victim, folder, count)
         )
-    number, damaged, crafted = size(1_000_000, 4_000), size(10_000, 300), size(500, 100)
+    number, damaged, crafted = size(500_000, 2_000), size(10_000, 300), size(500, 100)
     found["garbage rows"] = Attack(number, lambda: rows.garbage(number), rows.THOUSAND)
+    found["garbage lines"] = Attack(number, lambda: rows.lines(number, folder), rows.THOUSAND)
     found["damaged checkpoints"] = Attack(damaged, lambda: files.damaged(damaged))
     found["crafted checkpoints"] = Attack(crafted, lambda: files.crafted(crafted))
     table = calls.calls()

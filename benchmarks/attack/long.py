@@ -38,10 +38,23 @@ algorithm = obax.OGD(problem, outer_step_size=0.5)
 state, rounds = algorithm.init(0.0, None, jnp.zeros(())), jnp.ones(3)
 
 def again(i):
-    # Closed over a list, nobody can tell that the function is the one of before.
-    mine = [i]
-    _, history = obax.run(algorithm, state, rounds, record=lambda s: s.outer_var + mine[0])
-    assert abs(float(history.recorded[0]) - 0.5 - i) < 1e-3, (i, history.recorded)
+    # Closed over a list, nobody can tell that a function is the one of before.
+    mine = [float(i)]
+    if i % 4 == 0:
+        problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round - mine[0]) ** 2)
+        fresh = obax.OGD(problem, outer_step_size=0.5)
+        found = [new.outer_var for new, _ in obax.play(fresh, state, rounds)][0]
+    elif i % 4 == 1:
+        problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round - mine[0]) ** 2)
+        found = obax.OGD(problem, outer_step_size=0.5).step(state, rounds[0])[0].outer_var
+    elif i % 4 == 2:
+        _, history = obax.run(algorithm, state, rounds, record=lambda s: s.outer_var + mine[0] / 2)
+        found = history.recorded[0]
+    else:
+        recorded = lambda s: s.outer_var + mine[0] / 2
+        found = obax.sweep(algorithm, state, rounds, record=recorded)[1].recorded[0]
+    # The first step of size 1/2 goes half of the way to 1 + i: a program of before would show.
+    assert abs(float(found) - 0.5 - i / 2) < 1e-2, (i, found)
 
 counts = []
 for i in range(int(sys.argv[1])):
