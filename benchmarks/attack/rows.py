@@ -72,7 +72,10 @@ def lines(count: int, folder: Path, seed: int = 0) -> Iterator[str | None]:
         try:
             job = Job(StreamingClassifier(max_features=12), source, kind, "up", out, overwrite=True)
             job.run()
-            found = [json.loads(line, parse_constant=_refuse) for line in out.open("rb")]
+            found = [
+                json.loads(line, parse_constant=_refuse)
+                for line in out.read_bytes().split(b"\n")[:-1]
+            ]
         except Exception as error:
             yield f"raw {type(error).__name__}: {error}"
             continue
