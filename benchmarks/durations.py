@@ -4,9 +4,9 @@
 
 Runs the preset of each experiment, one after the other, in a process of its own and a folder that
 is thrown away; wall clock, from the command to the finished report. `--keep` writes what came out
-to `src/obax/lab/kit/durations.json`, which `obax list` reads. Without it the promise is judged: exit
-code 1 if a run takes longer than the promise times the factor, or less than the promise divided by
-it twice over, or if nobody has measured that preset as it is now. For a quiet machine: on a busy
+to `src/obax/lab/kit/durations.json`, which `obax list` reads. Without it the promise is judged:
+exit code 1 if a run takes longer than the promise times the factor, or less than it divided by the
+factor twice over, or if nobody has measured that preset as it is now. For a quiet machine: on a busy
 one the processor's seconds, which stand beside, say more.
 """
 
