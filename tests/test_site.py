@@ -90,6 +90,15 @@ def test_the_readme_says_true_things_about_versions():
     )
 
 
+def test_the_one_address_is_that_of_the_paper():
+    """The project has none of its own: what is said to be one must be where the paper is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (paper,) = project["urls"].values()
+    assert re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", paper)
+    assert f'url: "{paper}"' in (ROOT / "CITATION.cff").read_text()
+    assert f"]({paper})" in (ROOT / "README.md").read_text()
+
+
 def test_pictures_are_small_and_drawn_by_a_command():
     script = (ROOT / "docs" / "pictures.py").read_text()
     for picture in (ROOT / "docs" / "pictures").glob("*.png"):
@@ -99,7 +108,7 @@ def test_pictures_are_small_and_drawn_by_a_command():
 
 def test_lower_bounds_are_versions_and_exact_ones_satisfy_them():
     oldest = versions.oldest()
-    assert oldest["jax"] == "0.8.0" and "river" in oldest and "pytest" in oldest
+    assert oldest["jax"] == "0.8.1" and "river" in oldest and "pytest" in oldest
     lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()[1:]
     exact = dict(line.split("==") for line in lines)
     for name, version in oldest.items():
