@@ -99,6 +99,36 @@ def test_the_one_address_is_that_of_the_paper():
     assert f"]({paper})" in (ROOT / "README.md").read_text()
 
 
+def claims(text):
+    """The rows of the table, claim by claim, as cells."""
+    rows = re.findall(r"^\| \*\*(C\d)\*\* (.*) \|$", text, re.M)
+    return [(name, [cell.strip() for cell in cells.split("|")]) for name, cells in rows]
+
+
+def complaints(text):
+    """What the table of results leaves out: a claim, a cell, a verdict of the house's words."""
+    verdicts = re.compile(r"\*\*(reproduced|partly|within noise|not |so stand)")
+    found = [f"C{i}" for i in range(1, 9) if f"C{i}" not in {name for name, _ in claims(text)}]
+    for name, cells in claims(text):
+        words, columns = (
+            cells[0],
+            dict(zip(("obax", "setting", "verdict"), cells[3:6], strict=False)),
+        )
+        if len(cells) != 7 or not columns["obax"] or not verdicts.search(columns["verdict"]):
+            found.append(f"{name} {words}")
+    return found
+
+
+def test_every_claim_has_its_row_and_every_row_its_verdict():
+    text = (ROOT / "docs" / "results.md").read_text()
+    assert complaints(text) == []
+    assert complaints(text.replace("**C8**", "C8")) == ["C8"]
+    (row,) = re.findall(r"^\| \*\*C8\*\* lower-bound.*$", text, re.M)
+    cells = row.split("|")
+    for mutant in (cells[:3] + cells[4:], [*cells[:6], " we liked it ", *cells[7:]]):
+        assert len(complaints(text.replace(row, "|".join(mutant)))) == 1
+
+
 def test_pictures_are_small_and_drawn_by_a_command():
     script = (ROOT / "docs" / "pictures.py").read_text()
     for picture in (ROOT / "docs" / "pictures").glob("*.png"):
