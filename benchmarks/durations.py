@@ -1,16 +1,18 @@
 """How long the presets take, and whether `obax list` promises it.
 
-    python -m benchmarks.durations [--only NAME] [--preset quick] [--keep] [--factor 1.5]
+    python -m benchmarks.durations [--only NAME] [--preset quick] [--keep] [--runs DIR]
 
 Runs the preset of each experiment, one after the other, in a process of its own and a folder that
-is thrown away; wall clock, from the command to the finished report. `--keep` writes what came out
-to `src/obax/lab/kit/durations.json`, which `obax list` reads. Without it the promise is judged:
-exit code 1 if a run takes longer than the promise times the factor, or less than it divided by the
-factor twice over, or if nobody has measured that preset as it is now. For a quiet machine: on a busy
-one the processor's seconds, which stand beside, say more.
+is thrown away, or left below `--runs DIR` with its report to look at; wall clock, from the command
+to the finished report. `--keep` writes what came out to `src/obax/lab/kit/durations.json`, which
+`obax list` reads. Without it the promise is judged: exit code 1 if a run takes longer than the
+promise times the factor, or less than it divided by the factor twice over, or if nobody has
+measured that preset as it is now. For a quiet machine: on a busy one the processor's seconds, which
+stand beside, say more.
 """
 
 import argparse
+import contextlib
 import datetime
 import resource
 import subprocess
@@ -31,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=EXPERIMENTS, action="append", help="may be repeated")
     parser.add_argument("--preset", default="quick", help="quick, or another that ends in time")
     parser.add_argument("--keep", action="store_true", help="what obax list says from now on")
+    parser.add_argument("--runs", metavar="DIR", help="where the run folders stay")
     parser.add_argument("--factor", type=float, default=1.5, help="how far off is too far")
     options = parser.parse_args(arguments)
     missed = []
@@ -40,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.preset not in experiment.presets:
             continue
         promise = experiment.durations[options.preset]
-        wall, processor = measured(name, options.preset)
+        wall, processor = measured(name, options.preset, options.runs)
         data = data_of(experiment.files)
         print(f"{name:26s}{promise!s:>20s}{wall:10.0f}{processor:14.0f}  {data}", flush=True)
         if options.keep:
@@ -73,12 +76,12 @@ def data_of(files: tuple[str, ...]) -> str:
     return "real" if files and all(map(datasets.find, files)) else "generated"
 
 
-def measured(name: str, preset: str) -> tuple[float, float]:
+def measured(name: str, preset: str, runs: str | None = None) -> tuple[float, float]:
     """Seconds on the wall and of the processor."""
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.nullcontext(runs) if runs else tempfile.TemporaryDirectory() as folder:
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         command = [sys.executable, "-m", "obax", "run", name, "--preset", preset]
-        command += ["--out", f"{folder}/run", "--json"]
+        command += ["--out", f"{folder}/{name}-{preset}", "--json"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -96,7 +96,7 @@ def test_a_promise_is_held_to_what_was_measured(seconds, kept):
 
 def test_the_benchmark_keeps_what_it_measured_and_then_judges_by_it(file, monkeypatch, capsys):
     took = {"wall": 40.0}
-    monkeypatch.setattr(benchmark, "measured", lambda name, preset: (took["wall"], 61.0))
+    monkeypatch.setattr(benchmark, "measured", lambda name, preset, runs: (took["wall"], 61.0))
     assert benchmark.main(["--only", "adult", "--keep"]) == 0
     line = durations.measured()["adult quick"]
     assert line["seconds"] == 40.0 and line["processor"] == 61.0 and "cores" in line["machine"]
