@@ -174,7 +174,8 @@ class TensorBoard:
 class MLflow:
     """Metrics of an MLflow run: the active one, or one that is started and ended here.
 
-    `tracking_uri` is MLflow's own setting where it is left out.
+    `tracking_uri` is MLflow's own setting where it is left out, in its newer versions a file
+    `mlflow.db` where the program runs; "sqlite:///runs.db" names another.
     """
 
     def __init__(

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,10 +46,15 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.close(folder)
 
 
-def sweep_up(folder: Path) -> None:
-    """Remove what a killed process had written aside and not renamed."""
+def sweep_up(folder: Path, older_than: float = 0.0) -> None:
+    """Remove what a killed process had written aside and not renamed. Where nothing locks the
+    folder, leave what is younger than so many seconds: its writer may still be at work."""
     for leftover in folder.rglob(".*.part"):
-        leftover.unlink(missing_ok=True)
+        # Another process may sweep at the same time.
+        with contextlib.suppress(FileNotFoundError):
+            # A clock that is behind must not keep what is to go in any case.
+            if not older_than or time.time() - leftover.stat().st_mtime > older_than:
+                leftover.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
