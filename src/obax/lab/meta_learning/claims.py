@@ -58,6 +58,12 @@ def inner_steps(config: Config) -> str:
     return ", ".join(map(str, sorted(taken))) or "1"
 
 
+def step_sizes(config: Config) -> str:
+    """beta, and that of the head where it has another."""
+    head = f", that of the head {config.head_step_size:g} over its curvature"
+    return f"beta {config.inner_step_size:g}{head if config.head_step_size else ''}"
+
+
 def _setting(config: Config, runs: Runs[Method]) -> str:
     maml = [m for m in config.runs().values() if m.kind == "MAML"]
     shorter = f" (MAML {config.rounds_of(maml[0])} and {config.seeds_of(maml[0])})" if maml else ""
@@ -65,7 +71,7 @@ def _setting(config: Config, runs: Runs[Method]) -> str:
         f"{runs.data}, {config.blocks} x {config.filters} filters, "
         f"{counted(config.rounds, 'round')} and {counted(config.seeds, 'seed')}{shorter}, "
         f"alpha {config.outer_step_size:g} ({config.outer_optimiser}), "
-        f"beta {config.inner_step_size:g}, K {inner_steps(config)}"
+        f"{step_sizes(config)}, K {inner_steps(config)}"
     )
 
 
@@ -169,21 +175,31 @@ def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
 
 def more_steps(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C7: the larger K, the better, slower and steadier, for each follower that takes steps."""
-    setting = _setting(config, runs)
-    claimed = "the larger K, the steadier: final test accuracies nearer to their median over seeds"
     for follower in ("implicit", "head"):
-        rungs = _rungs(runs, follower, config.steps_of)
-        yield from runs.ladder("C7", f"inner steps, {follower}", "K", rungs, setting, CLOCK)
-        final = {number: 100 * runs.final(method) for number, method in rungs}
-        # Of two runs each is as far from their median as the other: they say nothing.
-        off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
-        pieces = [
-            piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
-            for small, large in itertools.pairwise(off)
-        ]
-        intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
-        name = f"C7 (steadier, {follower})"
-        yield judged(name, claimed, pieces, setting, rule=chain, intro=intro)
+        yield from _ladder_of_steps(config, runs, follower)
+
+
+def steps_beside(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """The same, of the followers that took several K beside the methods that are compared."""
+    for follower in ("implicit", "head"):
+        if len(_rungs(runs, follower, config.steps_of)) > 1:
+            yield from _ladder_of_steps(config, runs, follower)
+
+
+def _ladder_of_steps(config: Config, runs: Runs[Method], follower: str) -> Iterator[Claim]:
+    setting, rungs = _setting(config, runs), _rungs(runs, follower, config.steps_of)
+    yield from runs.ladder("C7", f"inner steps, {follower}", "K", rungs, setting, CLOCK)
+    final = {number: 100 * runs.final(method) for number, method in rungs}
+    # Of two runs each is as far from their median as the other: they say nothing.
+    off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
+    pieces = [
+        piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
+        for small, large in itertools.pairwise(off)
+    ]
+    claimed = "the larger K, the steadier: final test accuracies nearer to their median over seeds"
+    intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
+    name = f"C7 (steadier, {follower})"
+    yield judged(name, claimed, pieces, setting, rule=chain, intro=intro)
 
 
 def _rungs(
@@ -195,7 +211,7 @@ def _rungs(
 
 
 KINDS: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
-    "comparison": [rounds_in_time, least_time, accuracy],
+    "comparison": [rounds_in_time, least_time, accuracy, steps_beside],
     "window": [windows],
     "steps": [more_steps],
 }

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 
-from ..kit.config import Settings, choice, count, fraction, positive
+from ..kit.config import Settings, choice, count, fraction, not_negative, positive
 from ..kit.method import Method as AnyMethod, option
 
 QUESTIONS = {
@@ -31,6 +31,11 @@ class Method(AnyMethod):
     sampled: bool | None = option({True: "sampled", False: "all"})
     first_order: bool | None = option({True: "first order"})
     inner_steps: int | None = option("K = {}")
+
+    @property
+    def head_alone(self) -> bool:
+        """Whether only the head adapts."""
+        return self.adaptation == "head" or self.kind in ("ANIL", "ITD-BiO")
 
     @classmethod
     def parse(cls, text: str) -> "Method":
@@ -75,7 +80,10 @@ class Config(Settings):
     source: str = choice("real", ("real", "auto", "synthetic"))
     """`real`, `synthetic` (a generated stand-in), or `auto`: real where the files are at hand."""
     folder: str = ""
-    """Where the images and tables of miniImageNet are."""
+    """Where the images and tables of miniImageNet are, unpacked or in a tar archive; without it
+    they are looked for as other data sets are."""
+    image_size: int = count(84)
+    """To how many pixels a side miniImageNet's images are resized; those of FC100 have 32."""
     methods: tuple[str, ...] = (
         "oagd-w10-prox",
         "oagd-w10-implicit",
@@ -97,6 +105,10 @@ class Config(Settings):
     filters: int = count(64)
     blocks: int = count(4)
     inner_step_size: float = positive(0.1)
+    head_step_size: float = not_negative(0.0)
+    """Where the head alone adapts, the inner step in units of 1 / curvature of each task, see
+    `unit_curvature` of `obax.problems.meta_learning`: below 2 nothing diverges. 0: take
+    `inner_step_size` there too, as the paper does."""
     outer_step_size: float = positive(0.001)
     outer_optimiser: str = choice("adam", ("adam", "sgd"))
     inner_steps: int = count(20)
@@ -130,6 +142,14 @@ class Config(Settings):
     def rounds_of(self, method: Method) -> int:
         """How many rounds a method plays."""
         return min(self.rounds, self.maml_rounds if method.kind == "MAML" else self.rounds)
+
+    def in_units(self, method: Method) -> bool:
+        """Whether the inner step of a method counts in units of 1 / curvature."""
+        return bool(self.head_step_size) and method.head_alone
+
+    def step_size_of(self, method: Method) -> float:
+        """beta, in its units."""
+        return self.head_step_size if self.in_units(method) else self.inner_step_size
 
     def steps_of(self, method: Method) -> int:
         """K: one for the closed form."""
