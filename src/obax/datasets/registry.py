@@ -104,8 +104,8 @@ DATASETS = (
         "images of 84 x 84 pixels in 100 classes",
         # The copy we test with is a subset, 100 images of each class; nobody publishes an archive.
         {"miniimagenet.tar": "34dab460c666699082ed569e69d313bb7eaf703b6e48d80a3b9159bebe85e51d"},
-        "the folder miniimagenet with train.csv, val.csv, test.csv and images/, or a tar archive of "
-        "it; for experiments --set folder=PATH names one of your own",
+        "the folder miniimagenet with train.csv, val.csv, test.csv and images/, or a tar archive "
+        "of it; experiments take one from elsewhere with --set folder=PATH",
         folder="miniimagenet",
     ),
     DataSet(
@@ -199,8 +199,8 @@ def fetch(
     """The files of a data set, by our name for each: found, or else downloaded into the cache.
 
     A file whose checksum is not a known one is left where it is and rejected; `verify=False` takes
-    it, for a version of one's own. A folder has no checksum. `on_progress(done, total)` counts the bytes of a download;
-    without it a bar is drawn on a terminal.
+    it, for a version of one's own. An unpacked folder has no checksum. `on_progress(done, total)`
+    counts the bytes of a download; without it a bar is drawn on a terminal.
     """
     dataset = next((d for d in DATASETS if d.name == name), None)
     if dataset is None:
@@ -214,7 +214,7 @@ def fetch(
                 raise DataError(
                     f"{file} of {name} is neither in the folder of OBAX_DATA "
                     f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
-                    f"Put it into one of them: {dataset.how}. SHA-256 of {file}: {dataset.files[file]}."
+                    f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
                 )
             path = downloads.download(source, cache_folder(), on_progress)
         elif verify and path.is_file() and (found := checksum(path)) not in known:
