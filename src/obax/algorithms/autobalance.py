@@ -30,11 +30,11 @@ from .._support import validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
 from ..hypergradient.base import kept, outer_gradient
-from ..window import RingBuffer
+from ..past import RingBuffer, Tasks
 from .arguments import any_estimator, checked, leader_when, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, Optimiser, When, descending
-from .memory import Tasks, random_order
+from .memory import random_order
 from .record import Leader, Move
 
 

@@ -29,11 +29,11 @@ from jaxtyping import Array, Int
 from .._support import spread, trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from ..window import RingBuffer
+from ..past import RingBuffer, Tasks
 from .arguments import checked, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, Optimiser
-from .memory import Tasks, random_order
+from .memory import random_order
 from .record import Move
 
 Prepare = Callable[[PyTree, PyTree], PyTree]

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import spread
 from .._support.trees import PyTree, select
+from ..past import Terms
 from ..problem import Problem
 from ..window import Window
 from .descent import Count, Descent, Follower, descending
@@ -18,30 +20,50 @@ def over_window(
     x: PyTree,
     descent: Descent,
     t: Int[Array, ""],
-    rounds: PyTree,
+    terms: Terms,
+    steps: int | Array,
+    fixed_length: bool = False,
+    rematerialise: bool = False,
+) -> Callable[[Follower], Follower]:
+    """K_t = `steps` steps of a follower that trains on the rounds of the window, or so many passes
+    over them. `fixed_length` makes the loop one that reverse mode can go through, and
+    `rematerialise` computes the steps again on the way back."""
+    step, passes = _step(problem, window, x, descent, t, terms, fixed_length)
+    step = jax.checkpoint(step) if rematerialise else step
+    return lambda start: jax.lax.fori_loop(0, steps * passes, step, start)
+
+
+def _step(
+    problem: Problem,
+    window: Window,
+    x: PyTree,
+    descent: Descent,
+    t: Int[Array, ""],
+    terms: Terms,
     fixed_length: bool,
 ) -> tuple[Callable[[Array, Follower], Follower], int | Array]:
-    """One step of a follower that trains on the rounds of the window, stacked, and how many such
-    steps make one of the K_t. `fixed_length` makes their loop one that reverse mode can go through.
-    """
+    """One step, and how many such steps make one of the K_t."""
     if window.follower == "average":
 
         def average(_: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-            slopes, after = window.map(lambda one: problem.inner_slope(x, z, one, buffers), rounds)
-            return window.mean(slopes, t), spread.pick(after, window.size - 1)
+            slope = lambda one: problem.inner_slope(x, z, one, buffers)  # noqa: E731
+            slopes, after = window.map(slope, terms.rounds)
+            return terms.mean(slopes), spread.pick(after, window.size - 1)
 
         return descending(average, descent, t), 1
-    # Oldest first. Where the length may be traced, empty slots are not visited at all.
-    span = window.size if fixed_length else jnp.minimum(t, window.size)
+    # Oldest first. Where the length may be traced, those that are not there are not visited at all.
+    visited, span = terms.oldest_first, window.size
+    if not fixed_length:
+        visited = visited[jnp.nonzero(terms.there[visited], size=window.size, fill_value=0)[0]]
+        span = terms.count
 
     def one_after_the_other(k: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-        position = window.position(t, span - 1 - k % span)
-        return problem.inner_slope(x, z, spread.pick(rounds, position), buffers)
+        return problem.inner_slope(x, z, spread.pick(terms.rounds, visited[k % span]), buffers)
 
     step = descending(one_after_the_other, descent, t)
 
     def visit(k: Array, now: Follower) -> Follower:
-        return select(span - 1 - k % span < t, step(k, now), now)
+        return select(terms.there[visited[k % span]], step(k, now), now)
 
     return visit if fixed_length else step, span
 

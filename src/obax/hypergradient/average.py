@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from .._support import spread
 from .._support.trees import PyTree
+from ..past import Terms, along, with_current
 from ..problem import Problem
-from ..window import RingBuffer, Window
+from ..window import Window
 from .base import Estimate, Inner, OuterGradient
 
 
@@ -25,17 +26,15 @@ def average_of_gradients(
     window: Window,
     outer_var: PyTree,
     inner_var: PyTree,
-    rounds: PyTree,
-    round: PyTree,
+    terms: Terms,
     buffers: PyTree,
-    t: Int[Array, ""],
 ) -> OuterGradient:
     """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y.
 
     With chunks the gradients of the chunks are added up one after the other: the gradient
     of the whole average would keep what each of its terms needs on the way back, all at once.
     """
-    share, filled = _present(window, rounds, round, t)
+    share, filled = terms.shares(), terms.filled()
 
     def part(share: Array, rounds: PyTree) -> OuterGradient:
         def average(x: PyTree, y: PyTree) -> Array:
@@ -72,13 +71,11 @@ def average_of_gradients(
 def average_inner(
     problem: Problem,
     window: Window,
-    rounds: PyTree,
-    round: PyTree,
+    terms: Terms,
     buffers: PyTree,
-    t: Int[Array, ""],
 ) -> Inner:
     """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
-    share, filled = _present(window, rounds, round, t)
+    share, filled = terms.shares(), terms.filled()
 
     def average(x: PyTree, y: PyTree) -> Array:
         losses = window.map(lambda one: problem.inner_loss(x, y, one, buffers)[0], filled)
@@ -87,50 +84,41 @@ def average_inner(
     return average
 
 
-def _present(
-    window: Window, rounds: PyTree, round: PyTree, t: Int[Array, ""]
-) -> tuple[Array, PyTree]:
-    """The weights u_i / W, and the rounds with copies of the current one in empty slots: a NaN
-    behind a zero weight would still reach the derivatives."""
-    share, seen = window.shares(t)
-
-    def fill(stacked: Array, current: Array) -> Array:
-        return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, current)
-
-    return share, jax.tree.map(fill, rounds, round)
-
-
 def average_of_terms(
     window: Window,
     term: Callable[[PyTree, PyTree], tuple[Estimate, PyTree]],
-    rounds: PyTree,
+    terms: Terms,
     carry: PyTree,
-    t: Int[Array, ""],
 ) -> tuple[Estimate, PyTree]:
     """The average of `term(round, carry)` over the window, and what the current round's term
     returned beside its estimate.
 
-    `carry` is stacked like the past rounds of a ring buffer, one for each. The current round
-    starts from what the round before it carried, and its own goes where the round will go. Terms
-    that are not there yet count for nothing.
+    `carry` is stacked like the past rounds of a buffer, one for each. The current round starts from
+    what the newest one before it carried, and its own goes where the round will go. Terms that are
+    not there count for nothing.
     """
-    _, seen = window.shares(t)
-    slots = window.size - 1
-    past = RingBuffer(carry, spread.is_spread())
-    newest = past.with_current(spread.pick(carry, (t - 2) % slots))
-    estimates, rest = window.map(term, rounds, newest)
+    there, slots = spread.per_term(terms.there), window.size - 1
+    if terms.slots is None:
+        starts = with_current(carry, spread.pick(carry, terms.newest), spread.is_spread())
+    else:
+        starts = spread.per_term(spread.pick(carry, jnp.append(terms.slots, terms.newest)))
+    estimates, rest = window.map(term, terms.rounds, starts)
 
     def carried(new: Array, old: Array) -> Array:
-        held = len(old)
-        present = seen[:held].reshape((-1,) + (1,) * (old.ndim - 1))
-        kept = jnp.where(present, new[:held], old)
-        return kept.at[(t - 1) % slots].set(spread.pick(new, slots))
+        own = spread.pick(new, slots)
+        if terms.slots is None:
+            held = len(old)
+            kept = jnp.where(along(there[:held], old), new[:held], old)
+            return kept.at[terms.place].set(own)
+        # They go back to where they came from; that of the current round where it goes, if it does.
+        found = jnp.where(along(there[:slots], new), new[:slots], spread.pick(old, terms.slots))
+        return old.at[terms.slots].set(found).at[terms.place].set(own, mode="drop")
 
     average = Estimate(
-        value=window.mean(estimates.value, t),
-        residual=jnp.max(jnp.where(seen, estimates.residual, 0)),
+        value=terms.mean(estimates.value),
+        residual=jnp.max(jnp.where(there, estimates.residual, 0)),
         carry=jax.tree.map(carried, estimates.carry, carry),
-        hvps=jnp.sum(jnp.where(seen, estimates.hvps, 0)),
-        cross_products=jnp.sum(jnp.where(seen, estimates.cross_products, 0)),
+        hvps=jnp.sum(jnp.where(there, estimates.hvps, 0)),
+        cross_products=jnp.sum(jnp.where(there, estimates.cross_products, 0)),
     )
     return average, spread.pick(rest, slots)

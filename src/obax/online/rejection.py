@@ -35,7 +35,7 @@ def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> 
     if bad:
         reason = f"{', '.join(bad)} is not finite"
     else:
-        new = algorithm.update(state, round).changes(state.t)
+        new = algorithm.attempt(state, round).changes(state.t)
         moved = [
             name for name in ("outer_var", "inner_var") if not bool(trees.all_finite(new[name]))
         ]
