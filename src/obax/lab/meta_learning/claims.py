@@ -4,13 +4,14 @@ Each compares methods on the seeds and rounds that both have, by the rule of `ki
 whose methods were not all run is not tested.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
 
-from ..kit.learning import Runs, above, judged, piece
+from ..kit.learning import GOAL, Runs, above, judged, piece
 from ..kit.numbers import counted
 from ..kit.verdict import Gain, chain, paired, with_interval
 from ..report import Claim
@@ -76,9 +77,9 @@ def _setting(config: Config, runs: Runs[Method]) -> str:
 
 
 def _sides(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Method]]:
-    """OAGD and the baselines; neither if OAGD, ANIL or ITD-BiO, on all `tasks` if they are named,
-    was not run."""
-    ours = [method for method in runs.methods if method.kind == "OAGD"]
+    """OAGD on the last w tasks and the baselines; neither if OAGD, ANIL or ITD-BiO, on all `tasks`
+    if they are named, was not run."""
+    ours = [method for method in runs.methods if method.kind == "OAGD" and not method.replay]
     theirs = [method for method in runs.methods if method.kind != "OAGD"]
     named = {method.kind for method in theirs if not (tasks and method.sampled)}
     return (ours, theirs) if ours and named >= {"ANIL", "ITD-BiO"} else ([], [])
@@ -165,6 +166,22 @@ def own(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     yield judged("learned", claimed, pieces, setting)
 
 
+def replays(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Ours: what a replay window is worth against ITD-BiO, and against the last w tasks."""
+    setting = _setting(config, runs)
+    for method in (m for m in runs.methods if m.replay):
+        claimed = "ours: OAGD with a replay window is at least as accurate as ITD-BiO"
+        for other in (m for m in runs.methods if m.kind == "ITD-BiO"):
+            name = f"replay ({method.label()}; {other.label()})"
+            pieces = runs.goal(method, other, CLOCK)
+            yield judged(name, f"{claimed}, {GOAL}", pieces, setting)
+        last_tasks = dataclasses.replace(method, replay=None, recency=None)
+        if last_tasks in runs.methods:
+            pieces = [piece(f"over {last_tasks.label()}", runs.points(method, last_tasks))]
+            claimed = "ours: drawing the window from the past is better than the last w tasks"
+            yield judged(f"replay over last ({method.label()})", claimed, pieces, setting)
+
+
 def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C7: the larger the window, the better and the slower, for each follower."""
     for follower in ADAPTATIONS:
@@ -205,13 +222,13 @@ def _ladder_of_steps(config: Config, runs: Runs[Method], follower: str) -> Itera
 def _rungs(
     runs: Runs[Method], follower: str, number: Callable[[Method], int]
 ) -> list[tuple[int, Method]]:
-    """OAGD's methods with a follower, in the order of a number of theirs."""
-    kept = [method for method in runs.methods if method.adaptation == follower]
+    """OAGD's methods with a follower on the last w tasks, in the order of a number of theirs."""
+    kept = [m for m in runs.methods if m.adaptation == follower and not m.replay]
     return sorted(((number(method), method) for method in kept), key=lambda rung: rung[0])
 
 
 KINDS: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
-    "comparison": [rounds_in_time, least_time, accuracy, steps_beside],
+    "comparison": [rounds_in_time, least_time, accuracy, steps_beside, replays],
     "window": [windows],
     "steps": [more_steps],
 }

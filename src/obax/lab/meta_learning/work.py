@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pandas as pd
 
-from ... import ITD, OAGD, Window, adapt, models, prox_linear
+from ... import ITD, OAGD, Replay, Window, adapt, models, prox_linear
 from ..._support.trees import PyTree
 from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
 from ...problems import embed_task, meta_learning, task_logits
@@ -56,7 +56,12 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     if method.kind == "OAGD":
         assert method.w
         window = Window(
-            method.w, config.decay, follower="each", normalise=config.normalise, chunk=config.chunk
+            method.w,
+            config.decay,
+            follower="each",
+            normalise=config.normalise,
+            chunk=config.chunk,
+            replay=Replay(method.replay, recency=method.recency) if method.replay else None,
         )
         if method.adaptation == "prox":
             return prox_linear(beta, window=window, **outer)
