@@ -112,7 +112,9 @@ def test_methods_are_what_their_words_say():
 
 
 @pytest.mark.parametrize(
-    "text", ["sgd", "oagd-k3", "oagd-prox-k3", "oagd-all", "anil-w3", "maml-prox", "oagd-w0"]
+    "text",
+    ["sgd", "oagd-k3", "oagd-prox-k3", "oagd-all", "anil-w3", "maml-prox", "oagd-w0"]
+    + ["anil-replay9", "oagd-replay9", "oagd-w5-replay4", "oagd-w5-recent9", "oagd-w5-replay"],
 )
 def test_methods_that_are_none(text):
     with pytest.raises(ValueError, match="methods"):
@@ -403,6 +405,39 @@ def test_presets_and_their_networks():
         assert presets["paper"].head_step_size == 1.9
     small = lab.find("miniimagenet").presets["reduced"]
     assert (small.filters, small.image_size, small.head_step_size) == (16, 42, 1.9)
+
+
+def test_a_window_of_tasks_drawn_from_the_past():
+    """Tasks of any age count, the whole run is played, and another seed of tasks is another run."""
+    config = dataclasses.replace(TINY, methods=("oagd-w2-prox-replay5-recent9",), rounds=4)
+    (method,) = config.runs().values()
+    assert method.label() == "OAGD, w = 2, prox, replay of 5, mean age 9"
+    window = work.algorithm(config, method).window
+    assert (window.size, window.follower, window.replay.capacity) == (2, "each", 5)
+    table = work.compare(config, method, 0)
+    assert set(table.replay) == {5} and set(table.recency) == {9}
+    assert table[table.metric == "test_loss"].value.notna().all()
+    assert not table[table.metric == "rejected"].value.any()
+
+
+@pytest.mark.parametrize(
+    ("ours", "cost", "verdict"),
+    [(0.4, 0.01, "reproduced"), (0.2, 0.01, "partly"), (0.2, 1.0, "not reproduced")],
+)
+def test_replay_is_held_to_itd_bio_in_accuracy_and_time(ours, cost, verdict):
+    methods = ("oagd-w10-head", "oagd-w10-head-replay50", "itd-all", "anil-all")
+    config = dataclasses.replace(COMPARED, methods=methods)
+    table = made_up(
+        config,
+        lambda method, t: cost if method.replay else 0.1 * t,
+        lambda method: ours if method.replay else 0.3,
+    )
+    found = verdicts("comparison", config, table)
+    assert found["replay (OAGD, w = 10, head, replay of 50; ITD-BiO, all)"] == verdict
+    better = found["replay over last (OAGD, w = 10, head, replay of 50)"]
+    assert better == ("reproduced" if ours > 0.3 else "not reproduced")
+    # The paper's claims are about the last w tasks.
+    assert not [name for name in found if name.startswith("C6") and "replay" in name]
 
 
 def test_inner_steps_are_judged_beside_other_methods():

@@ -65,7 +65,7 @@ class Evidence:
     def oagd(self, **wanted: object) -> list[Method]:
         """OAGD with its leader on, Neumann, one pass over the last w rounds, and what is wanted, by
         window."""
-        usual = {"held": False, "solver": "neumann", "passes": 1, "replay": None}
+        usual = {"held": False, "solver": "neumann", "passes": None, "replay": None}
         wanted = {"kind": "OAGD", **usual, **wanted}
         kept = [m for m in self.methods if all(getattr(m, k) == v for k, v in wanted.items())]
         return sorted(kept, key=lambda method: method.w or 0)

@@ -36,7 +36,7 @@ class Method(AnyMethod):
     curvature: str | None = option({"current": "one solve"})
     solver: str | None = option({"cg": "CG"})
     held: bool | None = option({True: "leader held"})
-    passes: int | None = option("K = {}", usual=1)
+    passes: int | None = option("K = {}")
     replay: int | None = option("replay of {}")
     recency: int | None = option("mean age {}")
     balanced: bool | None = option({True: "balanced"})
@@ -49,7 +49,7 @@ class Method(AnyMethod):
         kind, *options = text.strip().lower().split("-")
         if kind in ("ogd", "autobalance") and not options:
             return cls({"ogd": "OGD", "autobalance": "AutoBalance"}[kind])
-        found = cls("OAGD", 1, 0.9, "own", "neumann", False, 1)
+        found = cls("OAGD", 1, 0.9, "own", "neumann", False)
         for word in options if kind == "oagd" else ["?"]:
             if match := re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word):
                 found = dataclasses.replace(found, **{NUMBERS[match[1]]: int(match[2])})
@@ -67,6 +67,8 @@ class Method(AnyMethod):
                     f"oagd-w10-u0.5-current-cg-held or oagd-w10-k2-replay400-balanced, but got "
                     f"{text!r}."
                 )
+        if found.passes == 1:
+            found = dataclasses.replace(found, passes=None)
         try:
             check_replay(found.w, found.replay, found.recency, found.balanced)
         except ValueError as error:

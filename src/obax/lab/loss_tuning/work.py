@@ -123,7 +123,7 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
             outer_rounds=config.autobalance_rounds,
             outer_when=Every(config.outer_start, 1),
         )
-    assert method.w and method.curvature and method.passes
+    assert method.w and method.curvature
     replay = None
     if method.replay:
         label = ClassCounts(classes) if method.balanced else None
@@ -142,7 +142,7 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
         losses,
         **leader,
         **follower,
-        inner_steps=method.passes,
+        inner_steps=method.passes or 1,
         window=window,
         outer_when=Every(start, config.outer_every),
     )

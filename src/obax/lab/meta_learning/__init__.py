@@ -42,6 +42,7 @@ def _experiment(name: str, kind: str, summary: str, paper: Config, *takes: Durat
         summary=summary,
         data=data,
         columns=COLUMNS,
+        choosing=frozenset({"methods", "seeds", "maml_seeds"}),
         files=("cifar-100-binary.tar.gz" if paper.data == "fc100" else "miniimagenet.tar",),
     )
 
