@@ -25,13 +25,21 @@ OF_IMAGENET = PRESETS | {"reduced": REDUCED | SMALLER | {"filters": 16}}
 OF_IMAGENET["quick"] = QUICK | SMALLER | {"rounds": 20, "evaluate_every": 10}
 
 
-def _experiment(name: str, kind: str, summary: str, paper: Config, *takes: Duration) -> Experiment:
-    """An experiment whose presets take so long."""
+def _experiment(
+    name: str,
+    kind: str,
+    summary: str,
+    paper: Config,
+    *takes: Duration,
+    quick: tuple[str, ...] | None = None,
+) -> Experiment:
+    """An experiment whose presets take so long; of its methods `quick` may play fewer."""
     data = "CIFAR-100; quick: generated if it is not at hand"
     if paper.data == "miniimagenet":
         data = "miniImageNet (or --set folder=PATH); quick: generated if it is not at hand"
     presets = OF_IMAGENET if paper.data == "miniimagenet" else PRESETS
-    configs = [dataclasses.replace(paper, **own) for own in presets.values()]
+    fewer = {"quick": presets["quick"] | {"methods": quick or paper.methods}}
+    configs = [dataclasses.replace(paper, **own) for own in (presets | fewer).values()]
     return described(
         __name__,
         dict(zip(PRESETS, zip(configs, takes, strict=True), strict=True)),
@@ -66,7 +74,9 @@ META_LEARNING = (
         Config(data="miniimagenet"),
         Duration(120),
         WEEKS,
-        Duration(DAY, measured=False),
+        HOURS,
+        # The whole network inside takes minutes, and 32 sampled tasks are all of 20.
+        quick=("oagd-w10-prox", "oagd-w10-head", "anil-all", "itd-all"),
     ),
     _experiment(
         "fc100-window",
@@ -84,6 +94,7 @@ META_LEARNING = (
         Config(data="miniimagenet", methods=INNER_STEPS),
         Duration(120),
         WEEKS,
-        Duration(DAY, measured=False),
+        HOURS,
+        quick=INNER_STEPS[3:],
     ),
 )
