@@ -42,6 +42,8 @@ class Experiment:
     `columns` are those that its table has besides the core ones, with their types. `findings` reads
     nothing but the config and the table, so that a report can be made again at any time. `files`
     are those of data sets that it reads if they are at hand: workers must have the same ones.
+    `choosing` are the settings that say which parts there are and change none of them, such as the
+    methods: a run may take parts over from one that differs in these.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Experiment:
     findings: Callable[[Any, pd.DataFrame], Findings]
     headline: Callable[[pd.DataFrame], str]
     files: tuple[str, ...] = ()
+    choosing: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         # Here, so that no experiment can pass a verdict on what it did not run.
