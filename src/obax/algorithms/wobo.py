@@ -34,12 +34,13 @@ from jaxtyping import Array, Bool, Float, Int
 from .._support import spread, trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
-from ..window import RingBuffer, Window
+from ..past import RingBuffer, Terms
+from ..window import Window
 from .arguments import any_estimator, any_window, checked, number_of_steps, positive, step_size
 from .base import Algorithm, State
 from .descent import Count, Follower, Number, Steps
 from .record import Leader, Move
-from .wobo_window import mean_of_own, past_of, with_current
+from .wobo_window import mean_of_own, of_terms, past_of
 
 
 class WOBOState(State):
@@ -97,6 +98,11 @@ class WOBO(Algorithm):
                 f"WOBO, which gives every round of the window a follower and a curvature of its "
                 f"own, but are {self.window.follower!r} and {self.window.curvature!r}."
             )
+        if self.window.replay is not None:
+            raise ValueError(
+                "window.replay must be left out for WOBO, whose followers go on with the rounds of "
+                f"the window, but is {self.window.replay!r}; use obax.OAGD."
+            )
 
     def remember(self, start: State) -> WOBOState:
         past = self.window.past(start.round_spec.example())
@@ -105,22 +111,25 @@ class WOBO(Algorithm):
         return WOBOState(**vars(start), window=past, followers=followers)
 
     def update(self, state: WOBOState, round: PyTree) -> Move:
-        before, t, w = self.start(state), state.t, self.window.size
-        rounds = with_current(state.window, round)
-        followers = with_current(state.followers, (before.inner_var, state.carry))
+        before, t = self.start(state), state.t
+        past = RingBuffer.like(round, 0) if state.window is None else state.window
+        terms = self.window.terms(past, round, t)
+        followers = of_terms(state.followers, (before.inner_var, state.carry))
         end = jax.lax.while_loop(
             lambda now: (now.looks < self.max_outer_steps) & ~now.near,
-            lambda now: self._again(state, rounds, now),
-            _Now.start(state, followers),
+            lambda now: self._again(state, terms._replace(there=now.there), now),
+            _Now.start(state, terms, followers),
         )
-        y, carry = spread.pick(end.followers, w - 1)
-        memory = {"followers": past_of(end.followers, t, like=state.followers)}
-        gradients = end.looks * jnp.minimum(t, w) * (1 + Steps(self.inner_steps).at(t))
+        y, carry = spread.pick(end.followers, self.window.size - 1)
+        left = terms._replace(there=end.there)
+        memory = {"followers": past_of(end.followers, terms, like=state.followers)}
+        gradients = end.looks * terms.number * (1 + Steps(self.inner_steps).at(t))
         estimate = Estimate(end.direction, end.residual, carry, end.hvps, end.cross_products)
         leader, after = Leader(end.outer_var), Follower(y, (), end.buffers)
-        return Move(leader, before, after, estimate, gradients, memory=memory)
+        move = Move(leader, before, after, estimate, gradients, memory=memory, terms=left.number)
+        return move._replace(refused={"window": terms.lost(left, past)})
 
-    def _again(self, state: WOBOState, rounds: PyTree, now: "_Now") -> "_Now":
+    def _again(self, state: WOBOState, terms: Terms, now: "_Now") -> "_Now":
         """All followers after their steps at this x, and x after its own unless it is near."""
         x, t, steps = now.outer_var, state.t, Steps(self.inner_steps).at(state.t)
         here = dataclasses.replace(state, outer_var=x)
@@ -131,13 +140,14 @@ class WOBO(Algorithm):
             own = dataclasses.replace(here, carry=follower[1])
             return self.estimate(self.hypergradient, own, after, round), after
 
-        h, followers, buffers = mean_of_own(self.window, term, rounds, now.followers, t)
+        h, followers, buffers, left = mean_of_own(self.window, term, terms, now.followers)
         size = self.problem.domain.gradient_norm(x, h.value)
         near = size <= jnp.asarray(self.tolerance, size.dtype) / self.window.size
         return _Now(
             now.looks + 1,
             near,
             trees.select(near, x, self.lead(here, h.value).outer_var),
+            left.there,
             followers,
             buffers,
             h.value,
@@ -153,6 +163,7 @@ class _Now(NamedTuple):
     looks: Int[Array, ""]
     near: Bool[Array, ""]
     outer_var: PyTree
+    there: Bool[Array, " w"]
     followers: PyTree
     buffers: PyTree
     direction: PyTree
@@ -161,9 +172,9 @@ class _Now(NamedTuple):
     cross_products: Int[Array, ""]
 
     @classmethod
-    def start(cls, state: State, followers: PyTree) -> "_Now":
+    def start(cls, state: State, terms: Terms, followers: PyTree) -> "_Now":
         """Before the first look."""
         x, zero = state.outer_var, jnp.zeros((), jnp.int32)
         still = jax.tree.map(jnp.zeros_like, x)
-        no = jnp.asarray(False)
-        return cls(zero, no, x, followers, state.buffers, still, trees.norm(still), zero, zero)
+        begun = zero, jnp.asarray(False), x, terms.there, followers, state.buffers
+        return cls(*begun, still, trees.norm(still), zero, zero)

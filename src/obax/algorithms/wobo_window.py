@@ -4,58 +4,57 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
-from .._support import spread
+from .._support import spread, trees
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from ..window import RingBuffer, Window
+from ..past import Terms, along, with_current, written
+from ..window import Window
 from .descent import Follower
 
 Term = Callable[[PyTree, tuple[PyTree, PyTree]], tuple[Estimate, Follower]]
 
 
-def with_current(past: PyTree, current: PyTree) -> PyTree:
-    """What is kept of past rounds by slot, and behind it that of the current one; `past` is a
-    `RingBuffer`, the tree inside one, or `None` where w = 1."""
+def of_terms(past: PyTree, current: PyTree) -> PyTree:
+    """What is kept of past rounds by slot, and behind it that of the current one; `past` is `None`
+    where w = 1."""
     if past is None:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], current)
-    if not isinstance(past, RingBuffer):
-        past = RingBuffer(past, spread.is_spread())
-    return past.with_current(current)
+    return with_current(past, current, spread.is_spread())
 
 
-def past_of(stacked: PyTree, t: Int[Array, ""], like: PyTree) -> PyTree:
+def past_of(stacked: PyTree, terms: Terms, like: PyTree) -> PyTree:
     """What the next round finds by slot: the current round, behind, takes the place of the oldest.
     `like` is what this round has found."""
     if like is None:
         return None
     kept = jax.tree.map(lambda leaf, old: leaf[: len(old)], stacked, like)
-    newest = spread.pick(stacked, len(jax.tree.leaves(stacked)[0]) - 1)
-    return RingBuffer(kept, spread.is_spread()).push(t, newest, jnp.asarray(True)).rounds
+    newest = spread.pick(stacked, len(terms.there) - 1)
+    return written(kept, terms.place, newest, jnp.asarray(True), spread.is_spread())
 
 
 def mean_of_own(
-    window: Window, term: Term, rounds: PyTree, followers: PyTree, t: Int[Array, ""]
-) -> tuple[Estimate, PyTree, PyTree]:
+    window: Window, term: Term, terms: Terms, followers: PyTree
+) -> tuple[Estimate, PyTree, PyTree, Terms]:
     """The mean of the terms of all rounds; their followers, each with what the estimator carries
-    for it, after them; and the buffers of the current one."""
-    found, after = window.map(term, rounds, followers)
-    _, seen = window.shares(t)
+    for it, after them; the buffers of the current one; and the terms that are finite."""
+    found, after = window.map(term, terms.rounds, followers)
+    asked, moves = spread.per_term(terms.there), (after.inner_var, found.carry)
+    left = terms.without(~trees.finite_entries((found.value, moves)))
+    there = spread.per_term(left.there)
 
     def total(counts: Array) -> Array:
-        return jnp.sum(jnp.where(seen, counts, 0), dtype=jnp.int32)
-
-    def moved(new: Array, old: Array) -> Array:
-        # What was computed from a slot that no round has filled may be anything.
-        return jnp.where(seen.reshape((-1,) + (1,) * (old.ndim - 1)), new, old)
+        return jnp.sum(jnp.where(asked, counts, 0), dtype=jnp.int32)
 
     estimate = Estimate(
-        window.mean(found.value, t),
-        jnp.max(jnp.where(seen, found.residual, 0)),
+        left.mean(found.value),
+        jnp.max(jnp.where(there, found.residual, 0)),
         None,
         total(found.hvps),
         total(found.cross_products),
     )
-    followers = jax.tree.map(moved, (after.inner_var, found.carry), followers)
-    return estimate, followers, spread.pick(after.buffers, window.size - 1)
+    # What was computed from a slot that holds no round may be anything.
+    moved = lambda new, old: jnp.where(along(there, old), new, old)  # noqa: E731
+    followers = jax.tree.map(moved, moves, followers)
+    return estimate, followers, spread.pick(after.buffers, window.size - 1), left
