@@ -115,6 +115,19 @@ def test_the_rest_goes_on(name, side, unrolled):
         np.testing.assert_allclose(info.solver_residual, other.solver_residual, atol=1e-12)
 
 
+@pytest.mark.parametrize("side", ["inner", "outer"])
+def test_followers_of_their_own(side):
+    algorithm = obax.WOBO(PARTIAL, 0.1, 0.2, 2, obax.Window(3), 1e-3, 2, hg.Dense())
+    found = plays(algorithm, rounds_for(algorithm, side))
+    assert all(bool(info.accepted) for _, info in found)
+    assert [int(info.refused_terms) for _, info in found] == [0, 0, 1, 0, 0]
+    expected = plays(algorithm, [fine(t) for t in range(1, 6)], without=(BAD - 1) % 2)
+    for (state, _), (wanted, _) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(state.outer_var, wanted.outer_var, rtol=1e-12)
+        np.testing.assert_allclose(state.inner_var, wanted.inner_var, rtol=1e-12)
+        np.testing.assert_array_equal(state.window.there, wanted.window.there)
+
+
 @pytest.mark.parametrize("name", ["own-seen-decay", "current-seen-decay", "each", "average-seen"])
 def test_by_plain_lists(name):
     options = dict(WINDOWS[name])
