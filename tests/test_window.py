@@ -8,15 +8,10 @@ from hypothesis import given, settings, strategies as st
 
 import obax
 from obax._support.footprint import footprint
-from obax.window import RingBuffer, Window
+from obax.past import RingBuffer
+from obax.window import Window
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=15, database=None)
-
-
-def slot_ages(window, t):
-    """The age that stands at each place of `with_current`, from `position`."""
-    places = {int(window.position(t, jnp.asarray(age))): age for age in range(window.size)}
-    return [places[place] for place in range(window.size)]
 
 
 @SETTINGS
@@ -39,45 +34,70 @@ def test_against_a_list(size, decay, normalise, rounds, chunk, rejected):
         now = jnp.asarray(t, jnp.int32)
         newest_first = [value, *reversed(naive)][:size]
         # The shares: none for what is not there, u_i / W in the right place for what is.
-        share, seen = window.shares(now) if size > 1 else (jnp.ones(1), jnp.array([True]))
-        full = u.sum() if normalise == "full" else u[: len(newest_first)].sum()
+        terms = window.terms(buffer, round, now)
+        share, full = terms.shares(), u.sum()
+        if normalise == "seen":
+            full = u[: len(newest_first)].sum()
         if normalise == "seen" or len(newest_first) == size:
             np.testing.assert_allclose(share.sum(), 1.0, rtol=1e-12)
-        if size > 1:
-            rounds_now = buffer.with_current(round)
-            for place, age in enumerate(slot_ages(window, now)):
-                present = age < len(newest_first)
-                assert bool(seen[place]) == present
-                expected = u[age] / full if present else 0.0
-                np.testing.assert_allclose(share[place], expected, rtol=1e-12)
-                if present:
-                    assert rounds_now["r"][place] == newest_first[age]
-            # The mean of a function of the rounds, which is NaN for what is not there.
-            terms = window.map(
-                lambda one: jnp.where(one["r"] == 0, jnp.nan, one["r"] ** 2), rounds_now
-            )
-            expected = sum(u[i] * r**2 for i, r in enumerate(newest_first)) / full
-            np.testing.assert_allclose(window.mean(terms, now), expected, rtol=1e-12)
+        assert int(terms.number) == len(newest_first)
+        for age, place in enumerate(reversed(terms.oldest_first.tolist())):
+            present = age < len(newest_first)
+            assert bool(terms.there[place]) == present
+            expected = u[age] / full if present else 0.0
+            np.testing.assert_allclose(share[place], expected, rtol=1e-12)
+            if present:
+                assert terms.rounds["r"][place] == newest_first[age]
+            else:
+                assert terms.filled()["r"][place] == value
+        # The mean of a function of the rounds, which is NaN for what is not there.
+        square = lambda one: jnp.where(one["r"] == 0, jnp.nan, one["r"] ** 2)  # noqa: E731
+        expected = sum(u[i] * r**2 for i, r in enumerate(newest_first)) / full
+        found = terms.mean(window.map(square, terms.rounds))
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
         accepted = n not in rejected
         if size > 1:
             before = buffer
             buffer = buffer.push(now, round, jnp.asarray(accepted))
             if not accepted:
                 np.testing.assert_array_equal(buffer.rounds["r"], before.rounds["r"])
+                np.testing.assert_array_equal(buffer.there, before.there)
         if accepted:
             naive, t = [*naive, value][-max(size - 1, 0) :] if size > 1 else [], t + 1
 
 
-def test_shares_of_a_single_round():
-    share, seen = obax.Window().shares(jnp.asarray(1, jnp.int32))
-    assert share.tolist() == [1.0]
-    assert seen.tolist() == [True]
+def after(size, t):
+    """A window and its buffer after rounds 1, 2, ..., t - 1, and round t."""
+    window = obax.Window(size, normalise="seen")
+    buffer = window.past(jnp.zeros(()))
+    for s in range(1, t):
+        buffer = buffer.push(jnp.asarray(s, jnp.int32), jnp.asarray(float(s)), jnp.asarray(True))
+    return window, buffer, jnp.asarray(t, jnp.int32)
+
+
+@pytest.mark.parametrize("t", [2, 3, 6, 9])
+@pytest.mark.parametrize("kept", [0, 1, 2, 100, 2**31 - 1])
+def test_only_the_most_recent_rounds_survive_a_cut(t, kept):
+    window, buffer, now = after(4, t)
+    cut = buffer.keep(now, jnp.asarray(kept))
+    terms = window.terms(cut, jnp.asarray(float(t)), now)
+    left = sorted(terms.rounds[terms.there].tolist())
+    assert left == list(range(max(1, t - min(kept, 3)), t + 1))
+    np.testing.assert_allclose(terms.shares()[terms.there], 1 / len(left))
+    # What is cut comes back by being overwritten, never by itself.
+    following = cut.push(now, jnp.asarray(float(t)), jnp.asarray(True))
+    terms = window.terms(following, jnp.asarray(-1.0), now + 1)
+    assert sorted(terms.rounds[terms.there].tolist()) == [-1.0, *left[-3:]]
+    # A rejected round leaves what there was before the cut.
+    same = cut.push(now, jnp.asarray(float(t)), jnp.asarray(False), before=buffer)
+    assert jax.tree.all(jax.tree.map(np.array_equal, same, buffer))
 
 
 def test_explicit_weights():
     window = obax.Window(3, weights=[1, 0.5, 0.5])
     assert window.weights.tolist() == [1.0, 0.5, 0.5]
-    share, _ = window.shares(jnp.asarray(7, jnp.int32))
+    _, buffer, t = after(3, 7)
+    share = window.terms(buffer, jnp.asarray(7.0), t).shares()
     np.testing.assert_allclose(share.sum(), 1.0)
     np.testing.assert_allclose(share[-1], 0.5)
 
@@ -116,6 +136,8 @@ COMPLAINTS = [
     (lambda: obax.Window(2, curvature="x"), "Window.curvature must be one of 'own', 'current'"),
     (lambda: obax.Window(2, normalise=None), "Window.normalise must be one of 'full', 'seen'"),
     (lambda: obax.Window(2, chunk=0), "Window.chunk must be an integer >= 1, but got 0"),
+    (lambda: obax.Window(2, cut="now"), "Window.cut must be 'reset', or a detector.*got 'now'"),
+    (lambda: obax.Window(2, cut=True), "Window.cut must be 'reset', or a detector.*got True"),
     (
         lambda: obax.Window(2, follower="each", curvature="current"),
         "Window.curvature must be 'own' with follower='each', but got 'current'",

@@ -94,6 +94,11 @@ def algorithms() -> Iterator[Call]:
         "FSOBO": (steps, {**bad_steps, "dual_step_size": (*NUMBERS, *SCHEDULES)}),
         "AOBO": (steps, {**bad_steps, "tolerance": NUMBERS, "max_inner_steps": COUNTS,
                          "hypergradient": OBJECTS}),
+        "F2OBO": (steps, {**bad_steps, "penalty": NUMBERS, "growth": NUMBERS, "tolerance": NUMBERS,
+                          "max_inner_steps": COUNTS}),
+        "WOBO": (steps, {**bad_steps, "inner_steps": COUNTS, "window": OBJECTS,
+                         "tolerance": NUMBERS, "max_outer_steps": COUNTS,
+                         "hypergradient": OBJECTS}),
         "OBBO": (steps, {**bad_steps, "inner_steps": COUNTS, "window": OBJECTS, "geometry": WORDS,
                          "damping": NUMBERS}),
         "SOGD": ({}, dict.fromkeys((

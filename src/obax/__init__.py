@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         certify as certify,
         checkpoint as checkpoint,
         datasets as datasets,
+        detectors as detectors,
         domain as domain,
         estimators as estimators,
         hypergradient as hypergradient,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         problem as problem,
         problems as problems,
         regret as regret,
+        replay as replay,
         testing as testing,
         theory as theory,
         window as window,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from .online import *  # noqa: F403
     from .problem import Problem as Problem
     from .reach import LeaderWarning as LeaderWarning
+    from .replay import Replay as Replay
     from .window import Window as Window
 else:
     from ._support.names import lazy_names

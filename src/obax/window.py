@@ -4,20 +4,24 @@
     W = sum_{i<w} u_i,    1 = u_0 >= u_1 >= ... > 0
 
 A ring buffer of fixed shape holds the w - 1 rounds before the current one, so that cost and memory
-of a round do not depend on t. Rounds before the first one count as zero.
+of a round do not depend on t. Rounds before the first one, and those that a cut or a refusal took
+out of the window, count as zero.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from ._support import showing, spread, validation
+from ._support import showing, spread, trees, validation
 from ._support.footprint import footprint
 from ._support.trees import PyTree, is_concrete
+from .past import NEVER, RingBuffer, Terms
+from .replay import Replay
 
 FOLLOWERS = ("current", "window", "each", "average")
 CURVATURES = ("own", "current", "window")
@@ -46,15 +50,24 @@ class Window(eqx.Module):
       the first w rounds take diluted steps) or by the weight of the rounds `"seen"` so far.
     - `chunk`: how many terms are evaluated at once; `None`: all of them, or where they are large as
       many as fit in some 256 MiB. Smaller needs less memory.
+    - `cut`: where the window ends early. `"reset"`: the round, a dict, has a boolean scalar
+      `"reset"`, and True says that a new regime begins with it: all rounds before it are dropped
+      before anything is learned. A detector (`obax.detectors`): an `equinox.Module` with
+      `init() -> memory` and `observe(memory, loss) -> (memory, kept)`, told the loss suffered
+      f_t(x_t, y_t); only the `kept` most recent rounds before the current one stay. x and y go on.
+    - `replay`: an `obax.Replay`, a reservoir of past rounds. The window is then the current round
+      and w - 1 drawn from the reservoir, and u_i the weight of the i-th youngest of them.
 
     >>> window = Window(3, decay=0.5)
     >>> window
     Window(3 x 0.5)
     >>> print(window.weights)
     [1.   0.5  0.25]
-    >>> share, seen = window.shares(jnp.asarray(2))    # one round of the past, none, the current
-    >>> print(share * 1.75, seen)
-    [0.5 0.  1. ] [ True False  True]
+    >>> past = window.past(jnp.asarray(7.0))           # room for two rounds
+    >>> past = past.push(jnp.asarray(1), jnp.asarray(7.0), jnp.asarray(True))
+    >>> terms = window.terms(past, jnp.asarray(8.0), jnp.asarray(2))
+    >>> print(terms.rounds, terms.there, terms.shares() * 1.75)
+    [7. 0. 8.] [ True False  True] [0.5 0.  1. ]
     """
 
     weights: Float[Array, " w"]
@@ -63,6 +76,8 @@ class Window(eqx.Module):
     curvature: str = eqx.field(static=True)
     normalise: str = eqx.field(static=True)
     chunk: int | None = eqx.field(static=True)
+    cut: Any
+    replay: Replay | None
 
     def __init__(
         self,
@@ -74,12 +89,17 @@ class Window(eqx.Module):
         curvature: str = "own",
         normalise: str = "full",
         chunk: int | None = None,
+        cut: str | eqx.Module | None = None,
+        replay: Replay | None = None,
     ):
         self.size = validation.count(size, "Window.size")
         self.follower = validation.one_of(follower, FOLLOWERS, "Window.follower")
         self.curvature = validation.one_of(curvature, CURVATURES, "Window.curvature")
         self.normalise = validation.one_of(normalise, NORMALISATIONS, "Window.normalise")
         self.chunk = None if chunk is None else validation.count(chunk, "Window.chunk")
+        self.cut, self.replay = _cut(cut), replay
+        if replay is not None:
+            self._check_replay(replay)
         if follower == "each" and curvature != "own" and self.size > 1:
             raise ValueError(
                 f"Window.curvature must be 'own' with follower='each', but got {curvature!r}: "
@@ -96,8 +116,8 @@ class Window(eqx.Module):
             self.weights = _explicit_weights(weights, self.size)
 
     def __repr__(self) -> str:
-        names = ("follower", "curvature", "normalise", "chunk")
-        usual = ("current", "own", "full", None)
+        names = ("follower", "curvature", "normalise", "chunk", "cut", "replay")
+        usual = ("current", "own", "full", None, None, None)
         options = [
             f", {name}={value!r}"
             for name, default in zip(names, usual, strict=True)
@@ -114,22 +134,10 @@ class Window(eqx.Module):
             return str(self.size) if u[1] == 1 else f"{self.size} x {showing.number(u[1])}"
         return f"{self.size}, weights={showing.shown(self.weights)}"
 
-    def shares(self, t: Int[Array, ""]) -> tuple[Float[Array, " w"], Bool[Array, " w"]]:
-        """In round t, for each term in the order of `RingBuffer.with_current`: u_i / W, or zero for
-        one that is not there yet; and which are there."""
-        slots = self.size - 1
-        behind = jnp.remainder(t - 2, max(slots, 1)) - jnp.arange(slots, dtype=t.dtype)
-        past = 1 + jnp.where(behind < 0, behind + slots, behind)
-        age = spread.whole(jnp.append(past, 0))
-        seen = spread.whole(age < t)
-        weights = spread.whole(jnp.where(seen, self.weights[age], 0))
-        total = jnp.sum(self.weights) if self.normalise == "full" else jnp.sum(weights)
-        return spread.per_term(weights / total), spread.per_term(seen)
-
-    def position(self, t: Int[Array, ""], age: Int[Array, ""]) -> Int[Array, ""]:
-        """Where the round that is `age` rounds old stands in `RingBuffer.with_current`."""
-        slots = self.size - 1
-        return jnp.where(age == 0, slots, jnp.remainder(t - age - 1, max(slots, 1)))
+    def terms(self, past: RingBuffer, round: PyTree, t: Int[Array, ""]) -> Terms:
+        """What round t looks at: rounds, which of them are there, and their weights."""
+        total = jnp.sum(self.weights) if self.normalise == "full" else None
+        return past.terms(round, t, self.weights, total, self.replay)
 
     def map(self, function: Callable[..., PyTree], *stacked: PyTree) -> PyTree:
         """`function` of every term: all at once, or `chunk` at a time (on each device)."""
@@ -156,78 +164,84 @@ class Window(eqx.Module):
         fit = max(1, min(self.size, ROOM // max(1, footprint(function, *one))))
         return next((c for c in range(fit, fit // 2, -1) if self.size % c == 0), fit)
 
-    def past(self, example: PyTree) -> "RingBuffer | None":
-        """Room for what is kept of the w - 1 rounds before the current one; `None` if w = 1."""
-        return None if self.size == 1 else RingBuffer.like(example, self.size - 1)
+    def past(self, example: PyTree) -> RingBuffer | None:
+        """Room for the past rounds that are kept; `None` if w = 1."""
+        if self.size == 1:
+            return None
+        if self.replay is not None:
+            return self.replay.room(example)
+        return RingBuffer.like(example, self.size - 1)
 
     def for_each_past(self, tree: PyTree) -> PyTree:
         """A copy of a tree for each of those rounds."""
-        slots = spread.slots_of(self.size - 1)
+        kept = self.size if self.replay is None else self.replay.capacity
+        slots = spread.slots_of(kept - 1)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), tree)
 
-    def mean(self, stacked: PyTree, t: Int[Array, ""]) -> PyTree:
-        """(1/W) sum_i u_i times the term of round t - i, from stacked terms.
+    def check_round(self, example: PyTree) -> None:
+        """Raise a `ValueError` if rounds like this one cannot say what the window asks of them."""
+        if not isinstance(self.cut, AtReset):
+            return
+        leaf = example.get("reset") if isinstance(example, dict) else None
+        if leaf is None or leaf.shape != () or leaf.dtype != jnp.bool_:
+            came = "no such leaf" if leaf is None else f"{leaf.dtype}{list(leaf.shape)}"
+            raise ValueError(
+                f"example_round must be a dict with a boolean scalar 'reset', which says that a "
+                f"new regime begins with the round, for Window(cut='reset'), but has {came}."
+            )
 
-        Terms that are not there yet are left out by selection, not by a zero weight: what was
-        computed from an empty slot may be NaN.
-        """
-        share, seen = self.shares(t)
+    def _check_replay(self, replay: Replay) -> None:
+        validation.instance(replay, Replay, "Window.replay", "an obax.Replay such as Replay(1000)")
+        if self.size == 1:
+            raise ValueError(
+                "Window.size must be at least 2 with replay, for the current round and those that "
+                "are drawn, but is 1."
+            )
+        if replay.capacity < self.size:
+            raise ValueError(
+                f"Window.replay must keep at least as many rounds as the window has, {self.size}, "
+                f"but its capacity is {replay.capacity}."
+            )
 
-        def leaf_mean(leaf: Array) -> Array:
-            present = seen.reshape((-1,) + (1,) * (leaf.ndim - 1))
-            return jnp.tensordot(share.astype(leaf.dtype), jnp.where(present, leaf, 0), axes=1)
+    def watch(self) -> PyTree:
+        """What the detector of `cut` remembers before the first round; `None` without one."""
+        return None if self.cut is None else self.cut.init()
 
-        return jax.tree.map(leaf_mean, stacked)
+    def kept(
+        self, memory: PyTree, round: PyTree, loss: Float[Array, ""]
+    ) -> tuple[PyTree, Int[Array, ""]]:
+        """What the detector remembers after the loss suffered in this round, and how many of the
+        rounds before it still count."""
+        if isinstance(self.cut, AtReset):
+            return memory, jnp.where(round["reset"], 0, NEVER)
+        after, kept = self.cut.observe(memory, loss)
+        # A loss that is not finite is no evidence, and would stay in the detector's memory.
+        fine = jnp.isfinite(loss)
+        return trees.select(fine, after, memory), jnp.where(fine, kept, NEVER).astype(jnp.int32)
 
 
-class RingBuffer(eqx.Module):
-    """The rounds before the current one, each leaf stacked on a leading axis of length w - 1.
+class AtReset(eqx.Module):
+    """`cut="reset"`: the rounds say it themselves."""
 
-    Round t goes into slot (t - 1) mod (w - 1), and only after it has been played: reading the old
-    buffer and writing once at the end is what lets XLA update it in place.
+    def __repr__(self) -> str:
+        return "'reset'"
 
-    Over the devices of a mesh it has a `spare` slot at its end, where the current round will stand.
-    """
+    def init(self) -> None:
+        """Nothing to remember."""
 
-    rounds: PyTree
-    spare: bool = eqx.field(static=True, default=False)
 
-    @property
-    def slots(self) -> int:
-        """How many past rounds there is room for."""
-        return jax.tree.leaves(self.rounds)[0].shape[0] - self.spare
-
-    @classmethod
-    def like(cls, example_round: PyTree, slots: int) -> "RingBuffer":
-        """An empty buffer for rounds shaped like this one."""
-
-        def empty(leaf: Array | jax.ShapeDtypeStruct) -> Array:
-            return jnp.zeros((spread.slots_of(slots), *leaf.shape), leaf.dtype)
-
-        return cls(jax.tree.map(empty, example_round), spread.is_spread())
-
-    def with_current(self, round: PyTree) -> PyTree:
-        """All w rounds stacked: the past by slot, then the current one."""
-
-        def join(past: Array, new: Array) -> Array:
-            if self.spare:
-                return past.at[-1].set(new)
-            return jnp.concatenate([past, jnp.asarray(new)[None]])
-
-        return jax.tree.map(join, self.rounds, round)
-
-    def push(self, t: Int[Array, ""], round: PyTree, accepted: Bool[Array, ""]) -> "RingBuffer":
-        """The buffer after round t, or exactly the same one if the round was not accepted."""
-
-        def write(past: Array, new: Array) -> Array:
-            slot = (t - 1) % (past.shape[0] - self.spare)
-            if self.spare:
-                return spread.replace(past, slot, new, accepted)
-            before = jax.lax.dynamic_index_in_dim(past, slot, keepdims=False)
-            kept = jnp.where(accepted, new, before)
-            return jax.lax.dynamic_update_index_in_dim(past, kept, slot, 0)
-
-        return RingBuffer(jax.tree.map(write, self.rounds, round), self.spare)
+def _cut(value: object) -> eqx.Module | None:
+    if value is None or isinstance(value, AtReset):
+        return value
+    if isinstance(value, str) and value == "reset":
+        return AtReset()
+    asked = (getattr(value, name, None) for name in ("init", "observe"))
+    if not isinstance(value, eqx.Module) or not all(map(callable, asked)):
+        raise ValueError(
+            f"Window.cut must be 'reset', or a detector such as those of obax.detectors (an "
+            f"equinox.Module with init and observe), but got {value!r}."
+        )
+    return value
 
 
 def _explicit_weights(weights: Sequence[float] | Array, size: int) -> Float[Array, " w"]:

@@ -11,7 +11,7 @@ import obax
 from obax import hypergradient as hg
 from obax.algorithms import Algorithm, Move, State
 from obax.algorithms.arguments import step_size
-from obax.window import RingBuffer
+from obax.past import RingBuffer
 
 PROBLEM = obax.Problem(
     outer=lambda x, y, round: 0.5 * (y - round) ** 2,

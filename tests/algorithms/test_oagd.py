@@ -66,13 +66,18 @@ def np_oagd(
     beta=lambda t: 0.2,
     start=None,
     rounds=ROUNDS,
+    there=lambda t, i: True,
+    order=lambda t: range(t - 1, -1, -1),
 ):
+    """`order(t)` has the places of the rounds that round t looks at, newest first, and of these
+    those of which `there` says so."""
     x, y = X1, Y1
     trajectory = []
     for t, r in enumerate(rounds, start=1):
-        newest_first = rounds[:t][::-1][:window]
+        seen = [(i, rounds[s]) for i, s in enumerate(order(t)) if i < window and there(t, i)]
+        newest_first = [one for _, one in seen]
         u = decay ** np.arange(window)
-        total = u.sum() if normalise == "full" else u[: len(newest_first)].sum()
+        total = u.sum() if normalise == "full" else sum(u[i] for i, _ in seen)
         begin = y if start is None else start(x)
 
         def train(z, on, x=x, t=t):
@@ -85,13 +90,13 @@ def np_oagd(
         elif follower == "average":
             z = begin
             for _ in range(steps(t)):
-                slope = sum(u[i] * np_slope(x, z, one) for i, one in enumerate(newest_first))
+                slope = sum(u[i] * np_slope(x, z, one) for i, one in seen)
                 z = z - beta(t) * slope / total
             y = z
         else:
             y = train(begin, [r] * steps(t))
         direction = np.zeros(D1)
-        for i, one in enumerate(newest_first):
+        for i, one in seen:
             at = train(begin, [one] * steps(t)) if follower == "each" else y
             whose = one if curvature == "own" else r
             direction = direction + u[i] * np_term(x, at, one, whose) / total

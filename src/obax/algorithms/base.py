@@ -21,10 +21,11 @@ from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..hypergradient import Estimate, Hypergradient, Unrolled
+from ..past import RingBuffer
 from ..problem import Problem
 from ..reach import warn_unreached
 from ..rounds import RoundSpec
-from ..window import RingBuffer
+from ..window import Window
 from .arguments import checked
 from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
@@ -45,6 +46,8 @@ class State(Lazy):
     inner_optimiser: PyTree
     carry: PyTree
     """What the estimator of the hypergradient carries."""
+    detector: PyTree
+    """What the detector of changes that cuts the window remembers."""
 
     def __repr__(self) -> str:
         return state_words(self)
@@ -187,6 +190,8 @@ class Algorithm(eqx.Module):
         buffers = jax.tree.map(lambda leaf: validation.strong(jnp.asarray(leaf)), buffers)
         spec = RoundSpec.of(example_round)
         self.problem.check(outer_var, inner_var, spec.example(), buffers)
+        if self._window is not None:
+            self._window.check_round(spec.example())
         _check_start(self.problem.domain, outer_var, "outer_var", "domain")
         if inner_var is not None:
             _check_start(self.problem.inner_domain, inner_var, "inner_var", "inner_domain")
@@ -205,7 +210,8 @@ class Algorithm(eqx.Module):
         state, round = automatic((state, round))
         state.round_spec.check(round)
         self.check_state(state)
-        move = self.update(state, round)
+        begun, dropped = self.begin(state, round)
+        move = self.update(begun, round)
         changes = move.changes(_next(state))
         norm = trees.norm(move.followed)
         # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
@@ -214,9 +220,31 @@ class Algorithm(eqx.Module):
         new = trees.select(accepted, changes, old)
         for name, kept in vars(state).items():
             if isinstance(kept, RingBuffer):
-                new[name] = kept.push(state.t, move.stored.get(name, round), accepted)
-        info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm)
+                stored = move.stored.get(name, round)
+                met, refused = getattr(begun, name), move.refused.get(name)
+                replay = None if self._window is None else self._window.replay
+                new[name] = met.push(state.t, stored, accepted, kept, refused, replay)
+        new["detector"] = trees.select(accepted, begun.detector, state.detector)
+        info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm, dropped)
         return dataclasses.replace(state, **new), info
+
+    def begin(self, state: S, round: PyTree) -> tuple[S, int | Array]:
+        """The state in which the round is met, without the past that a cut of the window ends; and
+        how many rounds that takes out."""
+        window = self._window
+        if window is None or window.cut is None:
+            return state, 0
+        start = self.start(state)
+        loss = self.problem.outer_loss(state.outer_var, start.inner_var, round, start.buffers)
+        detector, kept = window.kept(state.detector, round, loss)
+        past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
+        left: dict[str, Any] = {name: it.keep(state.t, kept) for name, it in past.items()}
+        dropped = [jnp.sum(past[name].there & ~left[name].there) for name in past]
+        return dataclasses.replace(state, **left, detector=detector), jnp.max(jnp.stack(dropped))
+
+    def attempt(self, state: State, round: PyTree) -> Move:
+        """What the round would do, whether the guard lets it or not."""
+        return self.update(self.begin(state, round)[0], round)
 
     def check_state(self, state: State) -> None:
         """Raise a `ValueError` if the state was not made by an algorithm with this structure. Looks
@@ -239,6 +267,12 @@ class Algorithm(eqx.Module):
                 f"with the same window, estimator and optimisers, but it does not; call init again."
             )
 
+    @property
+    def _window(self) -> Window | None:
+        """The window, where the algorithm has one that looks at more than the current round."""
+        window = getattr(self, "window", None)
+        return window if isinstance(window, Window) and window.size > 1 else None
+
     def _descent(self, level: str) -> Descent:
         bound = level == "inner" and self.problem.constrains_follower
         return Descent(
@@ -259,6 +293,7 @@ class Algorithm(eqx.Module):
             outer_optimiser=self.outer.init(x),
             inner_optimiser=self.inner.init(y),
             carry=None if estimator is None or y is None else estimator.init(y),
+            detector=None if self._window is None else self._window.watch(),
         )
         return self.remember(start)
 
@@ -266,7 +301,7 @@ class Algorithm(eqx.Module):
 def _next(state: State) -> Int[Array, ""]:
     """t + 1; where 32 bits end, a place some way before it in the same slot of every ring buffer.
     Windows then go on as they were, and schedules keep the values that they have there."""
-    slots = [kept.slots for kept in vars(state).values() if isinstance(kept, RingBuffer)]
+    slots = [kept.slots for kept in vars(state).values() if type(kept) is RingBuffer]
     turn = math.lcm(1, *slots)
     back = turn * -(-SOME_WAY // turn)
     return jnp.where(state.t < LAST, state.t + 1, LAST + 1 - back)

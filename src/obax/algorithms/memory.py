@@ -3,56 +3,38 @@
 Both are kept in a `RingBuffer`, into which the base class pushes only what an accepted round left.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
-from .._support import spread
 from .._support.trees import PyTree
-from ..window import RingBuffer, Window
+from ..past import RingBuffer
+from ..window import Window
 
 
 def no_past(window: Window, outer_var: PyTree) -> RingBuffer | None:
     """Room for the w - 1 hypergradients before the current one; `None` if there are none."""
-    return window.past(outer_var)
+    return None if window.size == 1 else RingBuffer.like(outer_var, window.size - 1)
 
 
-def averaged(window: Window, past: RingBuffer | None, newest: PyTree, t: Int[Array, ""]) -> PyTree:
-    """(1/W) sum_i u_i h_{t-i}, from the stored terms and the newest one."""
-    return newest if past is None else window.mean(past.with_current(newest), t)
-
-
-class Tasks(NamedTuple):
-    """The rounds so far by slot: those of a ring buffer, and behind them the current one."""
-
-    past: RingBuffer
-    current: PyTree
-
-    def at(self, slot: Int[Array, ""]) -> PyTree:
-        """The round in a slot."""
-        past = spread.pick(self.past.rounds, slot)
-        return jax.tree.map(
-            lambda old, new, by_slot: jnp.where(slot == len(by_slot) - self.past.spare, new, old),
-            past,
-            self.current,
-            self.past.rounds,
-        )
-
-    def some(self, slots: Int[Array, " n"]) -> PyTree:
-        """The rounds in some slots, stacked; over several devices, each has its part of them."""
-        return spread.per_term(spread.whole(jax.vmap(self.at)(spread.whole(slots))))
+def averaged(
+    window: Window, past: RingBuffer | None, newest: PyTree, t: Int[Array, ""]
+) -> tuple[PyTree, int | Array]:
+    """(1/W) sum_i u_i h_{t-i}, from the stored terms and the newest one; and how many there are."""
+    if past is None:
+        return newest, 1
+    terms = window.terms(past, newest, t)
+    return terms.mean(terms.rounds), terms.number
 
 
 def random_order(
-    seed: int, t: Int[Array, ""], capacity: int, *, current_first: bool = False
+    seed: int, t: Int[Array, ""], there: Bool[Array, " slots"], *, current_first: bool = False
 ) -> Int[Array, " capacity"]:
     """The slots of `Tasks` in a random order that is new in every round, those of rounds that are
-    not there yet last."""
+    not there last."""
+    capacity = len(there) + 1
     key = jax.random.fold_in(jax.random.key(seed), t)
     draw = jax.random.uniform(key, (capacity,), jnp.float32)
     current = -1.0 if current_first else draw[-1]
-    slots = jnp.arange(capacity, dtype=jnp.int32)
-    there = jnp.where(slots < t - 1, draw, jnp.inf).at[-1].set(current)
-    return jnp.argsort(there).astype(jnp.int32)
+    last = jnp.where(jnp.append(there, True), draw, jnp.inf).at[-1].set(current)
+    return jnp.argsort(last).astype(jnp.int32)

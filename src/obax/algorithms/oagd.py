@@ -27,10 +27,16 @@ from jaxtyping import Array, Int
 
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
-from ..hypergradient.average import average_inner, average_of_gradients, average_of_terms
+from ..hypergradient.average import (
+    average_inner,
+    average_of_gradients,
+    average_of_terms,
+    with_finite_inner,
+)
 from ..hypergradient.base import Inner, OuterGradient, inner_at, kept, outer_gradient
 from ..hypergradient.unrolled import through_steps
-from ..window import RingBuffer, Window
+from ..past import RingBuffer, Terms
+from ..window import Window
 from .arguments import any_estimator, any_window, leader_when, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Count, Follower, Number, Optimiser, Steps, When
@@ -117,35 +123,46 @@ class OAGD(Algorithm):
 
     def update(self, state: OAGDState, round: PyTree) -> Move:
         # Line 2: acquire f_t and g_t.
-        rounds = None if state.window is None else state.window.with_current(round)
+        terms = None
+        if state.window is not None:
+            terms = self.window.terms(state.window, round, state.t)
         # Line 3: start from y_t.
         start = self.start(state)
 
-        def both() -> tuple[Follower, Estimate, Leader]:
+        def both() -> tuple[Follower, Estimate, Leader, Array | None]:
             # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
-            follower, estimate = self._play(state, start, round, rounds)
+            follower, estimate, left = self._play(state, start, round, terms)
             # Line 8: the projected step of the leader.
-            return follower, estimate, self.lead(state, estimate.value)
+            there = None if left is None else left.there
+            return follower, estimate, self.lead(state, estimate.value), there
 
-        def follower_only() -> tuple[Follower, Estimate, Leader]:
-            follower = self._learn(state.outer_var, start, round, state.t, rounds)
+        def follower_only() -> tuple[Follower, Estimate, Leader, Array | None]:
+            follower, left = self._learn(state.outer_var, start, round, state.t, terms)
             nothing = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(both)[1]
             )
             still = Leader(state.outer_var, state.outer_optimiser)
-            return follower, nothing._replace(carry=state.carry), still
+            there = None if left is None else left.there
+            return follower, nothing._replace(carry=state.carry), still, there
 
         moves = None if self.outer_when is None else self.outer_when(state.t)
-        follower, estimate, leader = (
+        follower, estimate, leader, there = (
             both() if moves is None else jax.lax.cond(moves, both, follower_only)
         )
-        return Move(leader, start, follower, estimate, self._gradients(state.t, moves))
+        count = 1 if terms is None else terms.number
+        move = Move(leader, start, follower, estimate, self._gradients(state.t, count, moves))
+        if terms is None or there is None or state.window is None:
+            return move
+        left = terms._replace(there=there)
+        return move._replace(terms=left.number, refused={"window": terms.lost(left, state.window)})
 
     def _play(
-        self, state: OAGDState, start: Follower, round: PyTree, rounds: PyTree
-    ) -> tuple[Follower, Estimate]:
-        """The follower after the round and the time-averaged hypergradient at it."""
+        self, state: OAGDState, start: Follower, round: PyTree, terms: Terms | None
+    ) -> tuple[Follower, Estimate, Terms | None]:
+        """The follower after the round, the time-averaged hypergradient at it, and the terms that
+        it is of: those that are finite."""
         problem, window, t, x = self.problem, self.window, state.t, state.outer_var
+        count = 1 if terms is None else terms.number
 
         def solved(
             inner: Inner, y: PyTree, pull: Pullback, gradient: OuterGradient, carry: PyTree
@@ -155,7 +172,7 @@ class OAGD(Algorithm):
                 zero = jnp.zeros((), jnp.int32)
                 return Estimate(gradient[0], jnp.zeros(()), carry, zero, zero)
             if pull is not None:
-                return through_steps(pull, gradient, carry, self._inner_gradients(t))
+                return through_steps(pull, gradient, carry, self._inner_gradients(t, count))
             return self.hypergradient(inner, x, y, gradient, carry, **kept(problem))
 
         def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
@@ -163,48 +180,58 @@ class OAGD(Algorithm):
             gradient = outer_gradient(problem, x, y, round, buffers)
             return solved(inner_at(problem, round, buffers), y, pull, gradient, carry)
 
-        if rounds is not None and window.follower == "each":
+        if terms is not None and window.follower == "each":
 
             def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Follower]:
-                follower, pull = self._follow(x, start, round, t)
+                follower, pull, _ = self._follow(x, start, round, t)
                 return term(follower, pull, round, carry), follower
 
-            estimate, follower = average_of_terms(window, adapted_term, rounds, state.carry, t)
-            return follower, estimate
+            estimate, follower, fine = average_of_terms(window, adapted_term, terms, state.carry)
+            return follower, estimate, fine
 
-        follower, pull = self._follow(x, start, round, t, rounds)
-        if rounds is None:
-            return follower, term(follower, pull, round, state.carry)
+        follower, pull, left = self._follow(x, start, round, t, terms)
+        if left is None:
+            return follower, term(follower, pull, round, state.carry), None
         if window.curvature == "own" and problem.inner is not None:
             own_term = lambda round, carry: (term(follower, pull, round, carry), None)  # noqa: E731
-            estimate, _ = average_of_terms(window, own_term, rounds, state.carry, t)
-            return follower, estimate
+            estimate, _, left = average_of_terms(window, own_term, left, state.carry)
+            return follower, estimate, left
         y, buffers = follower.inner_var, follower.buffers
-        gradient = average_of_gradients(problem, window, x, y, rounds, round, buffers, t)
+        of_window = window.curvature == "window" and problem.inner is not None
+        if of_window and window.follower == "current":
+            left = with_finite_inner(problem, window, x, y, left, buffers)
+        gradient, left = average_of_gradients(problem, window, x, y, left, buffers)
         inner = inner_at(problem, round, buffers)
-        if window.curvature == "window" and problem.inner is not None:
-            inner = average_inner(problem, window, rounds, round, buffers, t)
-        return follower, solved(inner, y, pull, gradient, state.carry)
+        if of_window:
+            inner = average_inner(problem, window, left, buffers)
+        return follower, solved(inner, y, pull, gradient, state.carry), left
 
     def _follow(
-        self, x: PyTree, start: Follower, round: PyTree, t: Int[Array, ""], rounds: PyTree = None
-    ) -> tuple[Follower, Pullback]:
-        """Lines 4-7: the follower after the round, and for `Unrolled` the pullback to (x, y_t)."""
+        self,
+        x: PyTree,
+        start: Follower,
+        round: PyTree,
+        t: Int[Array, ""],
+        terms: Terms | None = None,
+    ) -> tuple[Follower, Pullback, Terms | None]:
+        """Lines 4-7: the follower after the round, for `Unrolled` the pullback to (x, y_t), and the
+        terms that it found finite."""
         problem, estimator = self.problem, self.hypergradient
         if problem.inner is None or not isinstance(estimator, Unrolled):
-            return self._learn(x, start, round, t, rounds), None
+            follower, left = self._learn(x, start, round, t, terms)
+            return follower, None, left
 
-        def result(x: PyTree, y: PyTree) -> tuple[PyTree, Follower]:
+        def result(x: PyTree, y: PyTree) -> tuple[PyTree, tuple[Follower, Terms | None]]:
             if problem.inner_start is not None:
                 # The start is a function of x too: same value, with its derivative.
                 begin = problem.inner_start(x)
                 y = jax.tree.map(lambda a, b: a + (b - jax.lax.stop_gradient(b)), y, begin)
             now = start._replace(inner_var=y)
-            follower = self._learn(x, now, round, t, rounds, reverse=estimator)
-            return follower.inner_var, follower
+            follower, left = self._learn(x, now, round, t, terms, reverse=estimator)
+            return follower.inner_var, (follower, left)
 
-        _, pull, follower = jax.vjp(result, x, start.inner_var, has_aux=True)
-        return follower, pull
+        _, pull, (follower, left) = jax.vjp(result, x, start.inner_var, has_aux=True)
+        return follower, pull, left
 
     def _learn(
         self,
@@ -212,32 +239,30 @@ class OAGD(Algorithm):
         start: Follower,
         round: PyTree,
         t: Int[Array, ""],
-        rounds: PyTree,
+        terms: Terms | None,
         reverse: Unrolled | None = None,
-    ) -> Follower:
+    ) -> tuple[Follower, Terms | None]:
         """Lines 4-7, on what `window.follower` says; `reverse` mode goes through it, if given."""
         if self.problem.inner is None:
-            return start
-        steps, fixed = Steps(self.inner_steps).at(t), reverse is not None
-        again = reverse is not None and reverse.rematerialise
-        if rounds is None or self.window.follower in ("current", "each"):
-            return self.learn(x, start, round, t, steps, again)
-        body, passes = over_window(self.problem, self.window, x, self.inner, t, rounds, fixed)
-        body = jax.checkpoint(body) if again else body
-        return jax.lax.fori_loop(0, steps * passes, body, start)
+            return start, terms
+        steps, window = Steps(self.inner_steps).at(t), self.window
+        if terms is None or window.follower in ("current", "each"):
+            again = reverse is not None and reverse.rematerialise
+            return self.learn(x, start, round, t, steps, again), terms
+        return over_window(self.problem, window, x, self.inner, t, steps, start, terms, reverse)
 
-    def _gradients(self, t: Int[Array, ""], moves: Array | None) -> Array:
-        """Outer and inner gradients of round t."""
-        seen = jnp.minimum(t, self.window.size)
+    def _gradients(self, t: Int[Array, ""], count: int | Array, moves: Array | None) -> Array:
+        """Outer and inner gradients of round t, whose window has so many terms."""
+        seen = jnp.asarray(count, jnp.int32)
         one = jnp.ones_like(seen)
         followers = seen if self.window.follower == "each" else one
         if moves is not None:
             seen, followers = jnp.where(moves, seen, 0), jnp.where(moves, followers, one)
         if self.problem.inner is None:
             return seen
-        return seen + followers * self._inner_gradients(t)
+        return seen + followers * self._inner_gradients(t, count)
 
-    def _inner_gradients(self, t: Int[Array, ""]) -> int | Array:
+    def _inner_gradients(self, t: Int[Array, ""], count: int | Array) -> int | Array:
         """Inner gradients that one follower takes in round t."""
         windowed = self.window.follower in ("window", "average")
-        return Steps(self.inner_steps).at(t) * (jnp.minimum(t, self.window.size) if windowed else 1)
+        return Steps(self.inner_steps).at(t) * (count if windowed else 1)

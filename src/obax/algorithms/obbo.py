@@ -33,7 +33,8 @@ from jaxtyping import Array
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..window import RingBuffer, Window
+from ..past import RingBuffer
+from ..window import Window
 from .arguments import (
     any_estimator,
     any_window,
@@ -94,7 +95,7 @@ class OBBO(Algorithm):
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
     inner_steps: Count = number_of_steps()
-    window: Window = any_window("OBBO")
+    window: Window = any_window("OBBO", replays=False)
     hypergradient: Hypergradient = any_estimator(CG(), "OBBO")
     geometry: str = checked(_known, "geometry", "euclidean", static=True, kw_only=True)
     damping: float | Array = positive("damping", 1e-8, kw_only=True)
@@ -114,10 +115,10 @@ class OBBO(Algorithm):
         before, after = self.follow(state, round, steps)
         estimate = self.estimate(self.hypergradient, state, after, round)
         h = estimate.value
-        q = averaged(self.window, state.past, h, state.t)
+        q, terms = averaged(self.window, state.past, h, state.t)
         x, squares = self._step(state.outer_var, q, state.squares, self.outer.rate(state.t))
         move = Move(Leader(x), before, after, estimate, steps + 1, direction=q)
-        return move._replace(memory={"squares": squares}, stored={"past": h})
+        return move._replace(memory={"squares": squares}, stored={"past": h}, terms=terms)
 
     def _step(
         self, x: PyTree, direction: PyTree, squares: PyTree, rate: Array

@@ -37,8 +37,9 @@ class Move(NamedTuple):
     `before` and `after` are the follower as it met the round and as it left it. `direction` is what
     the leader followed where that is not the round's own `estimate`. `memory` has the new values of
     the fields that the algorithm's own state adds, `stored` what goes into a ring buffer of the
-    state where that is not the round. Counts are those of the oracles that the estimate did not
-    count.
+    state where that is not the round, and `refused` which slots of one hold a round that is not
+    finite at today's pair. `terms` is how many terms the leader's direction has. Counts are those
+    of the oracles that the estimate did not count.
     """
 
     leader: Leader
@@ -50,6 +51,8 @@ class Move(NamedTuple):
     direction: PyTree = None
     memory: Mapping[str, PyTree] = {}
     stored: Mapping[str, PyTree] = {}
+    terms: int | Array = 1
+    refused: Mapping[str, Bool[Array, " slots"]] = {}
 
     @property
     def followed(self) -> PyTree:
@@ -104,6 +107,12 @@ class Info(Lazy):
     """Products with the cross derivative."""
     evaluations: Int[Array, ""]
     """Function values asked for by a method that does not differentiate."""
+    window_terms: Int[Array, ""]
+    """How many terms of the window counted, the current round's among them."""
+    cut_terms: Int[Array, ""]
+    """How many past rounds a cut took out of the window before the round was played."""
+    refused_terms: Int[Array, ""]
+    """How many past rounds left the window because they are NaN or Inf at today's pair."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
     at_edge: Int[Array, ""] | None = None
@@ -173,8 +182,10 @@ def record(
     move: Move,
     accepted: Bool[Array, ""],
     norm: Float[Array, ""],
+    dropped: int | Array,
 ) -> Info:
-    """The record of round t, in which x_t was played; `norm` is that of the direction followed."""
+    """The record of round t, in which x_t was played; `norm` is that of the direction followed,
+    `dropped` how many past rounds a cut ended."""
     before, after, estimate = move.before, move.after, move.estimate
     played_value = problem.outer_loss(outer_var, before.inner_var, round, before.buffers)
     outer_value = problem.outer_loss(outer_var, after.inner_var, round, after.buffers)
@@ -199,5 +210,11 @@ def record(
         hvps=jnp.asarray(estimate.hvps, jnp.int32),
         cross_products=jnp.asarray(estimate.cross_products, jnp.int32),
         evaluations=jnp.asarray(move.evaluations, jnp.int32),
+        window_terms=jnp.asarray(move.terms, jnp.int32),
+        cut_terms=jnp.asarray(dropped, jnp.int32),
+        refused_terms=sum(
+            (jnp.sum(mask, dtype=jnp.int32) for mask in move.refused.values()),
+            jnp.zeros((), jnp.int32),
+        ),
         follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )

@@ -11,47 +11,86 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool
 
-from .._support import spread
+from .._support import spread, trees
 from .._support.trees import PyTree
+from ..past import Terms, along, with_current
 from ..problem import Problem
-from ..window import RingBuffer, Window
-from .base import Estimate, Inner, OuterGradient
+from ..window import Window
+from .base import Estimate, Inner, OuterGradient, outer_gradient
 
 
 def average_of_gradients(
     problem: Problem,
     window: Window,
-    outer_var: PyTree,
-    inner_var: PyTree,
-    rounds: PyTree,
-    round: PyTree,
+    x: PyTree,
+    y: PyTree,
+    terms: Terms,
     buffers: PyTree,
-    t: Int[Array, ""],
-) -> OuterGradient:
-    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y.
+) -> tuple[OuterGradient, Terms]:
+    """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y; and
+    the terms without those whose gradients are not finite, which are looked for one by one, and
+    left out, only if the average is not.
+    """
+    average = lambda: (_at_once(problem, window, x, y, terms, buffers), terms.there)  # noqa: E731
+    judged = lambda: _one_by_one(problem, window, x, y, terms, buffers)  # noqa: E731
+    gradient, there = trees.unless_finite(average(), judged)
+    return gradient, terms._replace(there=there)
 
-    With chunks the gradients of the chunks are added up one after the other: the gradient
+
+def _one_by_one(
+    problem: Problem, window: Window, x: PyTree, y: PyTree, terms: Terms, buffers: PyTree
+) -> tuple[OuterGradient, Bool[Array, " w"]]:
+    """The average of those terms that are finite, and which are; over several devices, one of each
+    at a time."""
+    slope = jax.vmap(lambda one: outer_gradient(problem, x, y, one, buffers))
+    is_current = jnp.arange(window.size) == window.size - 1
+
+    def add(total: OuterGradient, some: tuple[Array, PyTree, Array]) -> tuple[OuterGradient, Array]:
+        weights, rounds, exempt = some
+        slopes = slope(rounds)
+        fine = trees.finite_entries(slopes) | exempt
+
+        def leaf_sum(leaf: Array, terms: Array) -> Array:
+            kept = jnp.where(along(fine, terms), terms, 0)
+            return leaf + jnp.tensordot(weights.astype(leaf.dtype), kept, axes=1)
+
+        return jax.tree.map(leaf_sum, total, slopes), fine
+
+    chunks = spread.Chunks.of(window.size, 1)
+    weights = jnp.where(terms.there, terms.weights, 0)
+    stacked = spread.per_term((weights, terms.filled(), is_current))
+    nothing = jax.tree.map(jnp.zeros_like, (x, y))
+    total, fine = jax.lax.scan(add, nothing, chunks.split(stacked))
+    left = terms.without(~chunks.join(fine))
+    whole = left.weight
+    return jax.tree.map(lambda leaf: leaf / whole.astype(leaf.dtype), total), left.there
+
+
+def _at_once(
+    problem: Problem, window: Window, x: PyTree, y: PyTree, terms: Terms, buffers: PyTree
+) -> OuterGradient:
+    """With chunks the gradients of the chunks are added up one after the other: the gradient
     of the whole average would keep what each of its terms needs on the way back, all at once.
     """
-    share, filled = _present(window, rounds, round, t)
+    share, filled = terms.shares(), terms.filled()
 
     def part(share: Array, rounds: PyTree) -> OuterGradient:
         def average(x: PyTree, y: PyTree) -> Array:
             losses = jax.vmap(lambda one: problem.outer_loss(x, y, one, buffers))(rounds)
             return jnp.sum(share.astype(losses.dtype) * losses)
 
-        if inner_var is None:
-            return jax.grad(average)(outer_var, None), None
-        return jax.grad(average, argnums=(0, 1))(outer_var, inner_var)
+        if y is None:
+            return jax.grad(average)(x, None), None
+        return jax.grad(average, argnums=(0, 1))(x, y)
 
     alone = lambda *term: part(*jax.tree.map(lambda leaf: leaf[None], term))  # noqa: E731
     chunk = window.at_once(alone, share, filled)
     whole = window.size - window.size % chunk
     if chunk == window.size:
         return part(share, filled)
-    total = jax.tree.map(jnp.zeros_like, (outer_var, inner_var))
+    total = jax.tree.map(jnp.zeros_like, (x, y))
 
     def add(total: OuterGradient, one: tuple[Array, PyTree]) -> tuple[OuterGradient, None]:
         return jax.tree.map(jnp.add, total, part(*one)), None
@@ -69,16 +108,22 @@ def average_of_gradients(
     return total
 
 
+def with_finite_inner(
+    problem: Problem, window: Window, x: PyTree, y: PyTree, terms: Terms, buffers: PyTree
+) -> Terms:
+    """The terms whose inner losses are finite: those of a follower that has not looked at them."""
+    loss = lambda one: problem.inner_loss(x, y, one, buffers)[0]  # noqa: E731
+    return terms.without(~jnp.isfinite(window.map(loss, terms.filled())))
+
+
 def average_inner(
     problem: Problem,
     window: Window,
-    rounds: PyTree,
-    round: PyTree,
+    terms: Terms,
     buffers: PyTree,
-    t: Int[Array, ""],
 ) -> Inner:
     """(x, y) -> (1/W) sum_i u_i g_{t-i}(x, y)."""
-    share, filled = _present(window, rounds, round, t)
+    share, filled = terms.shares(), terms.filled()
 
     def average(x: PyTree, y: PyTree) -> Array:
         losses = window.map(lambda one: problem.inner_loss(x, y, one, buffers)[0], filled)
@@ -87,50 +132,44 @@ def average_inner(
     return average
 
 
-def _present(
-    window: Window, rounds: PyTree, round: PyTree, t: Int[Array, ""]
-) -> tuple[Array, PyTree]:
-    """The weights u_i / W, and the rounds with copies of the current one in empty slots: a NaN
-    behind a zero weight would still reach the derivatives."""
-    share, seen = window.shares(t)
-
-    def fill(stacked: Array, current: Array) -> Array:
-        return jnp.where(seen.reshape((-1,) + (1,) * (stacked.ndim - 1)), stacked, current)
-
-    return share, jax.tree.map(fill, rounds, round)
-
-
 def average_of_terms(
     window: Window,
     term: Callable[[PyTree, PyTree], tuple[Estimate, PyTree]],
-    rounds: PyTree,
+    terms: Terms,
     carry: PyTree,
-    t: Int[Array, ""],
-) -> tuple[Estimate, PyTree]:
-    """The average of `term(round, carry)` over the window, and what the current round's term
-    returned beside its estimate.
+) -> tuple[Estimate, PyTree, Terms]:
+    """The average of `term(round, carry)` over the window, what the current round's term returned
+    beside its estimate, and the terms without those whose estimates are not finite.
 
-    `carry` is stacked like the past rounds of a ring buffer, one for each. The current round
-    starts from what the round before it carried, and its own goes where the round will go. Terms
-    that are not there yet count for nothing.
+    `carry` is stacked like the past rounds of a buffer, one for each. The current round starts from
+    what the newest one before it carried, and its own goes where the round will go. Terms that are
+    not there, or not finite, count for nothing.
     """
-    _, seen = window.shares(t)
     slots = window.size - 1
-    past = RingBuffer(carry, spread.is_spread())
-    newest = past.with_current(spread.pick(carry, (t - 2) % slots))
-    estimates, rest = window.map(term, rounds, newest)
+    if terms.slots is None:
+        starts = with_current(carry, spread.pick(carry, terms.newest), spread.is_spread())
+    else:
+        starts = spread.per_term(spread.pick(carry, jnp.append(terms.slots, terms.newest)))
+    estimates, rest = window.map(term, terms.rounds, starts)
+    asked = spread.per_term(terms.there)
+    left = terms.without(~trees.finite_entries((estimates.value, estimates.carry)))
+    there = spread.per_term(left.there)
 
     def carried(new: Array, old: Array) -> Array:
-        held = len(old)
-        present = seen[:held].reshape((-1,) + (1,) * (old.ndim - 1))
-        kept = jnp.where(present, new[:held], old)
-        return kept.at[(t - 1) % slots].set(spread.pick(new, slots))
+        own = spread.pick(new, slots)
+        if terms.slots is None:
+            held = len(old)
+            kept = jnp.where(along(there[:held], old), new[:held], old)
+            return kept.at[terms.place].set(own)
+        # They go back to where they came from; that of the current round where it goes, if it does.
+        found = jnp.where(along(there[:slots], new), new[:slots], spread.pick(old, terms.slots))
+        return old.at[terms.slots].set(found).at[terms.place].set(own, mode="drop")
 
     average = Estimate(
-        value=window.mean(estimates.value, t),
-        residual=jnp.max(jnp.where(seen, estimates.residual, 0)),
+        value=left.mean(estimates.value),
+        residual=jnp.max(jnp.where(there, estimates.residual, 0)),
         carry=jax.tree.map(carried, estimates.carry, carry),
-        hvps=jnp.sum(jnp.where(seen, estimates.hvps, 0)),
-        cross_products=jnp.sum(jnp.where(seen, estimates.cross_products, 0)),
+        hvps=jnp.sum(jnp.where(asked, estimates.hvps, 0)),
+        cross_products=jnp.sum(jnp.where(asked, estimates.cross_products, 0)),
     )
-    return average, spread.pick(rest, slots)
+    return average, spread.pick(rest, slots), left

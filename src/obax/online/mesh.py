@@ -24,9 +24,10 @@ from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
 from ..checkpoint import Folder, Meta
+from ..past import RingBuffer
 from ..problem import Problem
 from ..rounds import RoundSpec
-from ..window import RingBuffer
+from ..window import Window
 from .places import axis_of, divides, local_part, on_host, put
 from .stacks import S
 
@@ -119,9 +120,9 @@ class OnMesh(eqx.Module):
             state, info = self.algorithm.step(self._kept(state), round)
         return self._kept(state), jax.tree.map(self._noted, info)
 
-    def update(self, state: S, round: PyTree) -> PyTree:
-        """The mathematics of a round, for a look at what was rejected."""
-        return _update(self.algorithm, state, round, self.spread)
+    def attempt(self, state: S, round: PyTree) -> PyTree:
+        """What a round would do, for a look at what was rejected."""
+        return _attempt(self.algorithm, state, round, self.spread)
 
     def _kept(self, state: S) -> S:
         pinned = zip(jax.tree.leaves(state), self.places, strict=True)
@@ -136,7 +137,7 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
     """The algorithm and the state, from anywhere, where the axes say."""
     plain, wide = layouts(algorithm, state, axes.spread)
     if axes.window is not None:
-        _check_window(plain, axes.mesh.shape[axes.window], axes.window)
+        _check_window(algorithm, plain, axes.mesh.shape[axes.window], axes.window)
     given = jax.tree.map(lambda leaf: _given(leaf, axes.mesh), (state.outer_var, state.inner_var))
     kinds = [
         (state.round_spec.example(), axes.round_specs(state.round_spec)),
@@ -148,7 +149,9 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
         name = field.name
         held, before, after = (getattr(one, name) for one in (state, plain, wide))
         like = _specs_like(held.rounds if isinstance(held, RingBuffer) else held, kinds)
-        columns = (jax.tree.leaves(tree) for tree in (held, before, after))
+        columns = [jax.tree.leaves(tree) for tree in (held, before, after)]
+        # Behind its rounds a buffer has what every device knows of all of its slots.
+        like += [WHOLE] * (len(columns[0]) - len(like))
         for leaf, few, many, spec in zip(*columns, like, strict=True):
             if few.shape == many.shape:
                 spec = _given(leaf, axes.mesh)
@@ -162,7 +165,7 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
         # So many terms on each device.
         more = {"chunk": algorithm.chunk * axes.spread.parts}
         algorithm = dataclasses.replace(algorithm, **more)
-    # Drivers only call `step` and `update`.
+    # Drivers only call `step` and `attempt`.
     placed = cast(Algorithm, OnMesh(algorithm, axes.spread, axes.at(), tuple(places)))
     return placed, trees.structure(wide).unflatten(leaves)
 
@@ -227,9 +230,9 @@ def _step(algorithm: Algorithm, state: S, round: PyTree) -> tuple[S, Info]:
 
 
 @compiled
-def _update(algorithm: Algorithm, state: S, round: PyTree, spread: Spread | None) -> PyTree:
+def _attempt(algorithm: Algorithm, state: S, round: PyTree, spread: Spread | None) -> PyTree:
     with spreading(spread):
-        return algorithm.update(state, round)
+        return algorithm.attempt(state, round)
 
 
 def _fields(state: State) -> list[dataclasses.Field]:
@@ -261,10 +264,10 @@ def _specs_like(held: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[Partit
     return [WHOLE] * len(leaves)
 
 
-def _check_window(state: State, parts: int, axis: str) -> None:
+def _check_window(algorithm: Algorithm, state: State, parts: int, axis: str) -> None:
     """Raise a `ValueError` if the terms of a state's window cannot be divided evenly."""
     buffers = [held for held in vars(state).values() if isinstance(held, RingBuffer)]
-    slots = {leaf.shape[0] for buffer in buffers for leaf in jax.tree.leaves(buffer)}
+    slots = {buffer.slots for buffer in buffers}
     if not slots:
         raise ValueError(
             f"window_axis needs a window of more than one round to put over the {parts} devices of "
@@ -272,4 +275,7 @@ def _check_window(state: State, parts: int, axis: str) -> None:
             f"batch_axis alone."
         )
     what = "the rounds kept (window.size, or capacity)"
-    divides(max(slots) + 1, parts, f"window_axis {axis!r}", what)
+    window = getattr(algorithm, "window", None)
+    terms = {window.size} if isinstance(window, Window) else set()
+    for held in sorted({count + 1 for count in slots} | terms, reverse=True):
+        divides(held, parts, f"window_axis {axis!r}", what)

@@ -23,7 +23,7 @@ from .calls import Callbacks, OnRound, RunCheckpoints, Saving
 from .mesh import Axes, collect, on_mesh
 from .rejection import POLICIES, rejection
 from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
-from .trust import warn_of
+from .trust import warn_of, warn_of_refused
 
 # Frames between a warning and whoever called `run`, the decorator's among them.
 OURS = 3
@@ -146,7 +146,9 @@ def run(
     callbacks.close()
     whole = _joined(histories)
     if trees.is_concrete(whole.solver_residual):
-        warn_of(np.asarray(whole.solver_residual)[np.asarray(whole.accepted)], stacklevel=OURS)
+        accepted = np.asarray(whole.accepted)
+        warn_of(np.asarray(whole.solver_residual)[accepted], stacklevel=OURS)
+        warn_of_refused(np.asarray(whole.refused_terms) * accepted, stacklevel=OURS)
         if progress:
             print(whole.summary())
     return state, whole
