@@ -12,10 +12,12 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import obax
 from benchmarks import history
+from obax.lab.report import Answer, Figure, Findings, Table
 
 ROOT = Path(__file__).parent.parent
 
@@ -127,6 +129,19 @@ def test_every_claim_has_its_row_and_every_row_its_verdict():
     cells = row.split("|")
     for mutant in (cells[:3] + cells[4:], [*cells[:6], " we liked it ", *cells[7:]]):
         assert len(complaints(text.replace(row, "|".join(mutant)))) == 1
+
+
+def test_the_figure_of_a_page_is_found_where_the_report_has_it():
+    """Also where it stands under an answer; and a name that no figure has is said."""
+    pictures = module(ROOT / "docs" / "pictures.py")
+    figures = [Figure(name, "", "", "", [], "") for name in ("time", "test", "test-later")]
+    table = Table("", "", "", pd.DataFrame())
+    found = Findings(
+        [Answer("Why?", "So.", table, figures[1])], [], [figures[0], figures[2]], [], []
+    )
+    assert pictures.figure_of(found, "adult") == "test"
+    with pytest.raises(SystemExit, match=r"dynamic-regression: no figure 'regret' among .*time"):
+        pictures.figure_of(found, "dynamic-regression")
 
 
 def test_pictures_are_small_and_drawn_by_a_command():
