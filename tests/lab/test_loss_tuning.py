@@ -188,7 +188,9 @@ def test_methods_are_written_as_words(text, label):
 
 def test_ogd_runs_once_for_each_inner_step():
     config = Config(
-        methods=("ogd", "oagd-w5"), outer_step_sizes=(0.1, 1.0), inner_step_sizes=(2.0,)
+        methods=("ogd", "oagd-w5", "oagd-w5-alpha0.5"),
+        outer_step_sizes=(0.1, 1.0),
+        inner_step_sizes=(2.0,),
     )
     found = {
         name: (method.kind, method.alpha, method.beta) for name, method in config.runs().items()
@@ -197,7 +199,15 @@ def test_ogd_runs_once_for_each_inner_step():
         "ogd-beta2": ("OGD", None, 2.0),
         "oagd-w5-alpha0.1-beta2": ("OAGD", 0.1, 2.0),
         "oagd-w5-alpha1-beta2": ("OAGD", 1.0, 2.0),
+        "oagd-w5-alpha0.5-beta2": ("OAGD", 0.5, 2.0),
     }
+    labels = [method.label() for method in config.runs().values()]
+    assert labels == ["OGD", "OAGD, w = 5", "OAGD, w = 5", "OAGD, w = 5, alpha = 0.5"]
+    # A step of its own makes another method of it, not another point of the grid.
+    table = made_up(config, {"ogd": 0.5, "oagd-w5": 0.6}, {})
+    runs = Runs(config.runs().values(), table, FINAL)
+    assert [m.own_alpha for m in claims.first_steps(runs)] == [None, None, 0.5]
+    assert runs.name(runs.methods[-1]) == "OAGD, w = 5, alpha = 0.5"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +216,7 @@ def test_ogd_runs_once_for_each_inner_step():
         ({"methods": ("oagd-x5",)}, "methods must be written like"),
         ({"methods": ("ogd-w5",)}, "methods must be written like"),
         ({"methods": ("oagd-w5", "oagd-own-w5")}, "twice"),
+        ({"methods": ("oagd-w5", "oagd-w5-alpha0.001")}, "oagd-w5-alpha0.001-beta0.1 stands for"),
         ({"methods": ("oagd-w5-replay",)}, "methods must be written like"),
         ({"methods": ("oagd-replay5",)}, "'oagd-replay5': replay must keep at least w >= 2"),
         ({"methods": ("oagd-w5-replay4",)}, "w = 5 and 4"),
