@@ -178,9 +178,33 @@ def _window(**options):
     return lambda: obax.Window(3, **options)
 
 
-def _sobow(case, scale=1.0):
-    window = obax.Window(3, 0.9)
-    return obax.SOBOW(case.problem, case.outer_step * scale, case.inner_step * scale, window)
+def _sobow(**options):
+    def make(case, scale=1.0):
+        window = obax.Window(3, 0.9, **options)
+        return obax.SOBOW(case.problem, case.outer_step * scale, case.inner_step * scale, window)
+
+    return make
+
+
+class Jumps(eqx.Module):
+    """A detector: the window ends where the loss suffered is `factor` times the last one."""
+
+    factor: jax.Array
+
+    def init(self):
+        return jnp.asarray(jnp.inf)
+
+    def observe(self, memory, loss):
+        jump = loss > self.factor.astype(loss.dtype) * memory.astype(loss.dtype)
+        return loss.astype(memory.dtype), jnp.where(jump, 1, 2**31 - 1)
+
+
+def _cut():
+    return obax.Window(3, 0.9, cut=Jumps(jnp.asarray(1.2)))
+
+
+def _replay(**options):
+    return lambda: obax.Window(2, replay=obax.Replay(4, recency=5, seed=1), **options)
 
 
 def _sogd(kind, **options):
@@ -217,6 +241,16 @@ def _aobo(case, scale=1.0):
     return obax.AOBO(case.problem, *steps, tolerance=1e-10, max_inner_steps=5)
 
 
+def _f2obo(case, scale=1.0):
+    steps = case.outer_step * scale, case.inner_step * scale
+    return obax.F2OBO(case.problem, *steps, 20.0, max_inner_steps=5)
+
+
+def _wobo(case, scale=1.0):
+    steps = case.outer_step * scale, case.inner_step * scale
+    return obax.WOBO(case.problem, *steps, 1, obax.Window(3, 0.9), 1e-10, 2)
+
+
 def _obbo(geometry, outer=1.0):
     def make(case, scale=1.0):
         steps = outer * case.outer_step * scale, case.inner_step * scale, 2
@@ -250,11 +284,17 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     "AutoBalance": AlgorithmCase(_autobalance, exact=False),
     "ITD": AlgorithmCase(_itd, exact=False),
     "OGD": AlgorithmCase(_ogd, needs_follower=False, moves_leader=False),
-    "SOBOW": AlgorithmCase(_sobow),
+    "SOBOW": AlgorithmCase(_sobow()),
+    "SOBOW-replay": AlgorithmCase(_sobow(follower="average", replay=obax.Replay(4))),
+    "OAGD-cut": _oagd(_cut, needs_follower=False),
+    "OAGD-replay": _oagd(_replay(), lambda _: hg.CG(warm_start=True)),
+    "OAGD-replay-each": _oagd(_replay(follower="each", curvature="own")),
     "SOGD": AlgorithmCase(_sogd(obax.SOGD)),
     "ZOSOGD": AlgorithmCase(_sogd(obax.ZOSOGD, directions_per_round=2), exact=False),
     "FSOBO": AlgorithmCase(_fsobo),
     "AOBO": AlgorithmCase(_aobo),
+    "F2OBO": AlgorithmCase(_f2obo, exact=False),
+    "WOBO": AlgorithmCase(_wobo),
     "RTHO": AlgorithmCase(_rtho()),
     "RTHO-proximal": AlgorithmCase(_rtho(proximal=True)),
     "RTHO-optax": AlgorithmCase(_rtho_optax, exact=False),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         problem as problem,
         problems as problems,
         regret as regret,
+        replay as replay,
         testing as testing,
         theory as theory,
         window as window,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .online import *  # noqa: F403
     from .problem import Problem as Problem
     from .reach import LeaderWarning as LeaderWarning
+    from .replay import Replay as Replay
     from .window import Window as Window
 else:
     from ._support.names import lazy_names

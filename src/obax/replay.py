@@ -102,14 +102,17 @@ class Replay(eqx.Module):
             found = jax.eval_shape(self.label, example)
             if getattr(found, "ndim", None) != 1:
                 raise ValueError(
-                    f"Replay.label must return how much of each class a round has, a vector such as "
-                    f"jax.nn.one_hot(label, classes), but returns {found}."
+                    f"Replay.label must return how much of each class a round has, a vector such "
+                    f"as jax.nn.one_hot(label, classes), but returns {found}."
                 )
             classes = jnp.zeros((slots, *found.shape), jnp.float32)
-        zeros = jnp.zeros(slots, jnp.int32)
-        rounds, none = room(example, slots), jnp.zeros(slots, bool)
         return Reservoir(
-            rounds, none, spread.is_spread(), zeros, jnp.asarray(0, jnp.int32), classes
+            room(example, slots),
+            jnp.zeros(slots, bool),
+            spread.is_spread(),
+            jnp.zeros(slots, jnp.int32),
+            jnp.asarray(0, jnp.int32),
+            classes,
         )
 
     def key(self, t: Int[Array, ""], purpose: int) -> Array:
@@ -126,9 +129,6 @@ class Reservoir(RingBuffer):
     """n, how many rounds there were since the last cut."""
     classes: Float[Array, "slots classes"] | None
     """How much of each class the rounds have."""
-
-    def ages(self, t: Int[Array, ""]) -> Int[Array, " slots"]:
-        return self.age
 
     def terms(
         self,
@@ -154,7 +154,7 @@ class Reservoir(RingBuffer):
             total=total,
             oldest_first=jnp.arange(len(weights), dtype=t.dtype),
             slots=drawn,
-            newest=jnp.argmin(jnp.where(self.there, self.age, NEVER)),
+            newest=jnp.argmin(jnp.where(self.there, self.age, NEVER)).astype(jnp.int32),
             place=jnp.where(enters, slot, self.slots),
         )
 
@@ -163,39 +163,39 @@ class Reservoir(RingBuffer):
     ) -> tuple[Int[Array, " n"], Bool[Array, " n"]]:
         """`count` different slots, and which of them hold a round that was drawn: all of them, if
         there are so many."""
-        # The largest of -log(-log u) + log p, u uniform, are draws without replacement with
-        # chances in proportion to p.
-        luck = jax.random.gumbel(replay.key(t, DRAW), (self.slots,), jnp.float32)
-        if self.classes is None:
-            best, slots = jax.lax.top_k(jnp.where(self.there, luck, -jnp.inf), count)
-            return slots, jnp.isfinite(best)
-        return self._balanced(self.classes, luck, replay.key(t, DRAW), count)
+        key = replay.key(t, DRAW)
+        if self.classes is not None:
+            return self._balanced(self.classes, key, count)
+        best, slots = jax.lax.top_k(self._luck(key, self.there), count)
+        return slots, jnp.isfinite(best)
+
+    def _luck(self, key: Array, among: Bool[Array, " slots"], chance: Array | None = None) -> Array:
+        """Whose are the largest is drawn, without replacement and with chances in proportion to
+        those given: -log(-log u) + log p, u uniform."""
+        luck = jax.random.gumbel(key, (self.slots,), jnp.float32)
+        luck = luck if chance is None else luck + jnp.log(chance)
+        return jnp.where(among, luck, -jnp.inf)
 
     def _balanced(
-        self, classes: Float[Array, "slots classes"], luck: Array, key: Array, count: int
+        self, classes: Float[Array, "slots classes"], key: Array, count: int
     ) -> tuple[Int[Array, " n"], Bool[Array, " n"]]:
         """One draw after the other, each for the next of the classes that are held."""
         held = jnp.where(self.there[:, None], classes, 0)
-        kinds = held.shape[1]
-        turn = jax.random.uniform(jax.random.fold_in(key, 1), (kinds,), jnp.float32)
-        order = jnp.argsort(jnp.where(jnp.any(held > 0, axis=0), turn, jnp.inf))
-        present = jnp.maximum(jnp.sum(jnp.any(held > 0, axis=0)), 1)
+        known = jnp.any(held > 0, axis=0)
+        turns = jax.random.uniform(jax.random.fold_in(key, count), known.shape, jnp.float32)
+        order = jnp.argsort(jnp.where(known, turns, jnp.inf))
+        kinds = jnp.maximum(jnp.sum(known), 1)
 
-        def one(
-            left: Bool[Array, " slots"], n: Int[Array, ""]
-        ) -> tuple[Array, tuple[Array, Array]]:
-            chance = held[:, order[n % present]]
-            own = jax.random.gumbel(jax.random.fold_in(key, n + 2), luck.shape, luck.dtype)
-            wanted = jnp.where(left & (chance > 0), jnp.log(chance) + own, -jnp.inf)
-            # Where the class has run out, any round; where all have, a slot that counts for nothing.
-            anyone = jnp.where(left & self.there, luck, -jnp.inf)
-            any_left = jnp.any(left & self.there)
-            rest = jnp.where(any_left, anyone, jnp.where(left, luck, -jnp.inf))
-            slot = jnp.argmax(jnp.where(jnp.any(jnp.isfinite(wanted)), wanted, rest))
-            return left.at[slot].set(False), (slot, any_left)
+        def one(left: Bool[Array, " slots"], n: Array) -> tuple[Array, tuple[Array, Array]]:
+            chance, there = held[:, order[n % kinds]], left & self.there
+            # Where no round of the class is left, any; where none at all is, an empty slot.
+            wanted = there & (chance > 0)
+            key_n, has, some = jax.random.fold_in(key, n), jnp.any(wanted), jnp.any(there)
+            among = jnp.where(has, wanted, jnp.where(some, there, left))
+            slot = jnp.argmax(self._luck(key_n, among, jnp.where(has & wanted, chance, 1)))
+            return left.at[slot].set(False), (slot.astype(jnp.int32), some)
 
-        everyone = jnp.ones(self.slots, bool)
-        return jax.lax.scan(one, everyone, jnp.arange(count))[1]
+        return jax.lax.scan(one, jnp.ones(self.slots, bool), jnp.arange(count))[1]
 
     def place(self, replay: Replay, t: Int[Array, ""]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
         """Where round t goes, and whether it does."""
@@ -219,20 +219,23 @@ class Reservoir(RingBuffer):
         round: PyTree,
         accepted: Bool[Array, ""],
         before: RingBuffer | None = None,
+        refused: Bool[Array, " slots"] | None = None,
         replay: Replay | None = None,
     ) -> "Reservoir":
-        """The reservoir after round t, or exactly the one `before` it if it was not accepted."""
+        """The reservoir after round t, without what it `refused`; or exactly the one `before` it if
+        it was not accepted."""
         assert replay is not None
         slot, enters = self.place(replay, t)
         writes = accepted & enters
         # Counts stop where 32 bits end: such an age, and such a chance, are as good as any beyond.
         older = jnp.minimum(self.age, NEVER - 1) + 1
+        left = self.there if refused is None else self.there & ~refused
         known = (
-            jnp.where(enters, self.there.at[slot].set(True), self.there),
+            jnp.where(enters, left.at[slot].set(True), left),
             jnp.where(enters, older.at[slot].set(1), older),
             jnp.minimum(self.offered, NEVER - 2) + 1,
         )
-        kept = self if before is None else before
+        kept = before if isinstance(before, Reservoir) else self
         there, age, offered = trees.select(accepted, known, (kept.there, kept.age, kept.offered))
         rounds = written(self.rounds, slot, round, writes, self.spare)
         classes = self.classes

@@ -21,6 +21,7 @@ from ._support import showing, spread, trees, validation
 from ._support.footprint import footprint
 from ._support.trees import PyTree, is_concrete
 from .past import NEVER, RingBuffer, Terms
+from .replay import Replay
 
 FOLLOWERS = ("current", "window", "each", "average")
 CURVATURES = ("own", "current", "window")
@@ -54,6 +55,8 @@ class Window(eqx.Module):
       before anything is learned. A detector (`obax.detectors`): an `equinox.Module` with
       `init() -> memory` and `observe(memory, loss) -> (memory, kept)`, told the loss suffered
       f_t(x_t, y_t); only the `kept` most recent rounds before the current one stay. x and y go on.
+    - `replay`: an `obax.Replay`, a reservoir of past rounds. The window is then the current round
+      and w - 1 drawn from the reservoir, and u_i the weight of the i-th youngest of them.
 
     >>> window = Window(3, decay=0.5)
     >>> window
@@ -74,7 +77,7 @@ class Window(eqx.Module):
     normalise: str = eqx.field(static=True)
     chunk: int | None = eqx.field(static=True)
     cut: Any
-    replay: Any
+    replay: Replay | None
 
     def __init__(
         self,
@@ -86,14 +89,17 @@ class Window(eqx.Module):
         curvature: str = "own",
         normalise: str = "full",
         chunk: int | None = None,
-        cut: "str | eqx.Module | None" = None,
+        cut: str | eqx.Module | None = None,
+        replay: Replay | None = None,
     ):
         self.size = validation.count(size, "Window.size")
         self.follower = validation.one_of(follower, FOLLOWERS, "Window.follower")
         self.curvature = validation.one_of(curvature, CURVATURES, "Window.curvature")
         self.normalise = validation.one_of(normalise, NORMALISATIONS, "Window.normalise")
         self.chunk = None if chunk is None else validation.count(chunk, "Window.chunk")
-        self.cut, self.replay = _cut(cut), None
+        self.cut, self.replay = _cut(cut), replay
+        if replay is not None:
+            self._check_replay(replay)
         if follower == "each" and curvature != "own" and self.size > 1:
             raise ValueError(
                 f"Window.curvature must be 'own' with follower='each', but got {curvature!r}: "
@@ -110,8 +116,8 @@ class Window(eqx.Module):
             self.weights = _explicit_weights(weights, self.size)
 
     def __repr__(self) -> str:
-        names = ("follower", "curvature", "normalise", "chunk", "cut")
-        usual = ("current", "own", "full", None, None)
+        names = ("follower", "curvature", "normalise", "chunk", "cut", "replay")
+        usual = ("current", "own", "full", None, None, None)
         options = [
             f", {name}={value!r}"
             for name, default in zip(names, usual, strict=True)
@@ -159,12 +165,17 @@ class Window(eqx.Module):
         return next((c for c in range(fit, fit // 2, -1) if self.size % c == 0), fit)
 
     def past(self, example: PyTree) -> RingBuffer | None:
-        """Room for what is kept of the w - 1 rounds before the current one; `None` if w = 1."""
-        return None if self.size == 1 else RingBuffer.like(example, self.size - 1)
+        """Room for the past rounds that are kept; `None` if w = 1."""
+        if self.size == 1:
+            return None
+        if self.replay is not None:
+            return self.replay.room(example)
+        return RingBuffer.like(example, self.size - 1)
 
     def for_each_past(self, tree: PyTree) -> PyTree:
         """A copy of a tree for each of those rounds."""
-        slots = spread.slots_of(self.size - 1)
+        kept = self.size if self.replay is None else self.replay.capacity
+        slots = spread.slots_of(kept - 1)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (slots, *leaf.shape)), tree)
 
     def check_round(self, example: PyTree) -> None:
@@ -172,11 +183,24 @@ class Window(eqx.Module):
         if not isinstance(self.cut, AtReset):
             return
         leaf = example.get("reset") if isinstance(example, dict) else None
-        if getattr(leaf, "shape", None) != () or leaf.dtype != jnp.bool_:
+        if leaf is None or leaf.shape != () or leaf.dtype != jnp.bool_:
             came = "no such leaf" if leaf is None else f"{leaf.dtype}{list(leaf.shape)}"
             raise ValueError(
-                f"example_round must be a dict with a boolean scalar 'reset', which says that a new "
-                f"regime begins with the round, for Window(cut='reset'), but has {came}."
+                f"example_round must be a dict with a boolean scalar 'reset', which says that a "
+                f"new regime begins with the round, for Window(cut='reset'), but has {came}."
+            )
+
+    def _check_replay(self, replay: Replay) -> None:
+        validation.instance(replay, Replay, "Window.replay", "an obax.Replay such as Replay(1000)")
+        if self.size == 1:
+            raise ValueError(
+                "Window.size must be at least 2 with replay, for the current round and those that "
+                "are drawn, but is 1."
+            )
+        if replay.capacity < self.size:
+            raise ValueError(
+                f"Window.replay must keep at least as many rounds as the window has, {self.size}, "
+                f"but its capacity is {replay.capacity}."
             )
 
     def watch(self) -> PyTree:

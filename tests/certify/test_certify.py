@@ -105,7 +105,7 @@ def test_a_regret_that_grows_too_fast_is_a_violation():
     for suffered, caught in [(np.sqrt(T), False), (T**0.7, False), (T, True)]:
         outcome = Outcome(drawn, (), (), suffered, 10.0 * T, 10.0 * T, np.sqrt(T))
         result = examination._result("convex_static", [outcome], [outcome])
-        violations = examination._grows_too_fast(result, seed=3)
+        violations = examination.grows_too_fast(result, seed=3)
         assert bool(violations) == caught
         for violation in violations:
             assert violation.claim == "growth"
@@ -113,7 +113,7 @@ def test_a_regret_that_grows_too_fast_is_a_violation():
     # Too short to tell.
     short = Outcome(drawn, (), (), T[:32], 10.0 * T[:32], 10.0 * T[:32], np.sqrt(T[:32]))
     result = examination._result("convex_static", [short], [short])
-    assert not examination._grows_too_fast(result, seed=3)
+    assert not examination.grows_too_fast(result, seed=3)
 
 
 @pytest.mark.slow

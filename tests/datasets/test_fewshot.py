@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from obax import datasets
-from obax.datasets import DataError, TaskStream, fewshot, image_sets
+from obax.datasets import DataError, TaskStream, fewshot, image_sets, miniimagenet_data
 
 real_data = pytest.mark.skipif(
     "OBAX_DATA" not in os.environ, reason="OBAX_DATA is not set: no real data"
@@ -156,6 +156,12 @@ def test_images_are_resized_and_memory_is_bounded(tmp_path):
     data = datasets.miniimagenet(tmp_path, size=8, cache_bytes=3 * 2 * one)
     assert data.train.images[np.arange(6)].shape == (6, 8, 8, 3)
     assert data.train.images._image.cache_info().currsize == 2
+    # Where there is room for all, a part may keep all of its own.
+    data = datasets.miniimagenet(tmp_path, size=8, cache_bytes=100 * one)
+    for _ in range(2):
+        data.train.images[np.arange(6)]
+    assert data.train.images._image.cache_info()[:2] == (6, 6)
+    assert data.test.images._image.cache_info().currsize == 0
 
 
 @pytest.mark.parametrize("fault", ["sizes", "absent", "table", "columns", "outside", "damaged"])
@@ -193,6 +199,112 @@ def test_a_class_in_two_tables_is_rejected(tmp_path):
         datasets.miniimagenet(tmp_path)
     with pytest.raises(DataError, match="folder must be a folder"):
         datasets.miniimagenet(tmp_path / "none")
+
+
+# The same in an archive
+
+
+def pack(folder, path, root="miniimagenet", mode="w", leave=lambda name: False):
+    with tarfile.open(path, mode) as tar:
+        for file in sorted(folder.rglob("*")):
+            name = f"{root}/{file.relative_to(folder)}"
+            if file.is_file() and not leave(name):
+                tar.add(file, name)
+    return path
+
+
+def test_an_archive_gives_what_its_folder_does(tmp_path):
+    write_folder(tmp_path / "one")
+    archive = pack(tmp_path / "one", tmp_path / "mine.tar")
+    ours, theirs = (datasets.miniimagenet(place) for place in (archive, tmp_path / "one"))
+    for name in ("train", "valid", "test"):
+        one, other = getattr(ours, name), getattr(theirs, name)
+        np.testing.assert_array_equal(one.images[np.arange(6)], other.images[np.arange(6)])
+        np.testing.assert_array_equal(one.labels, other.labels)
+        assert one.names == other.names
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.tar", "one"]
+
+
+@pytest.mark.parametrize(
+    "fault", ["root", "table", "absent", "link", "outside", "cut", "packed", "text", "damaged"]
+)
+def test_an_archive_of_images_of_another_form_is_rejected(tmp_path, fault):
+    images = write_folder(tmp_path / "one")
+    path = tmp_path / "mine.tar"
+    message = {
+        "root": "miniimagenet/train.csv is not there",
+        "table": "miniimagenet/val.csv is not there",
+        "absent": "6 of the 18 images .* are not in .*mine.tar:miniimagenet/images: n10_0.png",
+        "link": "1 of the 18 images .* n00_0.png",
+        "outside": "plain file names and labels, but has '../secret.png'",
+        "cut": "cannot be read as a tar archive",
+        "packed": "compressed, unpack it",
+        "text": "cannot be read as a tar archive",
+        "damaged": "mine.tar:miniimagenet/images/n20_0.png cannot be read as an image",
+    }[fault]
+    if fault == "outside":
+        (tmp_path / "one" / "val.csv").write_text("filename,label\n../secret.png,n1\n")
+    if fault == "damaged":
+        (images / "n20_0.png").write_bytes(b"no image")
+    gone = {"table": "val.csv", "absent": "/n1", "link": "n00_0.png"}.get(fault)
+    root = "elsewhere" if fault == "root" else "miniimagenet"
+    mode = "w:gz" if fault == "packed" else "w"
+    pack(tmp_path / "one", path, root, mode, lambda name: bool(gone) and gone in name)
+    if fault == "link":
+        with tarfile.open(path, "a") as tar:
+            info = tarfile.TarInfo("miniimagenet/images/n00_0.png")
+            info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            tar.addfile(info)
+    if fault == "cut":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    if fault == "text":
+        path.write_bytes(b"no archive")
+    with pytest.raises(DataError, match=message):
+        datasets.miniimagenet(path)
+
+
+def test_an_archive_that_changes_while_it_is_read_is_said(tmp_path, monkeypatch):
+    write_folder(tmp_path / "one")
+    path = pack(tmp_path / "one", tmp_path / "mine.tar")
+    data = datasets.miniimagenet(path)
+    path.write_bytes(path.read_bytes()[:600])
+    with pytest.raises(DataError, match=r"mine.tar is cut off: images/n20_0.png ends after 0 of"):
+        data.test.images[np.array([0])]
+    pack(tmp_path / "one", path)
+    monkeypatch.setattr(miniimagenet_data, "LARGEST", 10)
+    with pytest.raises(DataError, match=r"train.csv has .* bytes, far too many"):
+        datasets.miniimagenet(path)
+
+
+def test_the_archive_or_its_folder_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("OBAX_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(DataError, match=r"neither in .*--set folder=PATH"):
+        datasets.miniimagenet()
+
+    def status():
+        return next(one for one in datasets.status() if one.dataset == "miniimagenet")
+
+    assert (status().state, status().path) == ("missing", None)
+    write_folder(tmp_path / "miniimagenet")
+    assert (status().state, status().path) == ("unpacked, not checked", tmp_path / "miniimagenet")
+    assert datasets.miniimagenet().train.images.shape == (6, 84, 84, 3)
+    # The archive goes before the folder, and is held to its checksum.
+    path = pack(tmp_path / "miniimagenet", tmp_path / "miniimagenet.tar")
+    assert status().path == path and status().state.startswith("another version")
+    with pytest.raises(DataError, match="SHA-256"):
+        datasets.miniimagenet()
+    assert datasets.miniimagenet(verify=False).train.images.shape == (6, 84, 84, 3)
+
+
+@real_data
+def test_the_real_miniimagenet():
+    data = datasets.miniimagenet()
+    parts = (data.train, data.valid, data.test)
+    assert [len(np.unique(part.labels)) for part in parts] == [64, 16, 20]
+    image = data.train.images[np.array([0])]
+    assert image.shape == (1, 84, 84, 3) and 10 < image.mean() < 245
+    assert data.train.images._image.cache_info().maxsize == len(data.train.images)
 
 
 # Tasks

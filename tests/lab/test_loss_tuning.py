@@ -23,7 +23,15 @@ TINY = dataclasses.replace(
     settings.TABLES,
     data="adult",
     source="synthetic",
-    methods=("ogd", "oagd-w1", "oagd-w3", "oagd-w3-current-cg", "oagd-w3-held", "autobalance"),
+    methods=(
+        "ogd",
+        "oagd-w1",
+        "oagd-w3",
+        "oagd-w3-current-cg",
+        "oagd-w3-held",
+        "oagd-w3-k2-replay6-recent8-balanced",
+        "autobalance",
+    ),
     rounds=12,
     seeds=2,
     autobalance_seeds=1,
@@ -87,7 +95,8 @@ def test_the_same_seed_gives_the_same_numbers(finished):
 def test_the_report_says_synthetic(finished):
     found = lab.find("adult").findings(TINY, finished.table())
     assert "synthetic" in found.paragraphs[0]
-    assert [c.id for c in found.claims] == ["C5 (accuracy)", "C5 (time)", "leader (w = 3)"]
+    replay = "replay (OAGD, w = 3, K = 2, replay of 6, mean age 8, balanced)"
+    assert [c.id for c in found.claims] == ["C5 (accuracy)", "C5 (time)", "leader (w = 3)", replay]
     page = report.write(finished.path, finished.info, found)
     assert "Adult-like (synthetic)" in page.read_text()
     names = [figure.name for figure in found.every_figure()]
@@ -166,6 +175,11 @@ def test_rates_warm_up_and_fall():
         ("ogd", "OGD"),
         ("OAGD-w10-u0.5-current-cg", "OAGD, w = 10, δ = 0.5, one solve, CG"),
         ("oagd-w5-held", "OAGD, w = 5, leader held"),
+        ("oagd-w5-k1-replay9", "OAGD, w = 5, replay of 9"),
+        (
+            "oagd-w5-k2-replay9-recent10-balanced",
+            "OAGD, w = 5, K = 2, replay of 9, mean age 10, balanced",
+        ),
     ],
 )
 def test_methods_are_written_as_words(text, label):
@@ -192,6 +206,12 @@ def test_ogd_runs_once_for_each_inner_step():
         ({"methods": ("oagd-x5",)}, "methods must be written like"),
         ({"methods": ("ogd-w5",)}, "methods must be written like"),
         ({"methods": ("oagd-w5", "oagd-own-w5")}, "twice"),
+        ({"methods": ("oagd-w5-replay",)}, "methods must be written like"),
+        ({"methods": ("oagd-replay5",)}, "'oagd-replay5': replay must keep at least w >= 2"),
+        ({"methods": ("oagd-w5-replay4",)}, "w = 5 and 4"),
+        ({"methods": ("oagd-w5-recent9",)}, "recent and balanced are ways of replay"),
+        ({"methods": ("oagd-w5-balanced",)}, "recent and balanced are ways of replay"),
+        ({"methods": ("oagd-w5-replay9-recent8",)}, "a mean age below the 9 rounds kept, 8"),
         ({"data": "cifar"}, "data must be one of"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"imbalance": 0.0}, "imbalance"),
@@ -223,7 +243,8 @@ def made_up(config, accuracy, seconds, wobbling=(), slow=()):
                 value += 0.001 * seed + (WOBBLE[seed] if text in wobbling else 0.0)
                 spent = seconds.get(text, 1.0) * (1 + 9 * WOBBLE[seed] * (text in slow))
                 rows.add(at, t, {"test_accuracy": value, "train_accuracy": value})
-                rows.add(at, t, {"seconds": spent * t / config.rounds, "rejected": 0.0})
+                clock = spent * t / config.rounds
+                rows.add(at, t, {"seconds": clock, "processor_seconds": clock, "rejected": 0.0})
     return typed(rows.table(), "made up", settings.COLUMNS)
 
 
@@ -326,6 +347,47 @@ def test_the_verdict_of_c3_follows_the_table(changes, expected):
     seconds = C3_SECONDS | changes.pop("seconds", {})
     found = judged("imbalance", C3, accuracy, seconds, **changes)
     assert found == found | expected and list(found) == C3_IDS
+
+
+def test_a_replay_window_is_one_of_the_algorithm():
+    text = "oagd-w3-k2-replay6-recent8-balanced"
+    one = work.algorithm(TINY, TINY.runs()[f"{text}-alpha0.01-beta0.1"], classes=3)
+    assert one.inner_steps == 2 and one.window.size == 3
+    assert (one.window.replay.capacity, int(one.window.replay.recency)) == (6, 8)
+    counts = one.window.replay.label({"train": (None, np.array([2, 0, 2]))})
+    assert counts.tolist() == [1, 0, 2]
+    assert work.algorithm(TINY, TINY.runs()["oagd-w3-alpha0.01-beta0.1"], 3).window.replay is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "reproduced"),
+        ({"accuracy": {"oagd-w10-replay50": 0.7}}, "partly"),
+        ({"wobbling": ["autobalance"]}, "partly"),
+        ({"seconds": {"oagd-w10-replay50": 11}}, "partly"),
+        ({"slow": ["oagd-w10-replay50"]}, "partly"),
+        (
+            {"accuracy": {"oagd-w10-replay50": 0.7}, "seconds": {"oagd-w10-replay50": 11}},
+            "not reproduced",
+        ),
+    ],
+)
+def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
+    """At least as accurate, and at a fifth of its time: 10 s for 50."""
+    text = "oagd-w10-replay50"
+    changes, config = dict(changes), dataclasses.replace(C3, methods=(*C3.methods, text))
+    accuracy = C3_ACCURACY | {text: 0.92} | changes.pop("accuracy", {})
+    seconds = C3_SECONDS | {text: 9} | changes.pop("seconds", {})
+    found = judged("imbalance", config, accuracy, seconds, **changes)
+    assert found["replay (OAGD, w = 10, replay of 50)"] == verdict
+    # The paper's claims are about the last w rounds.
+    assert list(found)[:5] == C3_IDS and found["C3 (window)"] == "reproduced"
+    last = found["replay over last (OAGD, w = 10, replay of 50)"]
+    assert last == ("reproduced" if accuracy[text] > 0.9 else "not reproduced")
+    without = dataclasses.replace(config, methods=("oagd-w10", text))
+    found = judged("imbalance", without, accuracy, seconds)
+    assert found["replay (OAGD, w = 10, replay of 50)"] == "not tested"
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,43 @@ def test_resume_skips_what_is_done_and_gives_the_same_table(tmp_path):
     assert not list((tmp_path / "r").rglob("*.part"))
 
 
+def reusing(calls, parts=3):
+    return dataclasses.replace(toy(calls, parts), choosing=frozenset({"sizes"}))
+
+
+def test_parts_of_an_earlier_run_are_taken_over(tmp_path):
+    """Also of one that had other parts and fewer settings; run.json says where they came from."""
+    whole = run(toy([]), ToyConfig(sizes=(1, 2, 3)), "quick", tmp_path / "whole").table()
+    earlier = run(reusing([], parts=2), ToyConfig(), "quick", tmp_path / "earlier")
+    earlier.info["config"].pop("steps")
+    earlier.save()
+    calls = []
+    config = ToyConfig(sizes=(1, 2, 3))
+    after = run(reusing(calls), config, "quick", tmp_path / "new", reuse=[tmp_path / "earlier"])
+    assert calls == [2]
+    pd.testing.assert_frame_equal(after.table(), whole)
+    said = json.loads((tmp_path / "new" / "run.json").read_text())["parts"]
+    assert said["p1"]["from"] == str(tmp_path / "earlier") and "commit" in said["p1"]
+    assert said["p1"]["seconds"] == earlier.info["parts"]["p1"]["seconds"]
+    assert "from" not in said["p2"]
+
+
+def test_parts_of_another_run_are_not_taken_over(tmp_path):
+    run(reusing([]), ToyConfig(), "quick", tmp_path / "earlier")
+    with pytest.raises(UserError, match=r"other settings \(rate\)"):
+        run(reusing([]), ToyConfig(rate=0.1), "quick", tmp_path / "a", reuse=[tmp_path / "earlier"])
+    # A setting chooses parts only where the experiment says so.
+    with pytest.raises(UserError, match=r"other settings \(sizes\)"):
+        run(toy([]), ToyConfig(sizes=(9,)), "quick", tmp_path / "b", reuse=[tmp_path / "earlier"])
+    with pytest.raises(UserError, match="a run of toy, not of other"):
+        other = dataclasses.replace(reusing([]), name="other")
+        run(other, ToyConfig(), "quick", tmp_path / "c", reuse=[tmp_path / "earlier"])
+    part = tmp_path / "earlier" / "checkpoints" / "p1.parquet"
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"p1.parquet is damaged"):
+        run(reusing([]), ToyConfig(), "quick", tmp_path / "d", reuse=[tmp_path / "earlier"])
+
+
 def test_a_part_gives_the_declared_columns(tmp_path):
     def other(config):
         return [Part("p", lambda: toy_part(1, []).assign(alpha=0.1).drop(columns="w"))]

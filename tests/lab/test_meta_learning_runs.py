@@ -112,7 +112,9 @@ def test_methods_are_what_their_words_say():
 
 
 @pytest.mark.parametrize(
-    "text", ["sgd", "oagd-k3", "oagd-prox-k3", "oagd-all", "anil-w3", "maml-prox", "oagd-w0"]
+    "text",
+    ["sgd", "oagd-k3", "oagd-prox-k3", "oagd-all", "anil-w3", "maml-prox", "oagd-w0"]
+    + ["anil-replay9", "oagd-replay9", "oagd-w5-replay4", "oagd-w5-recent9", "oagd-w5-replay"],
 )
 def test_methods_that_are_none(text):
     with pytest.raises(ValueError, match="methods"):
@@ -131,9 +133,11 @@ def test_tasks_are_held_out():
     assert not np.array_equal(tests, other)
 
 
-def test_errors_that_a_person_can_mend(tmp_path):
+def test_errors_that_a_person_can_mend(tmp_path, monkeypatch):
+    monkeypatch.delenv("OBAX_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for changes, message in [
-        ({"data": "miniimagenet", "source": "real"}, "needs --set folder="),
+        ({"data": "miniimagenet", "source": "real"}, "--set folder=PATH"),
         ({"data": "miniimagenet", "source": "real", "folder": str(tmp_path)}, "train.csv"),
         ({"ways": 6}, "ways must be at most the 5 classes"),
         ({"shots": 12}, "need 14 images of each class, but class 13 has 12"),
@@ -368,9 +372,79 @@ def test_real_data():
     assert next(found.rounds(1))["query"][0].shape == (25, 32, 32, 3)
 
 
+@pytest.mark.skipif("OBAX_DATA" not in os.environ, reason="needs the real data sets")
+def test_real_miniimagenet_in_the_size_of_the_config():
+    config = dataclasses.replace(
+        lab.find("miniimagenet").presets["quick"], test_tasks=2, train_tasks=1
+    )
+    found = stream.tasks(config, 0)
+    assert not found.data.synthetic and found.image_shape == (42, 42, 3)
+    assert next(found.rounds(1))["query"][0].shape == (25, 42, 42, 3)
+
+
+def test_the_step_of_the_head_may_follow_from_its_curvature():
+    config = dataclasses.replace(TINY, head_step_size=1.9, inner_step_size=0.2)
+    for text, beta in {"oagd-w2-head": 1.9, "itd": 1.9, "maml": 0.2, "oagd-w2-prox": 0.2}.items():
+        method = Method.parse(text)
+        algorithm = work.algorithm(config, method)
+        assert algorithm.inner_step_size == beta
+        plain = work.algorithm(dataclasses.replace(config, head_step_size=0.0), method)
+        assert plain.inner_step_size == 0.2
+        assert (algorithm.problem == plain.problem) == (beta == 0.2)
+    rows = work.compare(dataclasses.replace(config, rounds=1), Method.parse("itd"), 0)
+    assert set(rows.beta) == {1.9}
+
+
 def test_presets_and_their_networks():
     for name in ("fc100", "miniimagenet", "fc100-window", "miniimagenet-inner-steps"):
         presets = lab.find(name).presets
         assert (presets["paper"].filters, presets["paper"].blocks) == (64, 4)
         assert presets["paper"].seeds == presets["reduced"].seeds == 5
         assert presets["quick"].source == "auto"
+        # With the paper's 0.1 the heads of 64 filters diverge.
+        assert presets["paper"].head_step_size == 1.9
+    small = lab.find("miniimagenet").presets["reduced"]
+    assert (small.filters, small.image_size, small.head_step_size) == (16, 42, 1.9)
+
+
+def test_a_window_of_tasks_drawn_from_the_past():
+    """Tasks of any age count, the whole run is played, and another seed of tasks is another run."""
+    config = dataclasses.replace(TINY, methods=("oagd-w2-prox-replay5-recent9",), rounds=4)
+    (method,) = config.runs().values()
+    assert method.label() == "OAGD, w = 2, prox, replay of 5, mean age 9"
+    window = work.algorithm(config, method).window
+    assert (window.size, window.follower, window.replay.capacity) == (2, "each", 5)
+    table = work.compare(config, method, 0)
+    assert set(table.replay) == {5} and set(table.recency) == {9}
+    assert table[table.metric == "test_loss"].value.notna().all()
+    assert not table[table.metric == "rejected"].value.any()
+
+
+@pytest.mark.parametrize(
+    ("ours", "cost", "verdict"),
+    [(0.4, 0.01, "reproduced"), (0.2, 0.01, "partly"), (0.2, 1.0, "not reproduced")],
+)
+def test_replay_is_held_to_itd_bio_in_accuracy_and_time(ours, cost, verdict):
+    methods = ("oagd-w10-head", "oagd-w10-head-replay50", "itd-all", "anil-all")
+    config = dataclasses.replace(COMPARED, methods=methods)
+    table = made_up(
+        config,
+        lambda method, t: cost if method.replay else 0.1 * t,
+        lambda method: ours if method.replay else 0.3,
+    )
+    found = verdicts("comparison", config, table)
+    assert found["replay (OAGD, w = 10, head, replay of 50; ITD-BiO, all)"] == verdict
+    better = found["replay over last (OAGD, w = 10, head, replay of 50)"]
+    assert better == ("reproduced" if ours > 0.3 else "not reproduced")
+    # The paper's claims are about the last w tasks.
+    assert not [name for name in found if name.startswith("C6") and "replay" in name]
+
+
+def test_inner_steps_are_judged_beside_other_methods():
+    """C7 on K also where methods are compared, if several K ran there."""
+    config = dataclasses.replace(TINY, methods=("oagd-w2-head", "oagd-w2-head-k5"), seeds=3)
+    table = made_up(config, lambda method, t: 1.0, lambda m: 0.3 + 0.01 * config.steps_of(m))
+    found = verdicts("comparison", config, table)
+    assert found["C7 (inner steps, head)"] == "reproduced"
+    alone = table[table.K == 5]
+    assert not [name for name in verdicts("comparison", config, alone) if name.startswith("C7")]

@@ -4,6 +4,7 @@ import functools
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -219,6 +220,48 @@ def test_a_model_of_ones_own():
     assert np.isfinite(double.outer(perceptron, perceptron, {"support": rows, "query": rows}))
 
 
+def bound(model, task, proximity):
+    """C in NumPy: half the largest eigenvalue of the mean of (a, 1) (a, 1)^T, and lambda."""
+    running = (models.Statistics(jnp.zeros(2), jnp.ones(2)),)
+    hidden, _ = model.features(task["support"][0], running, training=True)
+    rows = np.hstack([np.asarray(hidden), np.ones((4, 1))])
+    return np.linalg.eigvalsh(rows.T @ rows / 4)[-1] / 2 + proximity
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_curvature_in_units_is_at_most_one(model, scale):
+    """At any head, also where it is near the bound; ten times the features change nothing."""
+    larger = eqx.tree_at(
+        lambda m: (m.features.blocks[0].scale, m.features.blocks[0].shift),
+        model,
+        replace_fn=lambda leaf: scale * leaf,
+    )
+    problem = meta_learning("implicit", part="head", proximity=0.1, unit_curvature=True)
+    flat, back = jax.flatten_util.ravel_pytree(model.head)
+    hessian = jax.hessian(lambda z: problem.inner(larger, back(z), TASKS[0]))
+    drawn = np.random.default_rng(3).standard_normal(flat.shape)
+    largest = [np.linalg.eigvalsh(hessian(size * drawn))[-1] for size in (0.0, 0.1, 1.0)]
+    assert max(largest) <= 1 + 1e-9
+    # Two classes that are equally likely reach the bound.
+    np.testing.assert_allclose(largest[0], 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("adaptation", "proximity"), [("implicit", 0.5), ("plain", None)])
+def test_a_step_in_units_is_one_over_the_curvature(model, adaptation, proximity):
+    """The same trajectory as with beta = step / C, on the task whose C that is."""
+    step = 1.9
+    beta = step / bound(model, TASKS[0], proximity or 0.0)
+    ends = []
+    for units, rate in ((True, step), (False, beta)):
+        problem = meta_learning(adaptation, part="head", proximity=proximity, unit_curvature=units)
+        algorithm = obax.ITD(problem, 1.0, rate, 3, capacity=2, prepare=embed_task(problem))
+        if adaptation == "implicit":
+            algorithm = obax.OAGD(problem, 1.0, rate, 3, None, hg.Dense())
+        state, _ = algorithm.step(algorithm.init(model, model.head, TASKS[0]), TASKS[0])
+        ends.append((state.outer_var, state.inner_var))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), *ends)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -230,6 +273,15 @@ def test_a_model_of_ones_own():
         ({"adaptation": "implicit", "proximity": -1.0}, "must be a number > 0"),
         ({"adaptation": "plain", "leader": "features"}, "part must be 'head'"),
         ({"adaptation": "plain", "features": 3}, "features must be a function"),
+        ({"adaptation": "plain", "unit_curvature": True}, "unit_curvature needs part='head'"),
+        (
+            {"step_size": 0.1, "part": "head", "unit_curvature": True},
+            "'implicit' or 'plain', .* but they are 'head' and 'prox-linear'",
+        ),
+        (
+            {"adaptation": "plain", "part": "head", "unit_curvature": "no"},
+            "unit_curvature must be",
+        ),
     ],
 )
 def test_errors(arguments, message):

@@ -103,14 +103,27 @@ def rounds_kept() -> Any:
     return checked(check, "capacity", static=True, kw_only=True)
 
 
-def any_window(stored_by: str | None = None) -> Any:
+def any_window(stored_by: str | None = None, *, replays: bool = True) -> Any:
     """A window; by default w = 1. Terms that are stored by an algorithm are not computed again: of
-    their window only the weights are asked for."""
+    their window only the weights are asked for; and what the follower trains on, where it
+    `replays` rounds of the past."""
 
     def check(value: Window | None, name: str) -> Window:
         found = Window() if value is None else value
         validation.instance(found, Window, name, "an obax.Window such as Window(100)")
-        if stored_by and (found.follower, found.curvature) != ("current", "own"):
+        if found.replay is not None and not replays:
+            raise ValueError(
+                f"window.replay must be left out for {stored_by}, which looks at no round again, "
+                f"but is {found.replay!r}; use obax.OAGD, or obax.SOBOW for its follower."
+            )
+        if stored_by and found.replay is not None:
+            if (found.follower in ("window", "average"), found.curvature) != (True, "own"):
+                raise ValueError(
+                    f"window.follower must be 'window' or 'average' and window.curvature 'own' for "
+                    f"{stored_by} with replay, whose follower alone looks at rounds again, but are "
+                    f"{found.follower!r} and {found.curvature!r}."
+                )
+        elif stored_by and (found.follower, found.curvature) != ("current", "own"):
             raise ValueError(
                 f"window.follower and window.curvature must be left at 'current' and 'own' for "
                 f"{stored_by}, which stores hypergradients as they were, but are "

@@ -221,7 +221,9 @@ class Algorithm(eqx.Module):
         for name, kept in vars(state).items():
             if isinstance(kept, RingBuffer):
                 stored = move.stored.get(name, round)
-                new[name] = getattr(begun, name).push(state.t, stored, accepted, before=kept)
+                met, refused = getattr(begun, name), move.refused.get(name)
+                replay = None if self._window is None else self._window.replay
+                new[name] = met.push(state.t, stored, accepted, kept, refused, replay)
         new["detector"] = trees.select(accepted, begun.detector, state.detector)
         info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm, dropped)
         return dataclasses.replace(state, **new), info
@@ -236,7 +238,7 @@ class Algorithm(eqx.Module):
         loss = self.problem.outer_loss(state.outer_var, start.inner_var, round, start.buffers)
         detector, kept = window.kept(state.detector, round, loss)
         past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
-        left = {name: buffer.keep(state.t, kept) for name, buffer in past.items()}
+        left: dict[str, Any] = {name: it.keep(state.t, kept) for name, it in past.items()}
         dropped = [jnp.sum(past[name].there & ~left[name].there) for name in past]
         return dataclasses.replace(state, **left, detector=detector), jnp.max(jnp.stack(dropped))
 
@@ -299,7 +301,7 @@ class Algorithm(eqx.Module):
 def _next(state: State) -> Int[Array, ""]:
     """t + 1; where 32 bits end, a place some way before it in the same slot of every ring buffer.
     Windows then go on as they were, and schedules keep the values that they have there."""
-    slots = [kept.slots for kept in vars(state).values() if isinstance(kept, RingBuffer)]
+    slots = [kept.slots for kept in vars(state).values() if type(kept) is RingBuffer]
     turn = math.lcm(1, *slots)
     back = turn * -(-SOME_WAY // turn)
     return jnp.where(state.t < LAST, state.t + 1, LAST + 1 - back)

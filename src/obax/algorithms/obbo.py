@@ -95,7 +95,7 @@ class OBBO(Algorithm):
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
     inner_steps: Count = number_of_steps()
-    window: Window = any_window("OBBO")
+    window: Window = any_window("OBBO", replays=False)
     hypergradient: Hypergradient = any_estimator(CG(), "OBBO")
     geometry: str = checked(_known, "geometry", "euclidean", static=True, kw_only=True)
     damping: float | Array = positive("damping", 1e-8, kw_only=True)

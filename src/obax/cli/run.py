@@ -28,6 +28,12 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted run in --out.")
     ] = False,
+    reuse: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR", help="Take the parts that an earlier run has; may be repeated."
+        ),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of this machine to share the parts.")
     ] = None,
@@ -69,7 +75,14 @@ def run(
                 bar.update(task, completed=done, total=total, now=headline)
 
             folder = lab.run(
-                experiment, config, preset, path, resume=resume, on_part=on_part, client=client
+                experiment,
+                config,
+                preset,
+                path,
+                resume=resume,
+                reuse=reuse or (),
+                on_part=on_part,
+                client=client,
             )
             findings = lab.findings(folder)
             page = report.write(folder.path, folder.info, findings)
@@ -94,6 +107,9 @@ def run(
         print_json(found)
         return
     show_findings(findings)
+    others = [entry["from"] for entry in folder.info["parts"].values() if "from" in entry]
+    for place in dict.fromkeys(others):
+        console.print(f"{others.count(place)} parts are those of {place}", soft_wrap=True)
     console.print(f"\nFigures, claims, grids and settings: open {page}")
 
 

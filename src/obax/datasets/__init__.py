@@ -10,9 +10,9 @@ from .image_sets import (
     FewShot as FewShot,
     Labelled as Labelled,
     fc100 as fc100,
-    miniimagenet as miniimagenet,
     tiny_fewshot as tiny_fewshot,
 )
+from .miniimagenet_data import miniimagenet as miniimagenet
 from .mnist_data import mnist as mnist, mnist_imbalanced as mnist_imbalanced
 from .registry import (
     DATASETS as DATASETS,
@@ -21,6 +21,7 @@ from .registry import (
     cache_folder as cache_folder,
     fetch as fetch,
     find as find,
+    located as located,
     status as status,
 )
 from .tadpole_data import tadpole as tadpole

@@ -15,9 +15,9 @@ from .image_sets import (
     FewShot as FewShot,
     Labelled as Labelled,
     fc100 as fc100,
-    miniimagenet as miniimagenet,
     tiny_fewshot as tiny_fewshot,
 )
+from .miniimagenet_data import miniimagenet as miniimagenet
 
 Task = dict[str, tuple[Array, Array]]
 

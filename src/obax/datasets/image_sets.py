@@ -1,20 +1,13 @@
-"""Images for few-shot learning: from the CIFAR-100 archive, from a folder, or generated."""
+"""Images for few-shot learning: from the CIFAR-100 archive, or generated."""
 
-import collections
-import contextlib
-import csv
 import dataclasses
-import functools
 import gzip
-import itertools
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from . import argument_checks, registry
 from .containers import Array
@@ -103,133 +96,6 @@ def _records(archive: Path, member: str) -> Array:
             f"Remove it to download it again."
         ) from error
     return np.frombuffer(data, np.uint8).reshape(-1, RECORD)
-
-
-def miniimagenet(folder: str | Path, *, size: int = 84, cache_bytes: int = 1 << 28) -> FewShot:
-    """miniImageNet from a folder: images, and `train.csv`, `val.csv`, `test.csv` beside them.
-
-    The tables have the columns `filename` and `label`; the images lie in the folder or in
-    `images/` below it, and all have one size. Where that is not `size` x `size` they are resized.
-    They are read when they are needed; the last `cache_bytes` bytes of them are kept. Labels are
-    numbers in the sorted order of their names. Needs Pillow.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise DataError(f"folder must be a folder with images and tables, but {folder} is none.")
-    argument_checks.at_least(size, 1, "size")
-    tables = {
-        part: _table(folder / file)
-        for part, file in {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}.items()
-    }
-    owner: dict[str, str] = {}
-    for part, table in tables.items():
-        for label in sorted({label for _, label in table}):
-            if owner.setdefault(label, part) != part:
-                raise DataError(
-                    f"class {label} is in the tables of both {owner[label]} and {part} in {folder}."
-                )
-    numbers = {label: number for number, label in enumerate(sorted(owner))}
-    paths = _existing(folder, [name for table in tables.values() for name, _ in table])
-    _one_size(paths)
-    left = iter(paths)
-    train, valid, test = (
-        Labelled(
-            ImageFiles(list(itertools.islice(left, len(table))), size, cache_bytes // 3),
-            np.array([numbers[label] for _, label in table], dtype=np.int32),
-            {numbers[label]: label for _, label in table},
-        )
-        for table in tables.values()
-    )
-    return FewShot(train, valid, test, "miniImageNet")
-
-
-def _table(path: Path) -> list[tuple[str, str]]:
-    if not path.is_file():
-        raise DataError(f"{path} is not there: it must list the images, with filename,label.")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        if not {"filename", "label"} <= set(reader.fieldnames or ()):
-            raise DataError(
-                f"{path} must have the columns filename and label, but has "
-                f"{', '.join(reader.fieldnames or ()) or 'none'}."
-            )
-        rows = [(row["filename"] or "", row["label"] or "") for row in reader]
-    if not rows:
-        raise DataError(f"{path} must list images, but is empty.")
-    for name, label in rows:
-        # A table from elsewhere must not reach files outside the folder.
-        if name in ("", ".", "..") or not label or "/" in name or "\\" in name:
-            raise DataError(
-                f"{path} must give plain file names and labels, but has {name!r}, {label!r}."
-            )
-    return rows
-
-
-def _existing(folder: Path, names: list[str]) -> list[Path]:
-    root = folder / "images" if (folder / "images").is_dir() else folder
-    paths = [root / name for name in names]
-    if absent := [path.name for path in paths if not path.is_file()]:
-        raise DataError(
-            f"{len(absent)} of the {len(paths)} images that the tables name are not in {root}: "
-            f"{_some(absent)}."
-        )
-    return paths
-
-
-def _some(words: Sequence[str]) -> str:
-    return ", ".join(words[:3]) + (" ..." if len(words) > 3 else "")
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError("miniimagenet reads images with Pillow: pip install pillow.") from error
-    try:
-        with Image.open(path) as image:
-            yield image
-    except OSError as error:
-        raise DataError(f"{path} cannot be read as an image ({error}).") from error
-
-
-def _one_size(paths: list[Path]) -> None:
-    sizes = []
-    for path in paths:
-        with _opened(path) as image:
-            sizes.append("{} x {}".format(*image.size))
-    (usual, _), *others = collections.Counter(sizes).most_common()
-    if others:
-        odd = [f"{p.name} ({s})" for p, s in zip(paths, sizes, strict=True) if s != usual]
-        raise DataError(
-            f"all images must have one size, but {len(odd)} are not {usual}: {_some(odd)}. "
-            f"Resize them first."
-        )
-
-
-class ImageFiles:
-    """Images of a folder, read when indexed with an array of indices; the last ones are kept."""
-
-    def __init__(self, paths: list[Path], size: int, cache_bytes: int):
-        self.shape = (len(paths), size, size, 3)
-        self.dtype = np.dtype(np.uint8)
-        self._paths, self._size = paths, size
-        self._image = functools.lru_cache(max(1, cache_bytes // (3 * size * size)))(self._read)
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def __getitem__(self, indices: ArrayLike) -> Array:
-        wanted = np.asarray(indices)
-        images = [self._image(int(index)) for index in wanted.reshape(-1)]
-        return np.array(images, np.uint8).reshape(*wanted.shape, *self.shape[1:])
-
-    def _read(self, index: int) -> Array:
-        with _opened(self._paths[index]) as image:
-            picture = image.convert("RGB")
-            if picture.size != (self._size, self._size):
-                picture = picture.resize((self._size, self._size))
-        return np.asarray(picture)
 
 
 def tiny_fewshot(seed: int = 0) -> FewShot:

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import os
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import convert, downloads
@@ -20,7 +21,8 @@ class DataSet:
     """A data set: its files with the SHA-256 of the copies we test with, and how to get it.
 
     `sources` says, for a file, where its publisher has it; the publisher's form may have a name and
-    a checksum of its own, and is read just as well.
+    a checksum of its own, and is read just as well. `folder` is what an archive unpacks to: where
+    that folder is, the archive is not needed.
     """
 
     name: str
@@ -28,6 +30,7 @@ class DataSet:
     files: dict[str, str]
     how: str
     sources: dict[str, Source] = dataclasses.field(default_factory=dict)
+    folder: str = ""
 
     def names(self, file: str) -> tuple[str, ...]:
         """The names under which a file may lie: ours, then the publisher's."""
@@ -97,6 +100,15 @@ DATASETS = (
         },
     ),
     DataSet(
+        "miniimagenet",
+        "images of 84 x 84 pixels in 100 classes",
+        # The copy we test with is a subset, 100 images of each class; nobody publishes an archive.
+        {"miniimagenet.tar": "34dab460c666699082ed569e69d313bb7eaf703b6e48d80a3b9159bebe85e51d"},
+        "the folder miniimagenet with train.csv, val.csv, test.csv and images/, or a tar archive "
+        "of it; experiments take one from elsewhere with --set folder=PATH",
+        folder="miniimagenet",
+    ),
+    DataSet(
         "elec2",
         "electricity prices, 45,312 rows in time order",
         {"elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e"},
@@ -153,17 +165,27 @@ def find(file: str) -> Path | None:
     that one is found too.
     """
     names = next((d.names(file) for d in DATASETS if file in d.files), (file,))
+    return next((place for place in _places(names) if place.is_file()), None)
+
+
+def _places(names: Sequence[str]) -> Iterator[Path]:
     folders = [Path(folder) for folder in [os.environ.get("OBAX_DATA")] if folder]
-    places = (folder / name for folder in [*folders, cache_folder()] for name in names)
-    return next((place for place in places if place.is_file()), None)
+    return (folder / name for folder in [*folders, cache_folder()] for name in names)
+
+
+def located(dataset: DataSet) -> dict[str, Path | None]:
+    """Where each file of a data set is; for an archive that is not there, what it unpacks to."""
+    unpacked = (place for place in _places([dataset.folder]) if dataset.folder and place.is_dir())
+    folder = next(unpacked, None)
+    return {file: find(file) or folder for file in dataset.files}
 
 
 def status() -> list[FileStatus]:
     """Every file of every data set: where it is, and whether its checksum is the known one."""
     return [
-        FileStatus(dataset.name, file, path := find(file), _state(path, dataset.checksums(file)))
+        FileStatus(dataset.name, file, path, _state(path, dataset.checksums(file)))
         for dataset in DATASETS
-        for file in dataset.files
+        for file, path in located(dataset).items()
     ]
 
 
@@ -177,26 +199,25 @@ def fetch(
     """The files of a data set, by our name for each: found, or else downloaded into the cache.
 
     A file whose checksum is not a known one is left where it is and rejected; `verify=False` takes
-    it, for a version of one's own. `on_progress(done, total)` counts the bytes of a download;
-    without it a bar is drawn on a terminal.
+    it, for a version of one's own. An unpacked folder has no checksum. `on_progress(done, total)`
+    counts the bytes of a download; without it a bar is drawn on a terminal.
     """
     dataset = next((d for d in DATASETS if d.name == name), None)
     if dataset is None:
         names = ", ".join(d.name for d in DATASETS)
         raise ValueError(f"name must be one of {names}, but got {name!r}.")
     paths = {}
-    for file, sha256 in dataset.files.items():
+    for file, path in located(dataset).items():
         known, source = dataset.checksums(file), dataset.sources.get(file)
-        path = find(file)
         if path is None:
             if source is None or not download:
                 raise DataError(
                     f"{file} of {name} is neither in the folder of OBAX_DATA "
                     f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
-                    f"Put it into one of them: {dataset.how}, SHA-256 {sha256}."
+                    f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
                 )
             path = downloads.download(source, cache_folder(), on_progress)
-        elif verify and (found := checksum(path)) not in known:
+        elif verify and path.is_file() and (found := checksum(path)) not in known:
             raise DataError(
                 f"{path} is not the {name} file that is known: expected SHA-256 "
                 f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. Remove it "
@@ -226,5 +247,7 @@ def text(path: Path) -> str:
 def _state(path: Path | None, known: set[str]) -> str:
     if path is None:
         return "missing"
+    if path.is_dir():
+        return "unpacked, not checked"
     found = checksum(path)
     return "verified" if found in known else f"another version, SHA-256 {found[:12]}..."

@@ -118,7 +118,9 @@ class Core(Many):
         if not PLAIN.issuperset(map(type, values)) or max(map(abs, values)) > LARGEST:
             return False
         new = sorted((name for name in row if name not in self.names), key=order_of)
-        for name in new[: max(0, self.options.most_features - len(self.names))]:
+        for name in new[: max(0, self.most_features - len(self.names))]:
             self.names[name] = len(self.names)
+        if new[-1] not in self.names:
+            self._tell_surplus()
         self.wide.make_room(len(self.names))
         return True

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .._support.errors import UserError as UserError, nearest as nearest
-from .compare import COMPARE
+from .comparison import COMPARE
 from .dynamic_regression import DYNAMIC_REGRESSION
 from .kit.config import as_dict, with_changes, with_overrides as with_overrides
 from .kit.experiment import Experiment as Experiment, Part as Part
 from .kit.folder import RunFolder as RunFolder
+from .kit.reuse import finished_parts
 from .loss_tuning import LOSS_TUNING
 from .meta_learning import META_LEARNING
 from .report import Findings
@@ -23,12 +24,21 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from ..integrations.dask import Seat
+    from .comparison.own import compare as compare
 
 T = TypeVar("T")
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING, *META_LEARNING)
 }
+
+
+def __getattr__(name: str) -> object:
+    if name != "compare":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .comparison.own import compare
+
+    return compare
 
 
 def find(name: str) -> Experiment:
@@ -55,6 +65,7 @@ def run(
     out: str | Path | None = None,
     *,
     resume: bool = False,
+    reuse: Sequence[str | Path] = (),
     on_part: Callable[[int, int, str], None] = lambda done, total, headline: None,
     client: "Client | None" = None,
     **settings: object,
@@ -64,8 +75,9 @@ def run(
     The config is that of the preset unless one is given, with `settings` changed; the folder is by
     default a new one below `runs/`. `on_part(done, total, headline)` is called before the first
     part and after each. With `client`, a `dask.distributed.Client`, the workers of its cluster do
-    the parts (docs/workers.md); the table is the same. What the run found:
-    `obax.lab.findings(folder)`.
+    the parts (docs/workers.md); the table is the same. Parts that the run folders of `reuse` have,
+    of runs with other methods or numbers of seeds and else the same settings, are taken from there;
+    run.json says of each where it came from. What the run found: `obax.lab.findings(folder)`.
 
         folder = obax.lab.run("dynamic-regression", seeds=2, horizon=500)
         obax.lab.report.write(folder.path, folder.info, obax.lab.findings(folder))
@@ -83,6 +95,10 @@ def run(
     parts, headline = experiment.parts(config), ""
     # Looking at what is there also checks it.
     left = [part for part in parts if folder.part(part.name) is None]
+    names, places = [part.name for part in left], [Path(one) for one in reuse]
+    for name, table, about in finished_parts(experiment, config, names, places):
+        folder.keep_part(name, table, **about)
+    left = [part for part in left if part.name not in folder.info["parts"]]
     done = len(parts) - len(left)
     on_part(done, len(parts), headline)
 

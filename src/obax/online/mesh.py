@@ -27,6 +27,7 @@ from ..checkpoint import Folder, Meta
 from ..past import RingBuffer
 from ..problem import Problem
 from ..rounds import RoundSpec
+from ..window import Window
 from .places import axis_of, divides, local_part, on_host, put
 from .stacks import S
 
@@ -136,7 +137,7 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
     """The algorithm and the state, from anywhere, where the axes say."""
     plain, wide = layouts(algorithm, state, axes.spread)
     if axes.window is not None:
-        _check_window(plain, axes.mesh.shape[axes.window], axes.window)
+        _check_window(algorithm, plain, axes.mesh.shape[axes.window], axes.window)
     given = jax.tree.map(lambda leaf: _given(leaf, axes.mesh), (state.outer_var, state.inner_var))
     kinds = [
         (state.round_spec.example(), axes.round_specs(state.round_spec)),
@@ -263,7 +264,7 @@ def _specs_like(held: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[Partit
     return [WHOLE] * len(leaves)
 
 
-def _check_window(state: State, parts: int, axis: str) -> None:
+def _check_window(algorithm: Algorithm, state: State, parts: int, axis: str) -> None:
     """Raise a `ValueError` if the terms of a state's window cannot be divided evenly."""
     buffers = [held for held in vars(state).values() if isinstance(held, RingBuffer)]
     slots = {buffer.slots for buffer in buffers}
@@ -274,4 +275,7 @@ def _check_window(state: State, parts: int, axis: str) -> None:
             f"batch_axis alone."
         )
     what = "the rounds kept (window.size, or capacity)"
-    divides(max(slots) + 1, parts, f"window_axis {axis!r}", what)
+    window = getattr(algorithm, "window", None)
+    terms = {window.size} if isinstance(window, Window) else set()
+    for held in sorted({count + 1 for count in slots} | terms, reverse=True):
+        divides(held, parts, f"window_axis {axis!r}", what)

@@ -59,6 +59,7 @@ def meta_learning(
     step_size: float | None = None,
     proximity: float | None = None,
     features: Features = batch_features,
+    unit_curvature: bool = False,
 ) -> Problem:
     """The bilevel problem of online meta-learning, for any model with `.features` and `.head`.
 
@@ -80,6 +81,12 @@ def meta_learning(
     - `step_size`: beta of `"prox-linear"`; give the algorithm the same `inner_step_size`.
     - `proximity`: lambda of `"implicit"`.
     - `features`: `(model.features, inputs) -> [n, d]`.
+    - `unit_curvature`: divide g by a bound C on its curvature on the task at hand, held constant in
+      the derivatives, so that `inner_step_size` counts in units of 1 / C: below 2 no task
+      diverges, however large training makes the features. For a head that is linear in features
+      a_i and a bias, C = mu / 2 + lambda with mu the largest eigenvalue of the mean of
+      (a_i, 1) (a_i, 1)^T, because the Hessian of the cross-entropy in the logits is at most 1/2.
+      Needs `part="head"` and not `"prox-linear"`.
 
     Equal arguments make equal problems, which share compiled functions.
     """
@@ -102,10 +109,15 @@ def meta_learning(
             )
         if value is not None:
             number = float(validation.positive_number(value, name))
+    if unit_curvature and (part != "head" or adaptation == "prox-linear"):
+        raise ValueError(
+            f"unit_curvature needs part='head' and adaptation 'implicit' or 'plain', whose "
+            f"curvature in a linear head is bounded, but they are {part!r} and {adaptation!r}."
+        )
     chosen = (part, leader, features)
     return Problem(
         _Outer(*chosen),
-        _INNER[adaptation](*chosen, number),
+        _INNER[adaptation](*chosen, number, validation.flag(unit_curvature, "unit_curvature")),
         inner_argmin=_OneStep(*chosen, number) if adaptation == "prox-linear" else None,
         inner_start=_Start(*chosen),
     )
@@ -143,13 +155,15 @@ def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
 class _Losses:
     """What adapts, where it starts, and the loss of an adapted model on a batch.
 
-    The functions of a problem derive from it; `number` is beta or lambda of those that have one.
+    The functions of a problem derive from it; `number` is beta or lambda of those that have one,
+    `unit` whether the inner loss is divided by the bound on its curvature.
     """
 
     part: str
     leader: str
     features: Features
     number: float = 0.0
+    unit: bool = False
 
     def start(self, x: PyTree) -> PyTree:
         """Where the follower starts."""
@@ -157,12 +171,26 @@ class _Losses:
             return x
         return jax.lax.stop_gradient(x.head) if self.leader == "features" else x.head
 
+    def embed(self, model: PyTree, inputs: PyTree) -> Float[Array, "n features"]:
+        """The features, unless they have been computed already."""
+        if isinstance(inputs, Embedded):
+            return inputs.features
+        return self.features(model.features, inputs)
+
     def logits(self, x: PyTree, y: PyTree, inputs: PyTree) -> Float[Array, "n ways"]:
         """Of the model that y makes of x."""
         model, head = (y, y.head) if self.part == "all" else (x, y)
-        if isinstance(inputs, Embedded):
-            return head(inputs.features)
-        return head(self.features(model.features, inputs))
+        return head(self.embed(model, inputs))
+
+    def in_units(self, loss: Array, x: PyTree, round: PyTree) -> Array:
+        """The inner loss, divided by the bound on its curvature if that is wanted."""
+        if not self.unit:
+            return loss
+        features = jax.lax.stop_gradient(self.embed(x, round["support"][0]))
+        # Of n x n products, which have the eigenvalues of the mean of squares; the bias is a
+        # feature that is always 1.
+        products = (features @ features.T + 1) / features.shape[0]
+        return loss / (0.5 * jnp.linalg.eigvalsh(products)[-1] + self.number)
 
     def loss(self, x: PyTree, y: PyTree, round: PyTree, batch: str) -> Float[Array, ""]:
         """The mean cross-entropy on the support or the query."""
@@ -200,7 +228,7 @@ class _Plain(_Losses):
     """g: the loss on the support."""
 
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
-        return self.loss(x, y, round, "support")
+        return self.in_units(self.loss(x, y, round, "support"), x, round)
 
 
 class _Implicit(_Losses):
@@ -208,7 +236,8 @@ class _Implicit(_Losses):
 
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
         moved = trees.squared_norm(trees.difference(y, self.start(x)))
-        return self.loss(x, y, round, "support") + 0.5 * self.number * moved
+        loss = self.loss(x, y, round, "support") + 0.5 * self.number * moved
+        return self.in_units(loss, x, round)
 
 
 class _ProxLinear(_Losses):

@@ -10,8 +10,8 @@ from ..._support.errors import UserError
 
 def at_hand(name: str) -> bool:
     """Whether the files of a data set are on this machine."""
-    files = next(entry.files for entry in datasets.DATASETS if entry.name == name)
-    return all(datasets.find(file) is not None for file in files)
+    entry = next(entry for entry in datasets.DATASETS if entry.name == name)
+    return all(path is not None for path in datasets.located(entry).values())
 
 
 @contextlib.contextmanager

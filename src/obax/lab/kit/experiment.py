@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..._support.errors import UserError
 from ..report import Findings
 from .config import from_dict
+from .durations import DAY as DAY, Duration as Duration, promised
 from .folder import RunFolder
 from .table import typed
 from .verdict import not_run
@@ -34,29 +35,6 @@ class Part:
     work: Callable[[], pd.DataFrame]
 
 
-DAY = 86400
-
-
-@dataclasses.dataclass(frozen=True)
-class Duration:
-    """How long a preset takes on two cores: `python -m benchmarks.durations` measures it, unless it
-    would take hours, and holds the promise to it.
-
-    >>> str(Duration(50)), str(Duration(150)), str(Duration(2 * DAY, measured=False))
-    ('50 s', '2.5 min', '2 days (estimate)')
-    """
-
-    seconds: float
-    measured: bool = True
-
-    def __str__(self) -> str:
-        units = (("day", DAY), ("hour", 3600), ("min", 60), ("s", 1))
-        unit, size = next(one for one in units if self.seconds >= one[1])
-        number = float(f"{self.seconds / size:.2g}")
-        plural = "s" if unit in ("day", "hour") and number != 1 else ""
-        return f"{number:g} {unit}{plural}" + ("" if self.measured else " (estimate)")
-
-
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One experiment: its settings, its parts, and what its table says.
@@ -64,6 +42,8 @@ class Experiment:
     `columns` are those that its table has besides the core ones, with their types. `findings` reads
     nothing but the config and the table, so that a report can be made again at any time. `files`
     are those of data sets that it reads if they are at hand: workers must have the same ones.
+    `choosing` are the settings that say which parts there are and change none of them, such as the
+    methods: a run may take parts over from one that differs in these.
     """
 
     name: str
@@ -77,6 +57,7 @@ class Experiment:
     findings: Callable[[Any, pd.DataFrame], Findings]
     headline: Callable[[pd.DataFrame], str]
     files: tuple[str, ...] = ()
+    choosing: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         # Here, so that no experiment can pass a verdict on what it did not run.
@@ -127,15 +108,18 @@ def described(
     package: str,
     presets: Mapping[str, tuple[Any, Duration]],
     *,
+    name: str,
     kind: tuple[str, ...] = (),
     headline: Callable[[pd.DataFrame], str] | None = None,
     **about: Any,
 ) -> Experiment:
     """The experiment of a package, by its `work.parts` and `findings.findings`, which may be told
-    the `kind` that it is one of; each preset with the time that it takes."""
+    the `kind` that it is one of; each preset with a guess at the time that it takes, which counts
+    until it is measured (`benchmarks.durations`)."""
     return Experiment(
-        presets={name: config for name, (config, _) in presets.items()},
-        durations={name: duration for name, (_, duration) in presets.items()},
+        name=name,
+        presets={preset: config for preset, (config, _) in presets.items()},
+        durations={preset: promised(name, preset, *it) for preset, it in presets.items()},
         parts=later(f"{package}.work", "parts"),
         findings=functools.partial(later(f"{package}.findings", "findings"), *kind),
         headline=headline or later(f"{package}.findings", "headline"),

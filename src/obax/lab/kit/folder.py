@@ -126,8 +126,11 @@ class RunFolder:
         """Write run.json."""
         atomic.write_text(self.path / "run.json", json.dumps(self.info, indent=2) + "\n")
 
-    def keep_part(self, name: str, table: pd.DataFrame, seconds: float) -> None:
-        """Save the table of a finished part, then say that it is there."""
+    def keep_part(
+        self, name: str, table: pd.DataFrame, seconds: float, **about: str | None
+    ) -> None:
+        """Save the table of a finished part, then say that it is there, and what else is to be said
+        about it."""
         data = parquet(table)
         file = f"checkpoints/{name}.parquet"
         atomic.write_bytes(self.path / file, data)
@@ -135,6 +138,7 @@ class RunFolder:
             "file": file,
             "sha256": atomic.checksum(data),
             "seconds": round(seconds, 3),
+            **about,
         }
         self.save()
 

@@ -61,3 +61,18 @@ class Method:
     def columns(self) -> dict[str, Value]:
         """Its columns of the table."""
         return {"method": self.label(), "kind": self.kind} | self.settings()
+
+
+def check_replay(
+    w: int | None, capacity: int | None, recency: int | None, balanced: bool | None = None
+) -> None:
+    """Raise a `ValueError` that says what is wrong with a replay window, before anything runs: what
+    `obax.Replay` and `obax.Window` would say, which cannot be loaded here without JAX."""
+    if capacity is None:
+        if recency is not None or balanced:
+            raise ValueError("recent and balanced are ways of replay, which is not there.")
+        return
+    if w is None or w < 2 or capacity < w:
+        raise ValueError(f"replay must keep at least w >= 2 rounds, but w = {w} and {capacity}.")
+    if recency is not None and recency < capacity:
+        raise ValueError(f"a mean age below the {capacity} rounds kept, {recency}, cannot be.")

@@ -39,6 +39,7 @@ def _experiment(
         summary=summary,
         data=data,
         columns=COLUMNS,
+        choosing=frozenset({"methods", "seeds", "autobalance_seeds"}),
         files=FILES.get(paper.data, ("mnist.npz",)),
     )
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import pandas as pd
 
-from ..kit.learning import Runs, above, judged, piece
+from ..kit.learning import GOAL, Runs, above, judged, piece
 from ..kit.numbers import counted
 from ..kit.verdict import Gain, chain, paired
 from ..report import Claim
@@ -26,6 +26,7 @@ DIP, BEYOND = 1.0, 0.5
 FLAT = 5.0
 """How many points apart the accuracies over a range of step sizes may be to count as flat."""
 PAPERS_WINDOWS = {5, 10}
+CLOCK = "processor_seconds"
 
 
 def claims(kind: str, config: Config, runs: Runs[Method]) -> list[Claim]:
@@ -62,8 +63,10 @@ class Evidence:
         )
 
     def oagd(self, **wanted: object) -> list[Method]:
-        """OAGD with its leader on, Neumann, and what is wanted, by window."""
-        wanted = {"kind": "OAGD", "held": False, "solver": "neumann", **wanted}
+        """OAGD with its leader on, Neumann, one pass over the last w rounds, and what is wanted, by
+        window."""
+        usual = {"held": False, "solver": "neumann", "passes": None, "replay": None}
+        wanted = {"kind": "OAGD", **usual, **wanted}
         kept = [m for m in self.methods if all(getattr(m, k) == v for k, v in wanted.items())]
         return sorted(kept, key=lambda method: method.w or 0)
 
@@ -211,10 +214,26 @@ def leaders(see: Evidence) -> Iterator[Claim]:
             yield judged(f"leader (w = {held.w})", claimed, pieces, see.setting)
 
 
+def replays(see: Evidence) -> Iterator[Claim]:
+    """Ours: what a replay window is worth against AutoBalance, which sees all rounds, and against
+    the last w rounds."""
+    for method in (m for m in see.methods if m.replay and not m.held):
+        name, theirs = method.label(), see.autobalance
+        claimed = "ours: OAGD with a replay window is at least as accurate as AutoBalance"
+        pieces = [] if theirs is None else see.runs.goal(method, theirs, CLOCK)
+        yield judged(f"replay ({name})", f"{claimed}, {GOAL}", pieces, see.setting)
+        last_rounds = dataclasses.replace(method, replay=None, recency=None, balanced=None)
+        if last_rounds in see.methods:
+            gain = see.runs.points(method, last_rounds)
+            claimed = "ours: drawing the window from the past is better than the last w rounds"
+            pieces = [piece(f"over {last_rounds.label()}", gain)]
+            yield judged(f"replay over last ({name})", claimed, pieces, see.setting)
+
+
 KINDS: dict[str, list[Callable[[Evidence], Iterable[Claim]]]] = {
-    "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders],
-    "table": [closeness, partial(time, id="C5"), leaders],
-    "shift": [shift, decays, dip],
+    "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders, replays],
+    "table": [closeness, partial(time, id="C5"), leaders, replays],
+    "shift": [shift, decays, dip, replays],
     "window": [partial(windows, id="C7")],
     "steps": [flatness],
 }

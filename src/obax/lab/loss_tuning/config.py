@@ -5,7 +5,7 @@ import itertools
 import re
 
 from ..kit.config import Settings, below_one, choice, count, fraction, not_negative, positive
-from ..kit.method import Method as AnyMethod, option
+from ..kit.method import Method as AnyMethod, check_replay, option
 
 TUNED = "Does tuning the loss online help, where classes are rare?"
 QUESTIONS = {
@@ -17,13 +17,18 @@ QUESTIONS = {
 }
 """By the kind of experiment."""
 DATA = ("mnist", "mnist-shift", "adult", "tadpole")
+NUMBERS = {"w": "w", "k": "passes", "replay": "replay", "recent": "recency"}
+"""Words that end in a number, and what it is of a method."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Method(AnyMethod):
     """A method as the config writes it: `ogd`, `autobalance`, `oagd-w10-u0.9-own-neumann`.
 
-    Parts of an OAGD that are left out: w1, u0.9, own, neumann. `held` switches its leader off.
+    Parts of an OAGD that are left out: w1, u0.9, own, neumann, k1. `held` switches its leader off;
+    `k2` lets its follower go twice over the window. `replay400` draws the window from 400 rounds of
+    the past (`obax.Replay`), with `recent400` those of a mean age of 400 rounds, with `balanced`
+    class by class.
     """
 
     w: int | None = option("w = {}")
@@ -31,6 +36,10 @@ class Method(AnyMethod):
     curvature: str | None = option({"current": "one solve"})
     solver: str | None = option({"cg": "CG"})
     held: bool | None = option({True: "leader held"})
+    passes: int | None = option("K = {}")
+    replay: int | None = option("replay of {}")
+    recency: int | None = option("mean age {}")
+    balanced: bool | None = option({True: "balanced"})
     alpha: float | None = option({})
     beta: float | None = option({})
 
@@ -42,26 +51,34 @@ class Method(AnyMethod):
             return cls({"ogd": "OGD", "autobalance": "AutoBalance"}[kind])
         found = cls("OAGD", 1, 0.9, "own", "neumann", False)
         for word in options if kind == "oagd" else ["?"]:
-            if match := re.fullmatch(r"w([1-9]\d*)", word):
-                found = dataclasses.replace(found, w=int(match[1]))
+            if match := re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word):
+                found = dataclasses.replace(found, **{NUMBERS[match[1]]: int(match[2])})
             elif (match := re.fullmatch(r"u(0\.\d+|1|1\.0)", word)) and float(match[1]) > 0:
                 found = dataclasses.replace(found, decay=float(match[1]))
             elif word in ("own", "current"):
                 found = dataclasses.replace(found, curvature=word)
             elif word in ("neumann", "cg"):
                 found = dataclasses.replace(found, solver=word)
-            elif word == "held":
-                found = dataclasses.replace(found, held=True)
+            elif word in ("held", "balanced"):
+                found = dataclasses.replace(found, **{word: True})
             else:
                 raise ValueError(
-                    f"methods must be written like ogd, autobalance, oagd-w10 or "
-                    f"oagd-w10-u0.5-current-cg-held, but got {text!r}."
+                    f"methods must be written like ogd, autobalance, oagd-w10, "
+                    f"oagd-w10-u0.5-current-cg-held or oagd-w10-k2-replay400-balanced, but got "
+                    f"{text!r}."
                 )
+        if found.passes == 1:
+            found = dataclasses.replace(found, passes=None)
+        try:
+            check_replay(found.w, found.replay, found.recency, found.balanced)
+        except ValueError as error:
+            raise ValueError(f"methods must be possible, but {text!r}: {error}") from None
         return found
 
 
 COLUMNS = {"data": str, "kind": str, "w": int, "decay": float, "curvature": str, "solver": str}
-COLUMNS |= {"held": bool, "alpha": float, "beta": float}
+COLUMNS |= {"held": bool, "passes": int, "replay": int, "recency": int, "balanced": bool}
+COLUMNS |= {"alpha": float, "beta": float}
 
 
 @dataclasses.dataclass(frozen=True)

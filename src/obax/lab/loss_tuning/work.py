@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pandas as pd
 
-from ... import OAGD, OGD, Algorithm, AutoBalance, Window, models
+from ... import OAGD, OGD, Algorithm, AutoBalance, Replay, Window, models
 from ..._support.trees import PyTree
 from ...hypergradient import CG, Hypergradient, Neumann
 from ...problems import loss_tuning, loss_tuning_start
@@ -73,6 +73,17 @@ class Every:
         return (t >= self.start) & ((t - self.start) % self.every == 0)
 
 
+@dataclasses.dataclass(frozen=True)
+class ClassCounts:
+    """How many training rows of each class a round has, for draws that are balanced."""
+
+    classes: int
+
+    def __call__(self, round: PyTree) -> jax.Array:
+        """Of one round."""
+        return jnp.bincount(round["train"][1], length=self.classes).astype(jnp.float32)
+
+
 # One object for each pair of numbers: optax transformations are compared by identity, and a new one
 # would mean a new compilation.
 @functools.cache
@@ -113,6 +124,10 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
             outer_when=Every(config.outer_start, 1),
         )
     assert method.w and method.curvature
+    replay = None
+    if method.replay:
+        label = ClassCounts(classes) if method.balanced else None
+        replay = Replay(method.replay, recency=method.recency, label=label)
     window = Window(
         method.w,
         method.decay,
@@ -120,10 +135,16 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
         curvature=method.curvature,
         normalise=config.normalise,
         chunk=1,
+        replay=replay,
     )
     start = config.rounds + 1 if method.held else config.outer_start
     return OAGD(
-        losses, **leader, **follower, window=window, outer_when=Every(start, config.outer_every)
+        losses,
+        **leader,
+        **follower,
+        inner_steps=method.passes or 1,
+        window=window,
+        outer_when=Every(start, config.outer_every),
     )
 
 

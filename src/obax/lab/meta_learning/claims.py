@@ -4,13 +4,14 @@ Each compares methods on the seeds and rounds that both have, by the rule of `ki
 whose methods were not all run is not tested.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
 
-from ..kit.learning import Runs, above, judged, piece
+from ..kit.learning import GOAL, Runs, above, judged, piece
 from ..kit.numbers import counted
 from ..kit.verdict import Gain, chain, paired, with_interval
 from ..report import Claim
@@ -58,6 +59,12 @@ def inner_steps(config: Config) -> str:
     return ", ".join(map(str, sorted(taken))) or "1"
 
 
+def step_sizes(config: Config) -> str:
+    """beta, and that of the head where it has another."""
+    head = f", that of the head {config.head_step_size:g} over its curvature"
+    return f"beta {config.inner_step_size:g}{head if config.head_step_size else ''}"
+
+
 def _setting(config: Config, runs: Runs[Method]) -> str:
     maml = [m for m in config.runs().values() if m.kind == "MAML"]
     shorter = f" (MAML {config.rounds_of(maml[0])} and {config.seeds_of(maml[0])})" if maml else ""
@@ -65,14 +72,14 @@ def _setting(config: Config, runs: Runs[Method]) -> str:
         f"{runs.data}, {config.blocks} x {config.filters} filters, "
         f"{counted(config.rounds, 'round')} and {counted(config.seeds, 'seed')}{shorter}, "
         f"alpha {config.outer_step_size:g} ({config.outer_optimiser}), "
-        f"beta {config.inner_step_size:g}, K {inner_steps(config)}"
+        f"{step_sizes(config)}, K {inner_steps(config)}"
     )
 
 
 def _sides(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Method]]:
-    """OAGD and the baselines; neither if OAGD, ANIL or ITD-BiO, on all `tasks` if they are named,
-    was not run."""
-    ours = [method for method in runs.methods if method.kind == "OAGD"]
+    """OAGD on the last w tasks and the baselines; neither if OAGD, ANIL or ITD-BiO, on all `tasks`
+    if they are named, was not run."""
+    ours = [method for method in runs.methods if method.kind == "OAGD" and not method.replay]
     theirs = [method for method in runs.methods if method.kind != "OAGD"]
     named = {method.kind for method in theirs if not (tasks and method.sampled)}
     return (ours, theirs) if ours and named >= {"ANIL", "ITD-BiO"} else ([], [])
@@ -159,6 +166,22 @@ def own(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     yield judged("learned", claimed, pieces, setting)
 
 
+def replays(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Ours: what a replay window is worth against ITD-BiO, and against the last w tasks."""
+    setting = _setting(config, runs)
+    for method in (m for m in runs.methods if m.replay):
+        claimed = "ours: OAGD with a replay window is at least as accurate as ITD-BiO"
+        for other in (m for m in runs.methods if m.kind == "ITD-BiO"):
+            name = f"replay ({method.label()}; {other.label()})"
+            pieces = runs.goal(method, other, CLOCK)
+            yield judged(name, f"{claimed}, {GOAL}", pieces, setting)
+        last_tasks = dataclasses.replace(method, replay=None, recency=None)
+        if last_tasks in runs.methods:
+            pieces = [piece(f"over {last_tasks.label()}", runs.points(method, last_tasks))]
+            claimed = "ours: drawing the window from the past is better than the last w tasks"
+            yield judged(f"replay over last ({method.label()})", claimed, pieces, setting)
+
+
 def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C7: the larger the window, the better and the slower, for each follower."""
     for follower in ADAPTATIONS:
@@ -169,33 +192,43 @@ def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
 
 def more_steps(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """C7: the larger K, the better, slower and steadier, for each follower that takes steps."""
-    setting = _setting(config, runs)
-    claimed = "the larger K, the steadier: final test accuracies nearer to their median over seeds"
     for follower in ("implicit", "head"):
-        rungs = _rungs(runs, follower, config.steps_of)
-        yield from runs.ladder("C7", f"inner steps, {follower}", "K", rungs, setting, CLOCK)
-        final = {number: 100 * runs.final(method) for number, method in rungs}
-        # Of two runs each is as far from their median as the other: they say nothing.
-        off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
-        pieces = [
-            piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
-            for small, large in itertools.pairwise(off)
-        ]
-        intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
-        name = f"C7 (steadier, {follower})"
-        yield judged(name, claimed, pieces, setting, rule=chain, intro=intro)
+        yield from _ladder_of_steps(config, runs, follower)
+
+
+def steps_beside(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """The same, of the followers that took several K beside the methods that are compared."""
+    for follower in ("implicit", "head"):
+        if len(_rungs(runs, follower, config.steps_of)) > 1:
+            yield from _ladder_of_steps(config, runs, follower)
+
+
+def _ladder_of_steps(config: Config, runs: Runs[Method], follower: str) -> Iterator[Claim]:
+    setting, rungs = _setting(config, runs), _rungs(runs, follower, config.steps_of)
+    yield from runs.ladder("C7", f"inner steps, {follower}", "K", rungs, setting, CLOCK)
+    final = {number: 100 * runs.final(method) for number, method in rungs}
+    # Of two runs each is as far from their median as the other: they say nothing.
+    off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
+    pieces = [
+        piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
+        for small, large in itertools.pairwise(off)
+    ]
+    claimed = "the larger K, the steadier: final test accuracies nearer to their median over seeds"
+    intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
+    name = f"C7 (steadier, {follower})"
+    yield judged(name, claimed, pieces, setting, rule=chain, intro=intro)
 
 
 def _rungs(
     runs: Runs[Method], follower: str, number: Callable[[Method], int]
 ) -> list[tuple[int, Method]]:
-    """OAGD's methods with a follower, in the order of a number of theirs."""
-    kept = [method for method in runs.methods if method.adaptation == follower]
+    """OAGD's methods with a follower on the last w tasks, in the order of a number of theirs."""
+    kept = [m for m in runs.methods if m.adaptation == follower and not m.replay]
     return sorted(((number(method), method) for method in kept), key=lambda rung: rung[0])
 
 
 KINDS: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
-    "comparison": [rounds_in_time, least_time, accuracy],
+    "comparison": [rounds_in_time, least_time, accuracy, steps_beside, replays],
     "window": [windows],
     "steps": [more_steps],
 }

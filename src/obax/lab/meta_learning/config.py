@@ -3,8 +3,8 @@
 import dataclasses
 import re
 
-from ..kit.config import Settings, choice, count, fraction, positive
-from ..kit.method import Method as AnyMethod, option
+from ..kit.config import Settings, choice, count, fraction, not_negative, positive
+from ..kit.method import Method as AnyMethod, check_replay, option
 
 QUESTIONS = {
     "comparison": "Does learning from recent tasks alone keep up with learning from all of them?",
@@ -14,6 +14,8 @@ QUESTIONS = {
 """By the kind of experiment."""
 DATA = ("fc100", "miniimagenet")
 ADAPTATIONS = ("prox", "implicit", "head")
+NUMBERS = {"w": "w", "k": "inner_steps", "replay": "replay", "recent": "recency"}
+"""Words that end in a number, and what it is of a method."""
 BASELINES = {"maml": "MAML", "anil": "ANIL", "itd": "ITD-BiO"}
 
 
@@ -24,6 +26,8 @@ class Method(AnyMethod):
     OAGD's follower is `prox`, `implicit`, or `head`, which is implicit with the head alone inside.
     `maml`, `anil` and `itd` learn from `all` tasks so far or from `sampled` ones; `fo` leaves their
     second derivatives out. Left out: w1, prox, all, and the config's number of inner steps.
+    `replay100` draws OAGD's window from 100 tasks of the past (`obax.Replay`), with `recent200`
+    those of a mean age of 200 rounds.
     """
 
     w: int | None = option("w = {}")
@@ -31,6 +35,13 @@ class Method(AnyMethod):
     sampled: bool | None = option({True: "sampled", False: "all"})
     first_order: bool | None = option({True: "first order"})
     inner_steps: int | None = option("K = {}")
+    replay: int | None = option("replay of {}")
+    recency: int | None = option("mean age {}")
+
+    @property
+    def head_alone(self) -> bool:
+        """Whether only the head adapts."""
+        return self.adaptation == "head" or self.kind in ("ANIL", "ITD-BiO")
 
     @classmethod
     def parse(cls, text: str) -> "Method":
@@ -41,11 +52,9 @@ class Method(AnyMethod):
         if not ours:
             found = cls(BASELINES.get(kind, ""), sampled=False, first_order=False)
         for word in options if found.kind else ["?"]:
-            match = re.fullmatch(r"([wk])([1-9]\d*)", word)
-            if match and match[1] == "k":
-                found = dataclasses.replace(found, inner_steps=int(match[2]))
-            elif ours and match:
-                found = dataclasses.replace(found, w=int(match[2]))
+            match = re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word)
+            if match and (ours or match[1] == "k"):
+                found = dataclasses.replace(found, **{NUMBERS[match[1]]: int(match[2])})
             elif ours and word in ADAPTATIONS:
                 found = dataclasses.replace(found, adaptation=word)
             elif not ours and word in ("all", "sampled"):
@@ -55,16 +64,21 @@ class Method(AnyMethod):
             else:
                 raise ValueError(
                     f"methods must be written like oagd-w10-prox, oagd-w10-implicit-k20, "
-                    f"oagd-w10-head, maml, maml-sampled-fo, anil-all or itd-sampled, but got "
-                    f"{text!r}."
+                    f"oagd-w10-head-replay150, maml, maml-sampled-fo, anil-all or itd-sampled, but "
+                    f"got {text!r}."
                 )
         if found.adaptation == "prox" and found.inner_steps is not None:
             raise ValueError(f"methods with prox take one inner step, but got {text!r}.")
+        try:
+            check_replay(found.w, found.replay, found.recency)
+        except ValueError as error:
+            raise ValueError(f"methods must be possible, but {text!r}: {error}") from None
         return found
 
 
 COLUMNS = {"data": str, "kind": str, "w": int, "adaptation": str, "sampled": bool}
-COLUMNS |= {"first_order": bool, "inner_steps": int, "K": int, "alpha": float, "beta": float}
+COLUMNS |= {"first_order": bool, "inner_steps": int, "replay": int, "recency": int, "K": int}
+COLUMNS |= {"alpha": float, "beta": float}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +89,10 @@ class Config(Settings):
     source: str = choice("real", ("real", "auto", "synthetic"))
     """`real`, `synthetic` (a generated stand-in), or `auto`: real where the files are at hand."""
     folder: str = ""
-    """Where the images and tables of miniImageNet are."""
+    """Where the images and tables of miniImageNet are, unpacked or in a tar archive; without it
+    they are looked for as other data sets are."""
+    image_size: int = count(84)
+    """To how many pixels a side miniImageNet's images are resized; those of FC100 have 32."""
     methods: tuple[str, ...] = (
         "oagd-w10-prox",
         "oagd-w10-implicit",
@@ -97,6 +114,10 @@ class Config(Settings):
     filters: int = count(64)
     blocks: int = count(4)
     inner_step_size: float = positive(0.1)
+    head_step_size: float = not_negative(0.0)
+    """Where the head alone adapts, the inner step in units of 1 / curvature of each task, see
+    `unit_curvature` of `obax.problems.meta_learning`: below 2 nothing diverges. 0: take
+    `inner_step_size` there too, as the paper does."""
     outer_step_size: float = positive(0.001)
     outer_optimiser: str = choice("adam", ("adam", "sgd"))
     inner_steps: int = count(20)
@@ -130,6 +151,14 @@ class Config(Settings):
     def rounds_of(self, method: Method) -> int:
         """How many rounds a method plays."""
         return min(self.rounds, self.maml_rounds if method.kind == "MAML" else self.rounds)
+
+    def in_units(self, method: Method) -> bool:
+        """Whether the inner step of a method counts in units of 1 / curvature."""
+        return bool(self.head_step_size) and method.head_alone
+
+    def step_size_of(self, method: Method) -> float:
+        """beta, in its units."""
+        return self.head_step_size if self.in_units(method) else self.inner_step_size
 
     def steps_of(self, method: Method) -> int:
         """K: one for the closed form."""

@@ -131,7 +131,8 @@ def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
     optimiser = "Adam" if config.outer_optimiser == "adam" else "SGD"
     has_maml = any(method.kind == "MAML" for method in runs.methods)
     maml = f" (MAML {min(config.rounds, config.maml_rounds)})" if has_maml else ""
-    steps = inner_steps(config)
+    steps, head = inner_steps(config), config.head_step_size
+    units = f" Where the head alone adapts, beta is {head:g} over a bound on the curvature."
     return [
         f"Data: {runs.data}, {config.ways}-way {config.shots}-shot with {config.queries} queries "
         f"per class. The network has up to {config.blocks} blocks of {config.filters} filters "
@@ -145,5 +146,6 @@ def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
         f"ITD-BiO unroll K = {steps} steps, on all tasks so far or on "
         f"{config.sampled_tasks} of them. All methods see the "
         f"same tasks, and are evaluated on the same {config.test_tasks} test and "
-        f"{config.train_tasks} training tasks, each with its own adaptation.",
+        f"{config.train_tasks} training tasks, each with its own adaptation."
+        + (units if head else ""),
     ]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from ... import datasets
 from ..._support.errors import UserError
 from ..._support.trees import PyTree
 from ...datasets import fewshot
@@ -79,7 +78,7 @@ def tasks(config: Config, seed: int) -> Tasks:
     """The tasks of a seed. A `UserError` where the data cannot make them."""
     try:
         with needed():
-            found = Tasks(_data(config.data, config.folder, is_synthetic(config)), config, seed)
+            found = Tasks(_data(config), config, seed)
             found.test, found.training  # noqa: B018 (made now, so that errors come now)
             next(found.rounds(1))
     except (ValueError, ImportError) as error:
@@ -93,19 +92,21 @@ def is_synthetic(config: Config) -> bool:
     if config.source != "auto":
         return config.source == "synthetic"
     if config.data == "miniimagenet":
-        return not config.folder
+        return not config.folder and not at_hand("miniimagenet")
     return not at_hand("cifar-100")
 
 
-@functools.lru_cache(maxsize=1)
-def _data(name: str, folder: str, synthetic: bool) -> fewshot.FewShot:
-    if synthetic:
+def _data(config: Config) -> fewshot.FewShot:
+    if is_synthetic(config):
         return fewshot.tiny_fewshot()
-    if name == "fc100":
-        return fewshot.fc100()
-    if not folder:
-        raise datasets.DataError(
-            "miniImageNet needs --set folder=DIR, a folder with the images and train.csv, val.csv "
-            "and test.csv."
-        )
-    return fewshot.miniimagenet(folder)
+    if config.data == "fc100":
+        return _fc100()
+    return _miniimagenet(config.folder, config.image_size)
+
+
+_fc100 = functools.cache(fewshot.fc100)
+
+
+@functools.lru_cache(maxsize=1)
+def _miniimagenet(folder: str, size: int) -> fewshot.FewShot:
+    return fewshot.miniimagenet(folder or None, size=size)

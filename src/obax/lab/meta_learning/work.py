@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pandas as pd
 
-from ... import ITD, OAGD, Window, adapt, models, prox_linear
+from ... import ITD, OAGD, Replay, Window, adapt, models, prox_linear
 from ..._support.trees import PyTree
 from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
 from ...problems import embed_task, meta_learning, task_logits
@@ -30,7 +30,7 @@ def parts(config: Config) -> list[Part]:
 def compare(config: Config, method: Method, seed: int) -> pd.DataFrame:
     """The rows of one run."""
     found, rows = tasks(config, seed), Rows()
-    steps = {"alpha": config.outer_step_size, "beta": config.inner_step_size}
+    steps = {"alpha": config.outer_step_size, "beta": config.step_size_of(method)}
     at = method.columns() | steps | {"K": config.steps_of(method)}
     for t, metrics in play(config, method, found):
         rows.add(at | {"data": found.data.name, "seed": seed}, t, metrics)
@@ -51,29 +51,37 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
         "outer_step_size": config.outer_step_size,
         "outer_optimiser": optimiser(config.outer_optimiser),
     }
-    steps = config.steps_of(method)
+    steps, beta = config.steps_of(method), config.step_size_of(method)
+    units = config.in_units(method)
     if method.kind == "OAGD":
         assert method.w
         window = Window(
-            method.w, config.decay, follower="each", normalise=config.normalise, chunk=config.chunk
+            method.w,
+            config.decay,
+            follower="each",
+            normalise=config.normalise,
+            chunk=config.chunk,
+            replay=Replay(method.replay, recency=method.recency) if method.replay else None,
         )
         if method.adaptation == "prox":
-            return prox_linear(config.inner_step_size, window=window, **outer)
+            return prox_linear(beta, window=window, **outer)
         part = "head" if method.adaptation == "head" else "all"
         return OAGD(
-            meta_learning("implicit", part=part, proximity=config.proximity),
-            inner_step_size=config.inner_step_size,
+            meta_learning("implicit", part=part, proximity=config.proximity, unit_curvature=units),
+            inner_step_size=beta,
             inner_steps=steps,
             window=window,
-            hypergradient=_solver(config),
+            hypergradient=_solver(config, beta),
             **outer,
         )
-    head = method.kind != "MAML"
+    head = method.head_alone
     leader = "features" if method.kind == "ITD-BiO" else "all"
-    problem = meta_learning("plain", part="head" if head else "all", leader=leader)
+    problem = meta_learning(
+        "plain", part="head" if head else "all", leader=leader, unit_curvature=units
+    )
     return ITD(
         problem,
-        inner_step_size=config.inner_step_size,
+        inner_step_size=beta,
         inner_steps=steps,
         capacity=max(config.rounds_of(method), 2),
         tasks=config.sampled_tasks if method.sampled else "all",
@@ -84,12 +92,12 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     )
 
 
-def _solver(config: Config) -> Hypergradient:
+def _solver(config: Config, beta: float) -> Hypergradient:
     if config.solver == "cg":
         return CG(max_steps=config.solver_steps)
     if config.solver == "neumann":
-        return Neumann(config.solver_steps, config.inner_step_size)
-    return FixedPoint(config.inner_step_size, config.solver_steps)
+        return Neumann(config.solver_steps, beta)
+    return FixedPoint(beta, config.solver_steps)
 
 
 def play(config: Config, method: Method, tasks: Tasks) -> Iterator[tuple[int, Metrics]]:

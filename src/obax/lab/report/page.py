@@ -200,7 +200,9 @@ def _cell(value: object) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return '<td class="number" data-value="">-</td>'
     if isinstance(value, int | float):
-        text = str(value) if isinstance(value, int) else readable(value)
+        # A setting as it was set, a measurement to three digits.
+        short = isinstance(value, int) or len(repr(value)) <= 5
+        text = f"{value:g}" if short and abs(value) < 1e6 else readable(value)
         return f'<td class="number" data-value="{value!r}">{text}</td>'
     kind = ' class="value"' if "±" in str(value) else ""
     return f"<td{kind}>{escape(str(value))}</td>"
