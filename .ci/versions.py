@@ -35,6 +35,7 @@ WHEEL = (
     "obax/__init__.py",
     "obax/py.typed",
     "obax/lab/report/page.html",
+    "obax/lab/kit/durations.json",
     "licenses/LICENSE",
     "METADATA",
 )

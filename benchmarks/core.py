@@ -5,15 +5,10 @@
 Exit code 1 if a limit is missed. `benchmarks/README.md` says how to read the table.
 """
 
-import argparse
-import os
 import sys
-from pathlib import Path
-
-import jax
 
 from . import check, compiled, horizon, imports, live
-from .harness import Result, report
+from .harness import run_chosen
 
 BENCHMARKS = {
     "kernel": compiled.run_against_kernel,
@@ -32,21 +27,7 @@ compiled for d2 = 5, are reported. One compilation of a kernel serves all window
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.core", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run of a few seconds")
-    parser.add_argument("--only", choices=BENCHMARKS, action="append", help="may be repeated")
-    parser.add_argument("--pin", action="store_true", help="stay on one core (Linux)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
-    options = parser.parse_args(arguments)
-    if options.pin:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    results: list[Result] = []
-    for name in options.only or BENCHMARKS:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        # What one benchmark compiled must not hide the compile time of the next.
-        jax.clear_caches()
-        results += BENCHMARKS[name](options.quick)
-    return report(results, NOTE, options.json, quick=options.quick)
+    return run_chosen("core", __doc__, BENCHMARKS, NOTE, "a smoke run of a few seconds", arguments)
 
 
 if __name__ == "__main__":

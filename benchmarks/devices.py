@@ -1,9 +1,9 @@
-"""Several devices: how much a round sends, and how much faster a sweep is.
+"""Several devices: how much a round sends.
 
-    python -m benchmarks.devices [--quick] [--only sweep|communication] [--json FILE]
+    python -m benchmarks.devices [--quick] [--json FILE]
 
 Exit code 1 if a limit is missed. What is sent is read from the compiled program and depends on no
-clock; the last table *extrapolates* from it.
+clock; the last table *extrapolates* from it. How much faster a sweep is: `benchmarks.sweeps`.
 """
 
 import os
@@ -16,51 +16,17 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}"
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import obax
-from obax.problems import dynamic_regression
 
-from . import workload
-from .harness import Result, compare, interleaved, run_chosen
+from .harness import Result, run_chosen
 from .messages import Messages, flops_per_term, of_round
 
-SPEED_UP = 1.6
 # Assumed of the machine that is extrapolated to: not measured.
 FLOPS, BANDWIDTH, LATENCY = 5e10, 1e9, 2e-5
-NOTE = """\
-Times are medians in us per round, minima in brackets. A sweep over two devices is judged against
-the same sweep on one, in the same process; both cores must be free."""
-
-
-def sweep_over_two(quick: bool) -> list[Result]:
-    """160 settings x seeds, w = 20, over two devices and on one."""
-    horizon, repetitions, seeds = (50, 2, 5) if quick else (500, 11, 5)
-    streams = [dynamic_regression(horizon, seed=seed) for seed in range(seeds)]
-    rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(one.rounds for one in streams))
-    family = [
-        workload.oagd(streams[0].problem, 20, outer_step_size=float(size), inner_steps=steps)
-        for steps in (5, 10)
-        for size in np.geomspace(1e-3, 1e-1, 16)
-    ]
-    state = workload.start(family[0], streams[0])
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ("settings",))
-    where = {"mesh": mesh, "axis": "settings"}
-
-    def check(outputs: dict) -> None:
-        one, two = (jax.tree.leaves(outputs[name]) for name in ("one", "two"))
-        for a, b in zip(one, two, strict=True):
-            np.testing.assert_allclose(a, b, 1e-3, 1e-3)
-
-    contenders = {
-        "two": lambda: obax.sweep(family, state, rounds, seeds=True, **where),
-        "one": lambda: obax.sweep(family, state, rounds, seeds=True),
-    }
-    times = interleaved(contenders, repetitions, check, warm_up=1)
-    name = f"sweep over {len(family) * seeds} on two devices against one"
-    return [compare(name, times["two"], times["one"], 1 / SPEED_UP, horizon)]
+NOTE = "Read from the compiled programs: no clock is involved."
 
 
 def network() -> tuple[obax.Problem, tuple, dict]:
@@ -147,7 +113,7 @@ def _extrapolation(found: dict[str, list[Messages]]) -> Table:
     return table
 
 
-BENCHMARKS = {"communication": communication, "sweep": sweep_over_two}
+BENCHMARKS = {"communication": communication}
 
 
 def main(arguments: list[str] | None = None) -> int:

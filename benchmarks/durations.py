@@ -1,42 +1,68 @@
-"""How long the presets take, against what `obax list` promises.
+"""How long the presets take, and whether `obax list` promises it.
 
-    python -m benchmarks.durations [--only NAME] [--preset quick] [--factor 1.5]
+    python -m benchmarks.durations [--only NAME] [--preset quick] [--keep] [--runs DIR]
 
-Runs each preset whose duration is said to be measured, one after the other, in a process of its
-own and a folder that is thrown away; wall clock, from the command to the finished report. Exit code
-1 if one takes longer than the promise times the factor, or less than the promise divided by it
-twice over: then put the measured figure into the experiment's `Duration`. For a quiet machine: on a
-busy one the processor's seconds, which stand beside, say more.
+Runs the preset of each experiment, one after the other, in a process of its own and a folder that
+is thrown away, or left below `--runs DIR` with its report to look at; wall clock, from the command
+to the finished report. `--keep` writes what came out to `src/obax/lab/kit/durations.json`, which
+`obax list` reads. Without it the promise is judged: exit code 1 if a run takes longer than the
+promise times the factor, or less than it divided by the factor twice over, or if nobody has
+measured that preset as it is now. For a quiet machine: on a busy one the processor's seconds, which
+stand beside, say more.
 """
 
 import argparse
+import contextlib
+import datetime
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 
+from obax import datasets
 from obax.lab import EXPERIMENTS
+from obax.lab.kit import durations
+
+from .harness import machine
+from .history import commit
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.durations", description=__doc__)
     parser.add_argument("--only", choices=EXPERIMENTS, action="append", help="may be repeated")
-    parser.add_argument("--preset", default="quick", help="quick, or paper where it is measured")
+    parser.add_argument("--preset", default="quick", help="quick, or another that ends in time")
+    parser.add_argument("--keep", action="store_true", help="what obax list says from now on")
+    parser.add_argument("--runs", metavar="DIR", help="where the run folders stay")
     parser.add_argument("--factor", type=float, default=1.5, help="how far off is too far")
     options = parser.parse_args(arguments)
     missed = []
-    print(f"{'experiment':26s}{'promised':>12s}{'wall, s':>10s}{'processor, s':>14s}")
+    print(f"{'experiment':26s}{'promised':>20s}{'wall, s':>10s}{'processor, s':>14s}  data")
     for name in options.only or EXPERIMENTS:
-        promised = EXPERIMENTS[name].durations.get(options.preset)
-        if promised is None or not promised.measured:
+        experiment = EXPERIMENTS[name]
+        if options.preset not in experiment.presets:
             continue
-        wall, processor = measured(name, options.preset)
-        print(f"{name:26s}{promised!s:>12s}{wall:10.0f}{processor:14.0f}", flush=True)
-        if not judged(wall, promised.seconds, options.factor):
+        promise = experiment.durations[options.preset]
+        wall, processor = measured(name, options.preset, options.runs)
+        data = data_of(experiment.files)
+        print(f"{name:26s}{promise!s:>20s}{wall:10.0f}{processor:14.0f}  {data}", flush=True)
+        if options.keep:
+            where = machine()
+            durations.keep(
+                name,
+                options.preset,
+                experiment.presets[options.preset],
+                seconds=round(wall, 1),
+                processor=round(processor, 1),
+                data=data,
+                machine=f"{where['cores']} cores of {where['cpu']}",
+                commit=commit(),
+                date=datetime.date.today().isoformat(),
+            )
+        elif not (promise.measured and judged(wall, promise.seconds, options.factor)):
             missed.append(name)
     if missed:
-        print(f"beyond the promise: {', '.join(missed)}", file=sys.stderr)
+        print(f"not as promised: {', '.join(missed)}", file=sys.stderr)
     return bool(missed)
 
 
@@ -45,12 +71,17 @@ def judged(seconds: float, promised: float, factor: float) -> bool:
     return promised / factor**2 <= seconds <= promised * factor
 
 
-def measured(name: str, preset: str) -> tuple[float, float]:
+def data_of(files: tuple[str, ...]) -> str:
+    """What an experiment that reads these files, if they are at hand, works with here."""
+    return "real" if files and all(map(datasets.find, files)) else "generated"
+
+
+def measured(name: str, preset: str, runs: str | None = None) -> tuple[float, float]:
     """Seconds on the wall and of the processor."""
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.nullcontext(runs) if runs else tempfile.TemporaryDirectory() as folder:
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         command = [sys.executable, "-m", "obax", "run", name, "--preset", preset]
-        command += ["--out", f"{folder}/run", "--json"]
+        command += ["--out", f"{folder}/{name}-{preset}", "--json"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

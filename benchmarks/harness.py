@@ -159,15 +159,20 @@ def run_chosen(
     smoke: str,
     arguments: list[str] | None,
 ) -> int:
-    """A command with `--quick`, `--only` and `--json`: what was asked for, judged."""
+    """A command with `--quick`, `--only`, `--pin` and `--json`: what was asked for, judged."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=about)
     parser.add_argument("--quick", action="store_true", help=smoke)
     parser.add_argument("--only", choices=benchmarks, action="append", help="may be repeated")
+    parser.add_argument("--pin", action="store_true", help="stay on one core (Linux)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
     options = parser.parse_args(arguments)
+    if options.pin:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     results: list[Result] = []
     for chosen in options.only or benchmarks:
         print(f"{chosen} ...", file=sys.stderr, flush=True)
+        # What one benchmark compiled must not hide the compile time of the next.
+        jax.clear_caches()
         results += benchmarks[chosen](options.quick)
     return report(results, note, options.json, quick=options.quick)
 

@@ -1,6 +1,6 @@
 """A round of online meta-learning against the same round in plain PyTorch, in one process.
 
-    python -m benchmarks.meta_learning [--only NAME ...] [--filters 64] [--repetitions 3] [--quick]
+    python -m benchmarks.meta_learning [--only NAME] [--quick] [--json FILE]
 
 FC100 where its archive is at hand (OBAX_DATA), otherwise random images of its shape: 5-way 5-shot
 with 25 query images, K = 20, beta = 0.1. OAGD is timed with a full window; MAML, ANIL and ITD-BiO
@@ -10,14 +10,12 @@ and against PyTorch's implicit round, which it takes the place of. `memory` play
 rounds and watches what the process holds.
 """
 
-import argparse
 import functools
 import json
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -31,7 +29,7 @@ from obax.hypergradient import CG
 from obax.problems import embed_task, meta_learning
 
 from . import torch_meta_learning as peer
-from .harness import Result, Timing, interleaved, report
+from .harness import Result, Timing, interleaved, run_chosen
 from .horizon import GROWTH_LIMIT, MIB, memory
 
 BETA, STEPS, PROXIMITY, CG_STEPS = 0.1, 20, 0.1, 5
@@ -135,8 +133,9 @@ def network(filters: int) -> Any:
     return obax.models.cnn(jax.random.key(0), (32, 32, 3), 5, filters=filters)[0]
 
 
-def measure(name: str, filters: int, repetitions: int) -> list[Result]:
+def measure(name: str, quick: bool) -> list[Result]:
     """One method; the closed form also against the implicit round of the same window."""
+    filters, repetitions = (8, 1) if quick else (64, 3)
     agree(name)
     x, tasks = network(filters), _tasks_of(name)
     contenders = {
@@ -210,8 +209,9 @@ def memory_of_rounds(quick: bool) -> list[Result]:
     rounds, every = (40, 5) if quick else (200, 10)
     found = []
     for name in ("prox-w10", "implicit-w10"):
-        command = [sys.executable, "-m", "benchmarks.meta_learning", "--watch", name]
-        command += ["--rounds", str(rounds), "--every", str(every)]
+        script = "import json; from benchmarks.meta_learning import watch; "
+        script += f"print(json.dumps(watch({name!r}, {rounds}, {every})))"
+        command = [sys.executable, "-c", script]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         measured = json.loads(printed.splitlines()[-1])
         # A task that is not let go of would be 0.6 MiB per round.
@@ -250,30 +250,13 @@ def watch(name: str, rounds: int, every: int) -> dict[str, list[int]]:
     return samples
 
 
+BENCHMARKS = {name: functools.partial(measure, name) for name in METHODS}
+BENCHMARKS["memory"] = memory_of_rounds
+
+
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.meta_learning", description=__doc__)
-    names = (*METHODS, "memory")
-    parser.add_argument("--only", action="append", choices=names, help="may be repeated")
-    parser.add_argument("--filters", type=int, default=64)
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="8 filters, one repetition")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
-    parser.add_argument("--watch", choices=METHODS, help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--every", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.watch:
-        print(json.dumps(watch(options.watch, options.rounds, options.every)))
-        return 0
-    filters, repetitions = (8, 1) if options.quick else (options.filters, options.repetitions)
-    results = []
-    for name in options.only or names:
-        results += (
-            memory_of_rounds(options.quick)
-            if name == "memory"
-            else measure(name, filters, repetitions)
-        )
-    return report(results, NOTE, options.json, quick=options.quick)
+    smoke = "8 filters, one repetition"
+    return run_chosen("meta_learning", __doc__, BENCHMARKS, NOTE, smoke, arguments)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """Time and memory of a round, method by method.
 
-    python -m benchmarks.methods [--quick] [--json FILE]
+    python -m benchmarks.methods [--quick] [--only NAME] [--json FILE]
 
 Every method is timed beside OAGD with w = 1, in turn. Nothing is judged.
 """
 
-import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +15,7 @@ import obax
 from obax import hypergradient as hg
 from obax.problems import dynamic_regression, quadratic
 
-from .harness import Result, compare, interleaved, report
+from .harness import Result, compare, interleaved, run_chosen
 
 REFERENCE = "OAGD, w = 1"
 NOTE = """\
@@ -90,16 +88,20 @@ def _size(count: int) -> str:
     return f"{count} B" if count < 10_000 else f"{count / 1024:.0f} KiB"
 
 
+def on_regression(quick: bool) -> list[Result]:
+    return on_stream("regression, d2 = 5", dynamic_regression(200 if quick else 2_000), quick)
+
+
+def on_quadratic(quick: bool) -> list[Result]:
+    stream = quadratic(20 if quick else 200, 10, 100, seed=1)
+    return on_stream("quadratic, d1 = 10, d2 = 100", stream, quick)
+
+
+BENCHMARKS = {"regression": on_regression, "quadratic": on_quadratic}
+
+
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
-    options = parser.parse_args(arguments)
-    horizon = 200 if options.quick else 2_000
-    results = on_stream("regression, d2 = 5", dynamic_regression(horizon), options.quick)
-    large = quadratic(horizon // 10, 10, 100, seed=1)
-    results += on_stream("quadratic, d1 = 10, d2 = 100", large, options.quick)
-    return report(results, NOTE, options.json, quick=options.quick)
+    return run_chosen("methods", __doc__, BENCHMARKS, NOTE, "a smoke run", arguments)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@
 Nothing is judged: the table says what came out.
 """
 
-import argparse
 import sys
 import warnings
 from collections import deque
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,7 +17,7 @@ import torch
 import obax
 
 from . import torch_rounds, workload
-from .harness import Result, compare, interleaved, report
+from .harness import Result, compare, interleaved, run_chosen
 
 PEERS = {
     "torchopt, ImplicitMetaGradientModule": torch_rounds.with_torchopt,
@@ -72,12 +70,11 @@ def against_peers(quick: bool) -> list[Result]:
     ]
 
 
+BENCHMARKS = {"peers": against_peers}
+
+
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run of a few seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all repetitions")
-    options = parser.parse_args(arguments)
-    return report(against_peers(options.quick), NOTE, options.json, quick=options.quick)
+    return run_chosen("peers", __doc__, BENCHMARKS, NOTE, "a smoke run of a few seconds", arguments)
 
 
 if __name__ == "__main__":

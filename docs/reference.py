@@ -39,10 +39,13 @@ def address(room: str, name: str) -> str:
 
 
 def public_names(room: str) -> Iterator[str]:
-    """What is imported as itself or defined there, if its name has no underscore in front."""
+    """What is imported as itself or defined there, if its name has no underscore in front; also
+    what is imported for type checkers and loaded when it is asked for."""
     file = SOURCE / f"{room}.py"
     package = not file.exists()
-    for line in ast.parse((SOURCE / room / "__init__.py" if package else file).read_text()).body:
+    lines = ast.parse((SOURCE / room / "__init__.py" if package else file).read_text()).body
+    later = [inside for line in lines if isinstance(line, ast.If) for inside in line.body]
+    for line in lines + later:
         if isinstance(line, ast.ImportFrom) and package and line.module is not None:
             yield from (alias.name for alias in line.names if alias.asname == alias.name)
         elif isinstance(line, ast.ClassDef | ast.FunctionDef) and not line.name.startswith("_"):

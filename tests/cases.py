@@ -241,6 +241,16 @@ def _aobo(case, scale=1.0):
     return obax.AOBO(case.problem, *steps, tolerance=1e-10, max_inner_steps=5)
 
 
+def _f2obo(case, scale=1.0):
+    steps = case.outer_step * scale, case.inner_step * scale
+    return obax.F2OBO(case.problem, *steps, 20.0, max_inner_steps=5)
+
+
+def _wobo(case, scale=1.0):
+    steps = case.outer_step * scale, case.inner_step * scale
+    return obax.WOBO(case.problem, *steps, 1, obax.Window(3, 0.9), 1e-10, 2)
+
+
 def _obbo(geometry, outer=1.0):
     def make(case, scale=1.0):
         steps = outer * case.outer_step * scale, case.inner_step * scale, 2
@@ -283,6 +293,8 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     "ZOSOGD": AlgorithmCase(_sogd(obax.ZOSOGD, directions_per_round=2), exact=False),
     "FSOBO": AlgorithmCase(_fsobo),
     "AOBO": AlgorithmCase(_aobo),
+    "F2OBO": AlgorithmCase(_f2obo, exact=False),
+    "WOBO": AlgorithmCase(_wobo),
     "RTHO": AlgorithmCase(_rtho()),
     "RTHO-proximal": AlgorithmCase(_rtho(proximal=True)),
     "RTHO-optax": AlgorithmCase(_rtho_optax, exact=False),

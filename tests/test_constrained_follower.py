@@ -93,10 +93,12 @@ ALGORITHMS = {
     "Unrolled": lambda p: obax.OAGD(p, 0.05, 0.3, 60, hypergradient=hg.Unrolled()),
     "SOBOW": lambda p: obax.SOBOW(p, 0.05, 0.3),
     "AOBO": lambda p: obax.AOBO(p, 0.05, 0.3, tolerance=1e-9),
+    "F2OBO": lambda p: obax.F2OBO(p, 0.05, 0.3, 1e4, 0.0, tolerance=1e-6),
+    "WOBO": lambda p: obax.WOBO(p, 0.05, 0.3, 20, obax.Window(2), 1e-3, 1),
     "ITD": lambda p: obax.ITD(p, 0.05, 0.3, 60, capacity=2),
     "RTHO": lambda p: obax.RTHO(p, 0.05, 0.3),
 }
-SLOW = ("ITD", "AOBO", "OAGD-window")
+SLOW = ("ITD", "AOBO", "F2OBO", "WOBO", "OAGD-window")
 
 
 @pytest.mark.parametrize(

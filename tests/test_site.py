@@ -12,10 +12,12 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import obax
 from benchmarks import history
+from obax.lab.report import Answer, Figure, Findings, Table
 
 ROOT = Path(__file__).parent.parent
 
@@ -90,6 +92,58 @@ def test_the_readme_says_true_things_about_versions():
     )
 
 
+def test_the_one_address_is_that_of_the_paper():
+    """The project has none of its own: what is said to be one must be where the paper is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (paper,) = project["urls"].values()
+    assert re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", paper)
+    assert f'url: "{paper}"' in (ROOT / "CITATION.cff").read_text()
+    assert f"]({paper})" in (ROOT / "README.md").read_text()
+
+
+def claims(text):
+    """The rows of the table, claim by claim, as cells."""
+    rows = re.findall(r"^\| \*\*(C\d)\*\* (.*) \|$", text, re.M)
+    return [(name, [cell.strip() for cell in cells.split("|")]) for name, cells in rows]
+
+
+def complaints(text):
+    """What the table of results leaves out: a claim, a cell, a verdict of the house's words."""
+    verdicts = re.compile(r"\*\*(reproduced|partly|within noise|not |so stand)")
+    found = [f"C{i}" for i in range(1, 9) if f"C{i}" not in {name for name, _ in claims(text)}]
+    for name, cells in claims(text):
+        words, columns = (
+            cells[0],
+            dict(zip(("obax", "setting", "verdict"), cells[3:6], strict=False)),
+        )
+        if len(cells) != 7 or not columns["obax"] or not verdicts.search(columns["verdict"]):
+            found.append(f"{name} {words}")
+    return found
+
+
+def test_every_claim_has_its_row_and_every_row_its_verdict():
+    text = (ROOT / "docs" / "results.md").read_text()
+    assert complaints(text) == []
+    assert complaints(text.replace("**C8**", "C8")) == ["C8"]
+    (row,) = re.findall(r"^\| \*\*C8\*\* lower-bound.*$", text, re.M)
+    cells = row.split("|")
+    for mutant in (cells[:3] + cells[4:], [*cells[:6], " we liked it ", *cells[7:]]):
+        assert len(complaints(text.replace(row, "|".join(mutant)))) == 1
+
+
+def test_the_figure_of_a_page_is_found_where_the_report_has_it():
+    """Also where it stands under an answer; and a name that no figure has is said."""
+    pictures = module(ROOT / "docs" / "pictures.py")
+    figures = [Figure(name, "", "", "", [], "") for name in ("time", "test", "test-later")]
+    table = Table("", "", "", pd.DataFrame())
+    found = Findings(
+        [Answer("Why?", "So.", table, figures[1])], [], [figures[0], figures[2]], [], []
+    )
+    assert pictures.figure_of(found, "adult") == "test"
+    with pytest.raises(SystemExit, match=r"dynamic-regression: no figure 'regret' among .*time"):
+        pictures.figure_of(found, "dynamic-regression")
+
+
 def test_pictures_are_small_and_drawn_by_a_command():
     script = (ROOT / "docs" / "pictures.py").read_text()
     for picture in (ROOT / "docs" / "pictures").glob("*.png"):
@@ -99,7 +153,7 @@ def test_pictures_are_small_and_drawn_by_a_command():
 
 def test_lower_bounds_are_versions_and_exact_ones_satisfy_them():
     oldest = versions.oldest()
-    assert oldest["jax"] == "0.8.0" and "river" in oldest and "pytest" in oldest
+    assert oldest["jax"] == "0.8.1" and "river" in oldest and "pytest" in oldest
     lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()[1:]
     exact = dict(line.split("==") for line in lines)
     for name, version in oldest.items():

@@ -40,7 +40,7 @@ def test_against_a_list(size, decay, normalise, rounds, chunk, rejected):
             full = u[: len(newest_first)].sum()
         if normalise == "seen" or len(newest_first) == size:
             np.testing.assert_allclose(share.sum(), 1.0, rtol=1e-12)
-        assert int(terms.count) == len(newest_first)
+        assert int(terms.number) == len(newest_first)
         for age, place in enumerate(reversed(terms.oldest_first.tolist())):
             present = age < len(newest_first)
             assert bool(terms.there[place]) == present

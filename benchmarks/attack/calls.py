@@ -16,8 +16,10 @@ import numpy as np
 
 import obax
 from obax import checkpoint, estimators, hypergradient, theory
+from obax._support.errors import UserError
 
 HOME = str(Path(obax.__file__).parent)
+OURS = (ValueError, UserError)
 NUMBERS: tuple[Any, ...] = (-1.0, math.nan, math.inf, "0.1", [], {}, 1j, object(), True)
 COUNTS: tuple[Any, ...] = (0, -3, 1.5, math.nan, "3", [], object(), True)
 WORDS: tuple[Any, ...] = ("no such word", 3, None, [], b"x", object())
@@ -47,6 +49,8 @@ class Call:
             last = traceback.extract_tb(error.__traceback__)[-1].filename
             if not last.startswith(HOME):
                 return f"raw {type(error).__name__} from {last}: {str(error)[:80]}"
+            if not isinstance(error, OURS):
+                return f"raw {type(error).__name__}: {str(error)[:80]}"
             if self.argument.split(".")[-1] not in str(error):
                 return f"does not name it: {str(error)[:120]}"
             return None
@@ -89,6 +93,11 @@ def algorithms() -> Iterator[Call]:
         "SOBOW": (steps, {**bad_steps, "window": OBJECTS, "hypergradient": OBJECTS}),
         "FSOBO": (steps, {**bad_steps, "dual_step_size": (*NUMBERS, *SCHEDULES)}),
         "AOBO": (steps, {**bad_steps, "tolerance": NUMBERS, "max_inner_steps": COUNTS,
+                         "hypergradient": OBJECTS}),
+        "F2OBO": (steps, {**bad_steps, "penalty": NUMBERS, "growth": NUMBERS, "tolerance": NUMBERS,
+                          "max_inner_steps": COUNTS}),
+        "WOBO": (steps, {**bad_steps, "inner_steps": COUNTS, "window": OBJECTS,
+                         "tolerance": NUMBERS, "max_outer_steps": COUNTS,
                          "hypergradient": OBJECTS}),
         "OBBO": (steps, {**bad_steps, "inner_steps": COUNTS, "window": OBJECTS, "geometry": WORDS,
                          "damping": NUMBERS}),
@@ -155,6 +164,19 @@ def models() -> Iterator[Call]:
     for name, more in only.items():
         kind = getattr(estimators, name)
         yield from _each(name, kind, {}, {**common, **more}, lambda made: made.prepare())
+    fresh = estimators.StreamingClassifier
+    yield from _each("Pool", estimators.Pool, {"model": fresh()}, {
+        "model": (None, *OBJECTS), "max_keys": COUNTS, "shards": COUNTS, "start": WORDS,
+    })  # fmt: skip
+    given: dict[str, Any] = {"X": [[1.0]], "y": [0]}
+    for value in (range(9), 3, "ab", [], [[0, 1]]):
+        yield Call("partial_fit", "classes", value, lambda value=value: fresh(
+            max_classes=8).partial_fit(**given, classes=value))  # fmt: skip
+    for value in (-1.0, math.nan, "x", object(), math.inf):
+        yield Call("learn_one", "w", value, lambda value=value: fresh().learn_one(
+            {"a": 1.0}, True, w=value))  # fmt: skip
+    for value in (None, 3, "x", [1, 2], object()):
+        yield Call("learn_one", "x", value, lambda value=value: fresh().learn_one(value, True))
 
 
 def drivers() -> Iterator[Call]:
@@ -162,11 +184,21 @@ def drivers() -> Iterator[Call]:
     state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     rounds = jnp.ones(4)
     right: dict[str, Any] = {"algorithm": algorithm, "state": state, "rounds": rounds}
+    both: dict[str, tuple[Any, ...]] = {
+        "algorithm": (None, *OBJECTS), "state": (None, *OBJECTS), "progress": FLAGS,
+        "other_input": FLAGS, "keep": COUNTS, "on_round": ("a word", 3.0, object()),
+        "checkpoint_dir": (3.0, ["x"], object()), "mesh": OBJECTS,
+    }  # fmt: skip
+    yield from _each("run", obax.run, right, both | {"record": OBJECTS})
+    yield from _each("run", obax.run, {**right, "on_round": print}, {"every": COUNTS})
+    yield from _each("run", obax.run, {**right, "checkpoint_dir": "/nowhere/at/all"}, {
+        "checkpoint_every": COUNTS})  # fmt: skip
     yield from _each("run", obax.run, right, {
         "on_rejected": WORDS, "rounds": ("x", 3.0, None, jnp.ones((2, 2)), jnp.ones(2, int), [1.0],
                                          jnp.ones(0)),
     })  # fmt: skip
     live: dict[str, Any] = {"algorithm": algorithm, "state": state, "source": [jnp.ones(())]}
+    yield from _each("play", obax.play, live, both | {"source": (None, 3.0, object())})
     yield from _each("play", obax.play, live, {
         "on_rejected": WORDS, "checkpoint_every": COUNTS, "keep": COUNTS,
     }, lambda game: list(game))  # fmt: skip
@@ -175,9 +207,11 @@ def drivers() -> Iterator[Call]:
         "outer_var": (math.nan, "x", None, 0, [], object()),
         "inner_var": (math.nan, "x", None, 0, [], object()),
     })  # fmt: skip
+    windowed = obax.OAGD(_problem(), 0.2, 0.1, window=obax.Window(2))
     sweeps: dict[str, Any] = {"algorithms": [algorithm], "state": state, "rounds": rounds}
     yield from _each("sweep", obax.sweep, sweeps, {
-        "algorithms": ([], [algorithm, obax.OAGD(_problem(), 0.2, 0.1, window=obax.Window(2))]),
+        "state": (None, *OBJECTS), "seeds": FLAGS, "record": OBJECTS,
+        "algorithms": ([], None, 3.0, "x", [3.0], [algorithm, windowed]),
         "rounds": (3.0, None, jnp.ones((2, 2))),
     })  # fmt: skip
     for value in ("no such file", "/", ""):

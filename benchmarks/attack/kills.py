@@ -1,6 +1,8 @@
 """Kills (-9) at random moments: taken up again, it ends with the bytes of a run left alone."""
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -10,64 +12,162 @@ from typing import NamedTuple
 
 import numpy as np
 
-TINY = ("--set", "horizon=60", "--seeds", "2")
-PLAY = """
-import sys
-import jax.numpy as jnp
-import numpy as np
-import obax
-
-problem = obax.Problem(
-    outer=lambda x, y, round: 0.5 * jnp.sum((y - round) ** 2),
-    inner=lambda x, y, round: 0.5 * jnp.sum((y - x) ** 2),
-)
-algorithm = obax.OAGD(problem, 0.1, 0.1, window=obax.Window(5))
-rounds = [jnp.asarray(x) for x in np.random.default_rng(0).normal(size=(4000, 2)).astype("f4")]
-start = algorithm.init(jnp.zeros(2), jnp.zeros(2), rounds[0])
-game = obax.play(algorithm, start, rounds, checkpoint_dir=sys.argv[1], checkpoint_every=50)
-for state, _ in game:
-    pass
-obax.save(sys.argv[2], state)
-"""
+HOME = Path(__file__).parents[2]
+TINY = ("--set", "horizon=30", "--seeds", "1")
+AT_ONCE = 0.25
+"""Of the kills, so many come at any moment, the others once something has been written."""
+LONGEST, SHORTEST, START = 1.0, 1e-3, 3.0
+"""Seconds from the first write to the kill, drawn on a logarithmic scale; and from the start."""
+POLL, PATIENCE = 0.01, 60_000
 
 
 class Victim(NamedTuple):
-    """Something that can be started again and again, and the file that it ends with."""
+    """Something that can be started again and again, and the files that it ends with."""
 
     name: str
+    count: int
+    """Kills at full size."""
     command: Callable[[Path], list[str]]
-    result: Callable[[Path], bytes]
-    begun: Callable[[Path], bool]
+    results: tuple[str, ...]
+    """Patterns of files; of several, the last by name."""
+    prey: Callable[[int, random.Random], int] = lambda process, draw: process
+    """Which process is killed."""
 
 
-def victims(rows: Path) -> list[Victim]:
-    """Stream, keyed stream, play and run; `rows` is a CSV to stream."""
-    obax = [sys.executable, "-m", "obax"]
+def victims(folder: Path, *, small: bool) -> list[Victim]:
+    """300 kills in all."""
+    obax, rows = [sys.executable, "-m", "obax"], folder / "rows.csv"
+    _write_rows(rows, 8_000 if small else 60_000)
 
     def stream(folder: Path, *more: str) -> list[str]:
         paths = ["--out", str(folder / "out"), "--checkpoint", str(folder / "ck")]
         return [*obax, "stream", str(rows), "--target", "up", *paths,
                 "--checkpoint-every", "200", *more]  # fmt: skip
 
-    def run(folder: Path) -> list[str]:
+    def run(folder: Path, *more: str) -> list[str]:
         again = ["--resume"] if (folder / "run" / "run.json").is_file() else []
-        return [*obax, "run", "dynamic-regression", *TINY, "--out", str(folder / "run"), *again]
+        return [*obax, "run", "dynamic-regression", *TINY, "--out", str(folder / "run"), *again,
+                *more]  # fmt: skip
 
-    def has_checkpoint(folder: Path) -> bool:
-        return any((folder / "ck").glob("*.obax"))
+    def rounds(way: str) -> Callable[[Path], list[str]]:
+        module = "benchmarks.attack.victim"
+        return lambda folder: [sys.executable, "-m", module, way, str(folder)]
 
+    streamed, played, table = ("out", "ck/*.obax"), ("end", "ck/*.obax"), ("run/metrics.parquet",)
+    pool = ("--key", "who", "--max-keys", "8")
     return [
-        Victim("stream", stream, lambda f: (f / "out").read_bytes(), has_checkpoint),
-        Victim("stream --key", lambda f: stream(f, "--key", "who"),
-               lambda f: (f / "out").read_bytes(), has_checkpoint),
-        Victim("play", lambda f: [sys.executable, "-c", PLAY, str(f / "ck"), str(f / "end")],
-               lambda f: (f / "end").read_bytes(), has_checkpoint),
-        Victim("run", run, lambda f: (f / "run" / "metrics.parquet").read_bytes(),
-               lambda f: (f / "run" / "run.json").is_file()),
-    ]  # fmt: skip
+        Victim("obax stream", 100, stream, streamed),
+        Victim("obax stream --key (pool)", 50, lambda f: stream(f, *pool), streamed),
+        Victim("play", 50, rounds("play"), played),
+        Victim("run", 25, rounds("run"), played),
+        Victim("obax run", 25, run, table),
+        Victim("obax run --workers", 50, lambda f: run(f, "--workers", "2"), table, _anyone),
+    ]
 
 
-def write_rows(path: Path, count: int) -> None:
+def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[str | None]:
+    """Of each kill: what is wrong, or `None`. Bytes are compared when it came to its end at last,
+    which tells of all kills on the way."""
+    place = folder / victim.name.replace(" ", "-")
+    whole = _fresh(place / "whole")
+    _finish(victim.command(whole))
+    expected = _bytes(victim, whole)
+    draw, done, chain = random.Random(seed), 0, 0
+    broken = _fresh(place / "killed-0")
+    while done + chain < count:
+        if _kill_once(victim, broken, draw):
+            chain += 1
+        else:
+            # It came to its end before the kill: from the beginning again.
+            yield from [_fault(victim, broken, expected)] * chain
+            done, chain = done + chain, 0
+            broken = _fresh(place / f"killed-{done}-{draw.randrange(10**9)}")
+    _finish(victim.command(broken))
+    yield from [_fault(victim, broken, expected)] * chain
+
+
+def _kill_once(victim: Victim, folder: Path, draw: random.Random) -> bool:
+    """Whether there was something to kill."""
+    before = _newest(folder)
+    with subprocess.Popen(victim.command(folder), stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, cwd=HOME) as process:  # fmt: skip
+        if draw.random() < AT_ONCE:
+            time.sleep(draw.uniform(0.0, START))
+        else:
+            _wait(process, lambda: _newest(folder) != before)
+            time.sleep(SHORTEST * (LONGEST / SHORTEST) ** draw.random())
+        if process.poll() is not None:
+            return False
+        prey = victim.prey(process.pid, draw)
+        try:
+            os.kill(prey, signal.SIGKILL)
+        except ProcessLookupError:
+            prey = process.pid
+            process.kill()
+        if prey != process.pid:
+            # Whoever started it is to go on without it, to the end.
+            _wait(process, lambda: False)
+    return True
+
+
+def _wait(process: subprocess.Popen, ready: Callable[[], bool]) -> None:
+    """Until it is ready or has ended. Turns are counted and not seconds: a machine on which others
+    work may stop all of this for a while."""
+    for _ in range(PATIENCE):
+        if process.poll() is not None or ready():
+            return
+        time.sleep(POLL)
+    process.kill()
+    raise RuntimeError(f"{process.args} came to nothing in {PATIENCE * POLL:g} s")
+
+
+def _newest(folder: Path) -> int:
+    """When something in the folder was last written."""
+    found = 0
+    for file in folder.rglob("*"):
+        try:
+            found = max(found, file.stat().st_mtime_ns)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _anyone(process: int, draw: random.Random) -> int:
+    """The process, or one that it or its children started."""
+    found = [process]
+    for one in found:
+        for children in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text().split())
+            except OSError:
+                continue
+    return draw.choice(found)
+
+
+def _fault(victim: Victim, folder: Path, expected: list[bytes]) -> str | None:
+    try:
+        found = _bytes(victim, folder)
+    except (OSError, IndexError) as error:
+        return f"{victim.name}: {type(error).__name__}: {error}"
+    return None if found == expected else f"{victim.name}: other bytes"
+
+
+def _bytes(victim: Victim, folder: Path) -> list[bytes]:
+    return [sorted(folder.glob(pattern))[-1].read_bytes() for pattern in victim.results]
+
+
+def _fresh(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _finish(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HOME)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr[-500:]}")
+
+
+def _write_rows(path: Path, count: int) -> None:
     rng = np.random.default_rng(0)
     values, who = rng.standard_normal((count, 3)), rng.integers(0, 20, count)
     up = (values @ [1.0, -1.0, 0.5] > 0).astype(int)
@@ -75,48 +175,3 @@ def write_rows(path: Path, count: int) -> None:
         f"{a:.4f},{b:.4f},{c:.4f},{k},{y}" for (a, b, c), k, y in zip(values, who, up, strict=True)
     ]
     path.write_text("a,b,c,who,up\n" + "\n".join(lines) + "\n")
-
-
-def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[str | None]:
-    """Of each kill: what is wrong, or `None`; the last one stands for all, since bytes are compared
-    at the end."""
-    whole, broken = folder / "whole", folder / "killed"
-    for place in (whole, broken):
-        place.mkdir(parents=True)
-    _finish(victim.command(whole))
-    draw, done = random.Random(seed), 0
-    while done < count:
-        process = _start(victim.command(broken))
-        deadline = time.monotonic() + 600
-        while process.poll() is None and not victim.begun(broken) and time.monotonic() < deadline:
-            time.sleep(0.005)
-        time.sleep(draw.random() * 3.0)
-        if process.poll() is not None:
-            # It came to its end before the kill: from the beginning again.
-            fault = _same(victim, broken, whole)
-            broken = folder / f"killed-{done}"
-            broken.mkdir()
-            if fault:
-                yield fault
-            continue
-        process.kill()
-        process.wait()
-        done += 1
-        if done < count:
-            yield None
-    _finish(victim.command(broken))
-    yield _same(victim, broken, whole)
-
-
-def _same(victim: Victim, one: Path, other: Path) -> str | None:
-    return None if victim.result(one) == victim.result(other) else "other bytes"
-
-
-def _start(command: list[str]) -> subprocess.Popen:
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def _finish(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr[-500:]}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         certify as certify,
         checkpoint as checkpoint,
         datasets as datasets,
+        detectors as detectors,
         domain as domain,
         estimators as estimators,
         hypergradient as hypergradient,

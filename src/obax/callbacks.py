@@ -67,8 +67,9 @@ class JSONLines:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a", encoding="utf-8")
         numbers = {name: _plain(value) for name, value in metrics(info).items()}
-        self._file.write(json.dumps({"t": int(info.t), "time": time.time(), **numbers}) + "\n")
-        self._file.flush()
+        with atomic.naming(self.path):
+            self._file.write(json.dumps({"t": int(info.t), "time": time.time(), **numbers}) + "\n")
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file."""
@@ -173,7 +174,8 @@ class TensorBoard:
 class MLflow:
     """Metrics of an MLflow run: the active one, or one that is started and ended here.
 
-    `tracking_uri` is MLflow's own setting where it is left out.
+    `tracking_uri` is MLflow's own setting where it is left out, in its newer versions a file
+    `mlflow.db` where the program runs; "sqlite:///runs.db" names another.
     """
 
     def __init__(

@@ -41,15 +41,22 @@ class Terms(NamedTuple):
     """Where the current round will go; beyond the last slot if nowhere."""
 
     @property
-    def count(self) -> Int[Array, ""]:
+    def number(self) -> Int[Array, ""]:
         """How many are there, the current one among them."""
         return jnp.sum(self.there, dtype=jnp.int32)
 
+    @property
+    def weight(self) -> Float[Array, ""]:
+        """What the sum of the terms is divided by."""
+        return jnp.sum(self._counted) if self.total is None else self.total
+
+    @property
+    def _counted(self) -> Float[Array, " w"]:
+        return spread.whole(jnp.where(self.there, self.weights, 0))
+
     def shares(self) -> Float[Array, " w"]:
         """u_i / W of each; zero for one that is not there."""
-        weights = spread.whole(jnp.where(self.there, self.weights, 0))
-        total = jnp.sum(weights) if self.total is None else self.total
-        return spread.per_term(weights / total)
+        return spread.per_term(self._counted / self.weight)
 
     def mean(self, stacked: PyTree) -> PyTree:
         """(1/W) sum_i u_i times the term of round t - i, from stacked terms.
@@ -64,6 +71,16 @@ class Terms(NamedTuple):
             return jnp.tensordot(share.astype(leaf.dtype), jnp.where(present, leaf, 0), axes=1)
 
         return jax.tree.map(leaf_mean, stacked)
+
+    def without(self, bad: Bool[Array, " w"]) -> "Terms":
+        """Without those that are bad; the current round stays, and is the guard's to judge."""
+        kept = jnp.append(~spread.whole(bad)[:-1], True)
+        return self._replace(there=spread.whole(self.there & kept))
+
+    def lost(self, left: "Terms", past: "RingBuffer") -> Bool[Array, " slots"]:
+        """The slots of the buffer whose rounds are in these terms and not among those `left`."""
+        gone = (self.there & ~left.there)[:-1]
+        return gone if self.slots is None else jnp.zeros_like(past.there).at[self.slots].set(gone)
 
     def filled(self) -> PyTree:
         """The rounds, with copies of the current one in place of those that are not there: a NaN
@@ -163,12 +180,14 @@ class RingBuffer(eqx.Module):
         round: PyTree,
         accepted: Bool[Array, ""],
         before: "RingBuffer | None" = None,
+        refused: Bool[Array, " slots"] | None = None,
         replay: Any = None,
     ) -> "RingBuffer":
-        """The buffer after round t, or if the round was not accepted exactly the one that there was
-        `before` it."""
+        """The buffer after round t, without what it `refused`; or if the round was not accepted
+        exactly the one that there was `before` it."""
         slot = (t - 1) % max(self.slots, 1)
-        there = jnp.where(accepted, self.there.at[slot].set(True), (before or self).there)
+        left = self.there if refused is None else self.there & ~refused
+        there = jnp.where(accepted, left.at[slot].set(True), (before or self).there)
         rounds = written(self.rounds, slot, round, accepted, self.spare)
         return RingBuffer(rounds, there, self.spare)
 

@@ -219,20 +219,23 @@ class Reservoir(RingBuffer):
         round: PyTree,
         accepted: Bool[Array, ""],
         before: RingBuffer | None = None,
+        refused: Bool[Array, " slots"] | None = None,
         replay: Replay | None = None,
     ) -> "Reservoir":
-        """The reservoir after round t, or exactly the one `before` it if it was not accepted."""
+        """The reservoir after round t, without what it `refused`; or exactly the one `before` it if
+        it was not accepted."""
         assert replay is not None
         slot, enters = self.place(replay, t)
         writes = accepted & enters
         # Counts stop where 32 bits end: such an age, and such a chance, are as good as any beyond.
         older = jnp.minimum(self.age, NEVER - 1) + 1
+        left = self.there if refused is None else self.there & ~refused
         known = (
-            jnp.where(enters, self.there.at[slot].set(True), self.there),
+            jnp.where(enters, left.at[slot].set(True), left),
             jnp.where(enters, older.at[slot].set(1), older),
             jnp.minimum(self.offered, NEVER - 2) + 1,
         )
-        kept = self if before is None else before
+        kept = before if isinstance(before, Reservoir) else self
         there, age, offered = trees.select(accepted, known, (kept.there, kept.age, kept.offered))
         rounds = written(self.rounds, slot, round, writes, self.spare)
         classes = self.classes

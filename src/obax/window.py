@@ -183,7 +183,7 @@ class Window(eqx.Module):
         if not isinstance(self.cut, AtReset):
             return
         leaf = example.get("reset") if isinstance(example, dict) else None
-        if getattr(leaf, "shape", None) != () or leaf.dtype != jnp.bool_:
+        if leaf is None or leaf.shape != () or leaf.dtype != jnp.bool_:
             came = "no such leaf" if leaf is None else f"{leaf.dtype}{list(leaf.shape)}"
             raise ValueError(
                 f"example_round must be a dict with a boolean scalar 'reset', which says that a "

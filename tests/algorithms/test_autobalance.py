@@ -53,7 +53,8 @@ def orders_of(algorithm, horizon):
     """Round numbers in the order in which each round visits them, by way of the slots."""
     found = []
     for t in range(1, horizon + 1):
-        slots = np.asarray(random_order(algorithm.seed, jnp.asarray(t), algorithm.capacity))[:t]
+        there = jnp.arange(algorithm.capacity - 1) < t - 1
+        slots = np.asarray(random_order(algorithm.seed, jnp.asarray(t), there))[:t]
         found.append([t - 1 if slot == algorithm.capacity - 1 else int(slot) for slot in slots])
     return found
 

@@ -101,6 +101,23 @@ def test_sobow_and_obbo_forget_what_they_stored():
         )
 
 
+def test_wobo_drops_rounds_and_their_followers():
+    window = obax.Window(4, normalise="seen", cut="reset")
+    cut = obax.WOBO(PROBLEM, 0.1, 0.2, 2, window, 1e-3, 2, hg.Dense())
+    alone = dataclasses.replace(cut, window=obax.Window())
+    state = cut.init(X1, Y1, FLAGGED[0])
+    for r in FLAGGED[:3]:
+        state, _ = cut.step(state, r)
+    single = alone.init(state.outer_var, state.inner_var, FLAGGED[0])
+    expected, _ = alone.step(single, FLAGGED[3])
+    state, info = cut.step(state, FLAGGED[3])
+    assert (int(info.window_terms), int(info.cut_terms)) == (1, 3)
+    # The tolerance is epsilon / w: another window looks more or less often, unless N ends it.
+    np.testing.assert_allclose(state.outer_var, expected.outer_var, rtol=1e-12)
+    with pytest.raises(ValueError, match="window.replay must be left out for WOBO"):
+        dataclasses.replace(cut, window=obax.Window(4, replay=obax.Replay(8)))
+
+
 def test_a_rejected_round_cuts_nothing_and_tells_the_detector_nothing():
     for cut, rounds in (("reset", FLAGGED), (says(ALL, ALL, ALL, 0, ALL, ALL), ROUNDS)):
         algorithm = oagd(obax.Window(4, cut=cut))

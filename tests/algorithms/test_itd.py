@@ -79,12 +79,16 @@ def test_all_tasks_by_hand(problem, options):
         assert info.hvps == info.cross_products == (0 if "first_order" in options else t * STEPS)
 
 
+def chosen_by(algorithm, t):
+    return algorithm._chosen(jnp.asarray(t), jnp.arange(algorithm.capacity - 1) < t - 1)
+
+
 def test_sampled_tasks_by_hand():
     rounds = np.random.default_rng(0).uniform(0.5, 2.0, (7, 3))
     algorithm = obax.ITD(FROM_X, ALPHA, BETA, STEPS, capacity=7, tasks=3, chunk=2, seed=5)
     chosen = []
     for t in range(1, 8):
-        order, count = algorithm._chosen(jnp.asarray(t))
+        order, count = chosen_by(algorithm, t)
         slots = np.asarray(order)[: int(count)]
         chosen.append([t - 1 if slot == 6 else int(slot) for slot in slots])
     for t, tasks in enumerate(chosen, 1):
@@ -94,8 +98,7 @@ def test_sampled_tasks_by_hand():
     assert sorted(chosen[6]) != [4, 5, 6] or sorted(chosen[5]) != [3, 4, 5]
     other = obax.ITD(FROM_X, ALPHA, BETA, STEPS, capacity=7, tasks=3, seed=6)
     assert any(
-        not np.array_equal(other._chosen(jnp.asarray(t))[0], algorithm._chosen(jnp.asarray(t))[0])
-        for t in range(4, 8)
+        not np.array_equal(chosen_by(other, t)[0], chosen_by(algorithm, t)[0]) for t in range(4, 8)
     )
     for (state, info), (x, _) in zip(play(algorithm, rounds), by_hand(rounds, chosen), strict=True):
         np.testing.assert_allclose(state.outer_var, x, rtol=1e-12)

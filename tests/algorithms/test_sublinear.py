@@ -30,6 +30,8 @@ def methods(problem):
         ),
         "FSOBO": obax.FSOBO(problem, 0.05, 0.2),
         "AOBO": obax.AOBO(problem, 0.1, 0.2, tolerance=0.01, max_inner_steps=20),
+        "F2OBO": obax.F2OBO(problem, 0.1, 0.2, tolerance=0.01, max_inner_steps=20),
+        "WOBO": obax.WOBO(problem, 0.1, 0.2, 1, window, max_outer_steps=1),
         "OBBO": obax.OBBO(problem, 0.1, 0.2, 2, window),
         "OBBO-adaptive": obax.OBBO(problem, 0.3, 0.2, 2, window, geometry="adaptive"),
     }

@@ -99,3 +99,17 @@ def plays(algorithm, rounds=ROUNDS):
 
 def close(value, expected, rtol=1e-10, atol=1e-12):
     np.testing.assert_allclose(value, expected, rtol=rtol, atol=atol)
+
+
+def side_by_side(make, *tolerances):
+    """Gradients of every round for each tolerance, in a sweep whose runs stop each for itself: as
+    many as alone, and with the same decisions."""
+    stream = obax.problems.quadratic(5, 2, 3)
+    algorithms = [make(stream.problem, tolerance) for tolerance in tolerances]
+    state = algorithms[0].init(stream.outer_var, stream.inner_var, stream.example_round)
+    _, both = obax.sweep(algorithms, state, stream.rounds)
+    for number, algorithm in enumerate(algorithms):
+        _, alone = obax.run(algorithm, state, stream.rounds)
+        np.testing.assert_array_equal(both.gradients[number], alone.gradients)
+        close(both.outer_var[number], alone.outer_var)
+    return np.asarray(both.gradients)

@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from obax import Box, Problem, cli, regret, theory
+from obax import Box, Problem, regret, theory
 from obax.certify import (
     FAMILIES,
     SETTINGS,
@@ -105,7 +104,7 @@ def test_a_regret_that_grows_too_fast_is_a_violation():
     for suffered, caught in [(np.sqrt(T), False), (T**0.7, False), (T, True)]:
         outcome = Outcome(drawn, (), (), suffered, 10.0 * T, 10.0 * T, np.sqrt(T))
         result = examination._result("convex_static", [outcome], [outcome])
-        violations = examination._grows_too_fast(result, seed=3)
+        violations = examination.grows_too_fast(result, seed=3)
         assert bool(violations) == caught
         for violation in violations:
             assert violation.claim == "growth"
@@ -113,7 +112,7 @@ def test_a_regret_that_grows_too_fast_is_a_violation():
     # Too short to tell.
     short = Outcome(drawn, (), (), T[:32], 10.0 * T[:32], 10.0 * T[:32], np.sqrt(T[:32]))
     result = examination._result("convex_static", [short], [short])
-    assert not examination._grows_too_fast(result, seed=3)
+    assert not examination.grows_too_fast(result, seed=3)
 
 
 @pytest.mark.slow
@@ -212,18 +211,8 @@ def test_example_grows_as_claimed():
 
 
 @pytest.fixture
-def obax(monkeypatch, capsys, tmp_path, settings_alone):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["obax", "certify", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-            raise SystemExit(0)
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    return call
+def obax(certify_command, settings_alone):
+    return certify_command
 
 
 # The shape of the other tests of this setting: what one worker has compiled serves both.

@@ -141,13 +141,3 @@ def test_estimators_that_are_none():
         except ValueError:
             found += 1
     assert found > 100
-
-
-def test_a_disk_that_is_full_names_the_file(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device: .*state\.obax"):
-        checkpoint.save(tmp_path / "state.obax", STATE)
-    assert not list(tmp_path.iterdir())

@@ -1,319 +1,178 @@
-"""The comparison at a tiny horizon: what is measured is right, and budgets are kept."""
+"""`obax.lab.compare`: one's own problem and algorithms; what it says is what the runs did."""
 
-import dataclasses
-import functools
-import types
+import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
 
 import obax
-from obax import regret
-from obax.lab import find
-from obax.lab.compare.config import READY, REFERENCE, Config
-from obax.lab.compare.findings import _ranked, findings, results
-from obax.lab.compare.methods import Contender, Repeated, cost, grid, make, reference_cost
-from obax.lab.compare.tasks import available, task
-from obax.lab.compare.work import compare, parts
-from obax.lab.kit.data import at_hand
+from obax.lab.comparison.config import Config
+from obax.lab.comparison.methods import cost
+from obax.lab.comparison.result import LOSS, Comparison
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-TINY = Config(
-    horizon=24,
-    adult_rounds=3,
-    seeds=2,
-    problems=("quadratic", "constrained"),
-    methods=("OGD x fixed", "OAGD w=1", "FSOBO"),
-    outer_step_sizes=(0.03, 0.3),
-    inner_step_sizes=(0.1, 0.2),
-    window=3,
-    timings=1,
-    curve_points=6,
-)
-
-
-def test_it_is_registered():
-    experiment = find("compare")
-    assert experiment.presets["paper"].seeds == 5
-    assert set(experiment.presets["paper"].problems) == {
-        "quadratic", "constrained", "regression", "network", "adult",
-    }  # fmt: skip
-
-
-def test_every_method_gets_a_grid_of_one_size():
-    config = Config()
-    sizes = {method: len(grid(config, method)) for method in config.methods}
-    assert set(sizes.values()) == {3, 15}
-    assert [method for method, size in sizes.items() if size == 3] == ["OGD x fixed"]
-
-
-@pytest.mark.slow
-def test_every_method_can_be_made_and_says_what_a_round_costs():
-    """In gradients, with HVP and cross product at 2 and a function value at 1/2; d2 = 10 is more
-    than the 5 steps of CG, so each takes all of them."""
-    config = dataclasses.replace(TINY, methods=Config().methods)
-    here = task(config, "quadratic")
-    round = jax.tree.map(lambda leaf: leaf[0, 0], here.rounds)
-    spent = {}
-    for method in config.methods:
-        algorithm = make(config, method, here.problem, (0.1, 0.2))
-        state = algorithm.init(*here.starts[0], here.example_round)
-        state, _ = algorithm.step(state, round)
-        _, info = algorithm.step(state, round)
-        assert bool(info.accepted)
-        spent[method] = float(cost(config, info))
-    assert spent == {
-        "OGD x fixed": 5,
-        "OAGD w=1": 5 + 1 + 2 * 5 + 2,
-        "OAGD window": 5 + 2 + 2 * 5 + 2,
-        "SOBOW": 1 + 1 + 2 * 6 + 2,
-        "SOGD": 2 * (2 + 2 + 2),
-        "ZO-SOGD": 2 * 14 * 2 * 0.5,
-        "FSOBO": 2 + 2 + 2,
-        "AOBO": spent["AOBO"],
-        "OBBO": 5 + 1 + 2 * 5 + 2,
-        "OBBO adaptive": 5 + 1 + 2 * 5 + 2,
-        "RTHO": 1 + 1 + 5 * (2 + 2),
-    }
-    assert 2 + 2 * 5 + 2 <= spent["AOBO"] <= 12 + 2 * 5 + 2
-    assert spent[REFERENCE] == reference_cost(config)
-
-
-def test_repeating_is_playing_the_round_again():
-    here = task(TINY, "quadratic")
-    algorithm = make(TINY, "FSOBO", here.problem, (0.1, 0.2))
-    start = algorithm.init(*here.starts[0], here.example_round)
-    rounds = jax.tree.map(lambda leaf: leaf[:4], here.of_seed(0))
-    state, history = obax.run(Repeated(algorithm, 3), start, rounds)
-    thrice = jax.tree.map(lambda leaf: jnp.repeat(leaf, 3, axis=0), rounds)
-    other, played = obax.run(algorithm, start, thrice)
-    np.testing.assert_allclose(state.outer_var, other.outer_var, rtol=1e-12)
-    # The record is that of the first time, with the calls of all of them.
-    np.testing.assert_allclose(history.outer_var, played.outer_var[::3], rtol=1e-12)
-    np.testing.assert_allclose(history.played_value, played.played_value[::3], rtol=1e-12)
-    np.testing.assert_array_equal(history.hvps, 3)
-    np.testing.assert_array_equal(history.gradients, 6)
-
-
-def test_scores_of_quadratics_are_the_dynamic_regret():
-    for name in TINY.problems:
-        here = task(TINY, name)
-        contender = Contender(TINY, here, "FSOBO")
-        history = contender.play(np.ones(4, int))
-        curves = here.score(history)
-        assert curves.shape == (4, 2, 24)
-        for seed in (0, 1):
-            x, rounds = history.outer_var[2, seed], here.of_seed(seed)
-            expected = regret.dynamic(here.problem, x, rounds)
-            np.testing.assert_allclose(curves[2, seed], np.asarray(expected), atol=1e-10)
-            measured = {"quadratic": regret.local, "constrained": None}[name]
-            if measured is None:
-                measured = functools.partial(regret.projected, step_size=0.1)
-            found = here.stationarity(x, seed)
-            expected = measured(here.problem, x, rounds)
-            np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-10)
-    best = regret.outer_solutions(here.problem, here.of_seed(0)).outer_var
-    assert np.any(np.isclose(np.abs(best), 0.2)), "the constraint should be active"
-
-
-def test_scores_are_right_beyond_2_to_the_15_entries():
-    """Where one compiled call for everything was wrong on CPU: 15 settings, 5 seeds, 600 rounds."""
-    config = dataclasses.replace(TINY, horizon=600, seeds=5)
-    here = task(config, "quadratic")
-    x = np.random.default_rng(0).standard_normal((15, 5, 600, 5))
-    r = {name: np.asarray(leaf) for name, leaf in here.rounds.items()}
-
-    def loss(x):
-        y = np.einsum("ntij,sntj->snti", r["answer"], x) + r["shift"]
-        leader = np.sum(r["ridge"] * (x - r["center"]) ** 2, axis=-1)
-        return 0.5 * np.sum((y - r["target"]) ** 2, axis=-1) + 0.5 * leader
-
-    best = np.asarray(jax.vmap(jax.vmap(here.problem.outer_argmin))(here.rounds))
-    expected = loss(x) - loss(best[None])
-    assert expected.min() > 0
-    history = types.SimpleNamespace(outer_var=x)
-    np.testing.assert_allclose(here.score(history), np.cumsum(expected, axis=-1))
-
-
-def test_the_networks_answer_is_exact():
-    here = task(dataclasses.replace(TINY, horizon=3), "network")
-    x, _ = here.starts[1]
-    round = jax.tree.map(lambda leaf: leaf[1, 2], here.rounds)
-    y = here.problem.inner_argmin(x, round)
-    np.testing.assert_allclose(jax.grad(here.problem.inner, 1)(x, y, round), 0, atol=1e-12)
-
-
-@pytest.mark.slow
-def test_regression_is_compared_with_the_best_pair_of_each_stage():
-    here = task(dataclasses.replace(TINY, horizon=30), "regression")
-    contender = Contender(dataclasses.replace(TINY, horizon=30), here, "OGD x fixed")
-    history = contender.play(np.ones(2, int))
-    curves = here.score(history)
-    solved = regret.staged(
-        here.problem,
-        history.outer_var[0, 1],
-        here.of_seed(1),
-        3,
-        losses=history.played_value[0, 1],
-        outer_start=jnp.full(1, -3.0),
-        inner_start=here.starts[1][1],
-    )
-    np.testing.assert_allclose(curves[0, 1, -1], float(solved.total), rtol=1e-4)
+SEEDS = range(3)
+STREAMS = [obax.problems.quadratic(30, 2, 3, drift=0.05, seed=seed) for seed in SEEDS]
+PROBLEM, FIRST = STREAMS[0].problem, STREAMS[0]
+ALGORITHMS = {
+    "held": obax.OGD(PROBLEM, inner_step_size=0.2),
+    "mine": obax.OAGD(PROBLEM, 0.2, 0.2, 3, hypergradient=obax.hypergradient.CG(2)),
+}
 
 
 @pytest.fixture(scope="module")
-def tiny_table():
-    tables = [find("compare").work(part) for part in parts(TINY)]
-    return pd.concat(tables, ignore_index=True)
+def one():
+    return obax.lab.compare(FIRST, FIRST.rounds, ALGORITHMS, timings=1)
 
 
-def test_calls_are_spent_equally(tiny_table):
-    result = results(TINY, tiny_table)
-    calls = result[result.budget == "calls"]
-    # A step of OGD costs 5, of OAGD 18, of FSOBO 6: the nearest whole numbers to 54 / c.
-    for method, repeats, spent in (("OGD x fixed", 11, 55), (REFERENCE, 3, 54), ("FSOBO", 9, 54)):
-        mine = calls[calls.method == method]
-        assert set(mine.repeats) == {repeats}
-        np.testing.assert_allclose(mine.calls, spent)
-    once = result[result.budget == "rounds"]
-    assert set(once.repeats) == {1}
-    seconds = result[(result.budget == "seconds") & (result.method == REFERENCE)]
-    np.testing.assert_allclose(seconds.share, 1.0)
+@pytest.fixture(scope="module")
+def three():
+    rounds = [stream.rounds for stream in STREAMS]
+    start = FIRST.outer_var, FIRST.inner_var
+    return obax.lab.compare(PROBLEM, rounds, ALGORITHMS, *start, timings=1)
 
 
-def test_findings_come_from_the_table_alone(tiny_table):
-    found = findings(TINY, tiny_table)
-    tables = {table.name: table.frame for table in found.tables}
-    assert list(tables["ranks"].method) == list(TINY.methods)
-    (answer,) = found.answers
-    assert answer.words.startswith("Equal oracle calls: on quadratic ")
-    assert answer.figure.name == "score-quadratic-calls"
-    assert len(answer.table.frame) == 2 * 3
-    names = {figure.name for figure in found.every_figure()}
-    assert {"score-quadratic-rounds", "score-quadratic-calls", "score-quadratic-seconds"} <= names
-    assert {"stationarity-quadratic-calls", "stationarity-constrained-calls"} <= names
-    for figure in found.every_figure():
-        for series in figure.series:
-            assert len(series.x) == len(series.mean) == 6
-            assert np.all(np.diff(series.x) > 0)
-    assert len(tables["calls"]) == 2 * 3
-    assert len(tables["grid"]) == 2 * 3 * (4 + 4 + 2)
+def test_measures_are_those_of_the_runs(one):
+    table = one.to_pandas().set_index("algorithm")
+    assert list(table.index) == one.order == ["mine", "held"] and one.best == "mine"
+    for name, algorithm in ALGORITHMS.items():
+        state = algorithm.init(FIRST.outer_var, FIRST.inner_var, FIRST.example_round)
+        _, history = obax.run(algorithm, state, FIRST.rounds)
+        row = table.loc[name]
+        np.testing.assert_allclose(row[LOSS], np.sum(history.played_value), rtol=1e-12)
+        expected = obax.regret.dynamic(PROBLEM, history, FIRST.rounds)
+        np.testing.assert_allclose(row["dynamic regret"], expected.total, rtol=1e-9)
+        np.testing.assert_allclose(one.curves["dynamic regret"][name][0], expected, rtol=1e-9)
+        for count in ("gradients", "hvps", "cross_products", "evaluations"):
+            assert row[count] == np.asarray(getattr(history, count)).mean()
+        assert row.calls == cost(Config(), history).mean()
+        assert row["us per round"] > 0 and row.rejected == 0
+    # 3 + 1 gradients, 2 products of two gradients' price, one of the other kind.
+    assert (table.loc["mine"].calls, table.loc["held"].calls) == (4 + 2 * 2 + 2, 1)
 
 
-def test_ranks_say_who_is_best(tiny_table):
-    result = results(TINY, tiny_table)
-    for _, here in result.groupby(["problem", "budget"]):
-        inside = here[here.within]
-        best = inside.loc[inside.score.idxmin()]
-        assert best["rank"] == 1
-        assert best.ties
-        # Moving the leader beats holding it, and not by chance.
-        held = here[here.method == "OGD x fixed"].iloc[0]
-        assert held.score > 2 * best.score
+def test_the_answer_comes_first(one):
+    said = repr(one).splitlines()
+    table = one.to_pandas()
+    gap, share = table[LOSS][1] - table[LOSS][0], 1 - table[LOSS][0] / table[LOSS][1]
+    assert said[0] == one.answer
+    assert said[0].startswith("mine suffered least: ")
+    assert f"({share:.1%}) less than the next, held (one stream, so without an interval)" in said[0]
+    assert f"{gap:.3g}" in said[0] and "A round of it costs 10.0 calls" in said[0]
+    assert said[2].split()[0] == "algorithm" and said[3].split()[0] == "mine"
+    # What nobody asked for takes no room.
+    assert "evaluations" not in said[2] and "rejected" not in said[2]
+    assert "<p>mine suffered least" in one._repr_html_()
 
 
-def test_ties_are_those_of_the_paired_differences():
-    """Differences from the best, over 5 seeds: 0.1 each time is clear, 0.1 on average is not."""
-    level = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    noise = np.array([0.5, -0.5, 0.5, -0.5, 0.5])
-    rows = [
-        ("best", level, 1.0),
-        ("clearly worse", level + 0.1 + 1e-3 * noise, 1.0),
-        ("as good", level + noise, 1.0),
-        ("better but over the budget", level - 1.0, 2.0),
-        ("diverged", np.full(5, np.inf), 1.0),
-    ]
-    frame = pd.DataFrame(
-        [
-            {"problem": "p", "budget": "calls", "method": name, "values": values,
-             "score": values.mean(), "share": share}
-            for name, values, share in rows
-        ]
-    )  # fmt: skip
-    ranked = _ranked(frame).set_index("method")
-    assert ranked.ties.tolist() == [True, False, True, False, False]
-    np.testing.assert_array_equal(ranked["rank"], [1, 3, 2, np.nan, 4])
+def test_several_streams_give_intervals(three):
+    table = three.to_pandas()
+    assert len(table) == 6 and set(table.stream) == set(SEEDS)
+    assert "over 30 rounds of 3 streams" in three.answer and " ± " in three.answer
+    gains = table[table.algorithm == "held"][LOSS].to_numpy()
+    gains = gains - table[table.algorithm == "mine"][LOSS].to_numpy()
+    clear = abs(gains.mean()) > 4.303 * gains.std(ddof=1) / np.sqrt(3)
+    assert ("within noise" in three.answer) is not clear
 
 
-def test_a_method_over_the_budget_is_not_ranked(tiny_table):
-    dear = tiny_table.copy()
-    dear.loc[(dear.metric == "calls_curve") & (dear.method == "FSOBO"), "value"] *= 2
-    result = results(TINY, dear)
-    mine = result[(result.method == "FSOBO") & (result.budget == "calls")]
-    assert not mine.within.any()
-    assert mine["rank"].isna().all()
-    assert not mine.ties.any()
+def made(losses, regrets=None):
+    """A comparison with these ends by algorithm and stream; nothing was run."""
+    history = types_of_history()
+    curves = {LOSS: {name: [np.asarray([end]) for end in ends] for name, ends in losses.items()}}
+    if regrets:
+        curves["local regret"] = {name: [np.asarray([end])] for name, end in regrets.items()}
+    histories = {name: [history] * len(ends) for name, ends in losses.items()}
+    return Comparison(histories, curves, dict.fromkeys(losses, 1e-6))
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not at_hand("adult"), reason="OBAX_DATA is unset: no Adult")
-def test_adult_plays():
-    config = dataclasses.replace(
-        TINY, problems=("adult",), outer_step_sizes=(0.1,), inner_step_sizes=(0.1,), seeds=1,
-        budgets=("rounds",),
-    )  # fmt: skip
-    table = compare(config, "adult", "FSOBO")
-    curve = table[table.metric == "score_curve"].value
-    assert np.isfinite(curve).all()
-    assert (curve > 0).all()
+def types_of_history():
+    problem = obax.Problem(lambda x, y, r: (x - r) ** 2)
+    algorithm = obax.OGD(problem, 0.1)
+    return obax.run(algorithm, algorithm.init(0.0, None, jnp.zeros(())), jnp.ones(1))[1]
 
 
-def test_without_adult_the_report_says_so(tiny_table, monkeypatch, tmp_path):
-    monkeypatch.setenv("OBAX_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    config = dataclasses.replace(TINY, problems=(*TINY.problems, "adult"))
-    assert available(config) == list(TINY.problems)
-    words = findings(config, tiny_table).paragraphs
-    assert any("Left out, because the data is not at hand: adult" in word for word in words)
+def test_the_answer_says_what_is_not_so_clear():
+    assert "within noise" in made({"a": [1.0, 2.0, 3.0], "b": [1.1, 1.9, 3.1]}).answer
+    assert "within noise" not in made({"a": [1.0, 2.0, 3.0], "b": [1.5, 2.5, 3.6]}).answer
+    assert "; the next, b, diverged" in made({"a": [1.0], "b": [np.inf]}).answer
+    assert made({"a": [np.inf]}).answer.startswith("None of them suffered a finite loss")
+    other = made({"a": [1.0], "b": [2.0]}, {"a": 5.0, "b": 4.0})
+    assert other.answer.endswith("The least local regret is that of b.")
+    same = made({"a": [1.0], "b": [2.0]}, {"a": 4.0, "b": 5.0})
+    assert "least local regret" not in same.answer
 
 
-def test_config_says_what_is_wrong():
-    for change, message in {
-        "problems": (("cubic",), "problems must be among"),
-        "methods": (("SGD",), "methods must be among"),
-        "budgets": (("joules",), "budgets must be among"),
-        "seeds": (0, "seeds must be at least 1"),
-        "outer_step_sizes": ((-1.0,), "numbers > 0"),
-        "inner_step_sizes": ((), "must not be empty"),
-        "calls": (0.0, "calls must be a number > 0"),
-        "hvp_cost": (-1.0, "hvp_cost must be a number >= 0"),
-        "decay": (1.5, "decay must be in"),
-    }.items():
-        with pytest.raises(ValueError, match=message[1]):
-            Config(**{change: message[0]})
+def test_a_picture_has_a_panel_for_each_measure(one, tmp_path):
+    figure = one.plot(tmp_path / "found.png")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["loss suffered, summed", "dynamic regret"]
+    assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
+    for axes, measure in zip(figure.axes, one.curves, strict=True):
+        drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.lines}
+        for name, (curve,) in one.curves[measure].items():
+            assert drawn[name] == pytest.approx(curve[-1])
 
 
-def test_ready_problems_are_compared_by_what_decisions_cost_once_answered():
-    """Known there: a policy of Riccati costs nothing above the least, and one that lets the system
-    run away is not credited with what the equation says."""
-    config = dataclasses.replace(TINY, horizon=4, seeds=1)
-    here = task(config, "actor-critic")
-    rounds = here.of_seed(0)
-
-    class Played:
-        outer_var = np.stack([np.asarray(rounds["policy"]), np.full((4, 1, 2), 50.0)])[:, None]
-
-    best, wild = here.score(Played)[:, 0, -1]
-    assert abs(best) < 1e-6 and wild >= 10 * float(np.sum(rounds["value"])) - 1e-6
-    for name in READY:
-        stream = task(config, name)
-        stream.problem.check(*stream.starts[0], stream.example_round)
-    config = dataclasses.replace(TINY, problems=("robust",), methods=("OAGD w=1", "SOGD"))
-    assert [part.name for part in parts(config)] == ["robust-oagd-w-1"]
-
-
-@pytest.mark.slow
-def test_a_follower_in_a_set_is_compared():
-    config = dataclasses.replace(
-        TINY, problems=("robust",), methods=("OGD x fixed", "OAGD w=1"), budgets=("rounds",)
+def plain(**known):
+    return obax.Problem(
+        lambda x, y, r: 0.5 * (y - r) ** 2, lambda x, y, r: 0.5 * (y - x) ** 2, **known
     )
-    ends = {}
-    for method in config.methods:
-        found = compare(config, "robust", method)
-        scores = found[found.metric == "score"]
-        ends[method] = scores.groupby(["alpha", "beta"], dropna=False).value.mean().min()
-    assert ends["OAGD w=1"] < 0.9 * ends["OGD x fixed"]
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "column"),
+    [
+        ({}, "auto", None),
+        ({"inner_argmin": lambda x, r: x}, "auto", "local regret"),
+        ({"inner_argmin": lambda x, r: x}, "none", None),
+        ({"inner_argmin": lambda x, r: x, "outer_argmin": lambda r: r}, "static", "static regret"),
+    ],
+)
+def test_regret_is_there_where_it_can_be_had(known, asked, column):
+    problem, rounds = plain(**known), jnp.array([1.0, 2.0, 3.0])
+    mine = {"mine": obax.FSOBO(problem, 0.5, 0.5)}
+    found = obax.lab.compare(problem, rounds, mine, 0.0, 0.0, regret=asked, timings=1)
+    assert list(found.curves) == [LOSS] + ([column] if column else [])
+    if column == "local regret":
+        x = np.asarray(found.histories["mine"][0].outer_var)
+        np.testing.assert_allclose(found.curves[column]["mine"][0][-1], np.sum((x - rounds) ** 2))
+    if column == "static regret":
+        x = np.asarray(found.histories["mine"][0].outer_var)
+        expected = np.sum((x - rounds) ** 2 - (2.0 - rounds) ** 2) / 2
+        np.testing.assert_allclose(found.curves[column]["mine"][0][-1], expected, rtol=1e-6)
+
+
+def test_rounds_that_are_rejected_are_counted():
+    problem, rounds = plain(), jnp.array([1.0, jnp.nan, 3.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = obax.lab.compare(
+            problem, rounds, {"mine": obax.FSOBO(problem, 0.5, 0.5)}, 0.0, 0.0, timings=1
+        )
+    assert list(found.to_pandas().rejected) == [1]
+    assert "rejected" in repr(found)
+
+
+def test_what_does_not_fit_is_said():
+    rounds, x, y = FIRST.rounds, FIRST.outer_var, FIRST.inner_var
+    other = {"mine": obax.FSOBO(plain(), 0.1, 0.1)}
+    longer = jax.tree.map(lambda leaf: leaf[:7], rounds)
+    for given, message in (
+        ((PROBLEM, rounds, {}, x, y), "algorithms must be a dict of at least one algorithm"),
+        ((PROBLEM, rounds, [1], x, y), "algorithms must be a dict of at least one algorithm"),
+        ((PROBLEM, rounds, {"mine": 3}, x, y), r"algorithms\['mine'\] must be an algorithm"),
+        ((PROBLEM, rounds, other, x, y), r"\['mine'\]\.problem must be the problem that is"),
+        ((PROBLEM, rounds, ALGORITHMS), "outer_var must say where the leader starts"),
+        ((PROBLEM, [rounds, longer], ALGORITHMS, x, y), "list of streams of one length"),
+        ((PROBLEM, [], ALGORITHMS, x, y), "list of streams of one length"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            obax.lab.compare(*given)
+    with pytest.raises(ValueError, match="regret must be one of 'auto', 'none', 'dynamic'"):
+        obax.lab.compare(FIRST, rounds, ALGORITHMS, regret="best")
+    with pytest.raises(ValueError, match="timings must be an integer >= 1"):
+        obax.lab.compare(FIRST, rounds, ALGORITHMS, timings=0)
+    with pytest.raises(AttributeError, match=r"module 'obax\.lab' has no attribute 'compere'"):
+        _ = obax.lab.compere

@@ -21,15 +21,20 @@ from obax import problems, regret
 from obax.cli import screen
 from obax.lab import find
 from obax.lab.dynamic_regression import stream
+from obax.lab.dynamic_regression.answers import remembering, tuning
 from obax.lab.dynamic_regression.config import (
     BASELINES,
     PENALTIES,
     Config,
     Group,
     Method,
+    asked_of,
     methods,
+    methods_of,
+    plain,
     shared,
 )
+from obax.lab.dynamic_regression.cutting import play_cut
 from obax.lab.dynamic_regression.findings import (
     best_settings,
     findings,
@@ -37,13 +42,12 @@ from obax.lab.dynamic_regression.findings import (
     offline_claim,
     offline_distances,
     order_claims,
-    remembering,
-    tuning,
     window_order,
 )
 from obax.lab.dynamic_regression.methods import offline, play
-from obax.lab.dynamic_regression.work import parts
+from obax.lab.dynamic_regression.work import cuts, parts
 from obax.problems import windowed
+from obax.problems.moments import RunningMoments
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -89,12 +93,97 @@ def test_moments_play_what_the_window_plays(samples, normalise, follower, curvat
     np.testing.assert_allclose(moments.recorded, history.recorded, rtol=1e-9, atol=1e-12)
 
 
+def play_real(stream, window, settings=(0.3, 0.05, 3)):
+    """OAGD with the window itself: decisions, models after each round, terms of the window."""
+    algorithm = obax.OAGD(stream.problem, *settings, window, obax.hypergradient.Dense())
+    state = algorithm.init(stream.outer_var, stream.inner_var, stream.example_round)
+    _, history = obax.run(algorithm, state, stream.rounds, record=lambda s: s.inner_var)
+    return history.outer_var, history.recorded, history.window_terms
+
+
+@pytest.mark.parametrize(
+    ("size", "normalise", "follower", "curvature", "decay"),
+    [
+        (4, "seen", "average", "window", 1.0),
+        (30, "seen", "average", "window", 1.0),
+        (4, "full", "average", "window", 0.7),
+        (5, "seen", "current", "current", 0.9),
+    ],
+)
+def test_moments_of_a_window_that_the_rounds_cut(size, normalise, follower, curvature, decay):
+    stream = problems.dynamic_regression(20, 3, noise=1.0, mark_changes=True, seed=3)
+    assert np.flatnonzero(stream.rounds["reset"]).tolist() == [6, 12]
+    options = {"follower": follower, "curvature": curvature, "normalise": normalise}
+    window = obax.Window(size, decay, cut="reset", **options)
+    x, y, terms = play_real(stream, window)
+    assert terms.max() == min(size, 8) and terms[12] == 1
+    view = windowed(stream, window)
+    alone = play_real(view, obax.Window(1))
+    np.testing.assert_allclose(alone[0], x, rtol=1e-10)
+    np.testing.assert_allclose(alone[1], y, rtol=1e-9, atol=1e-12)
+    never = play_real(windowed(stream, obax.Window(size, decay, **options)), obax.Window(1))
+    assert np.abs(never[0] - x).max() > 1e-3
+
+
+@pytest.mark.parametrize("size", [6, 60])
+def test_moments_of_a_window_that_a_detector_cuts(size):
+    """Of an abrupt change, with more false alarms than anybody would want."""
+    seeds = [problems.dynamic_regression(60, 2, noise=0.1, seed=seed) for seed in (0, 1)]
+    detector = obax.detectors.ScaleChange(0.01)
+    options = {"follower": "average", "curvature": "window", "normalise": "seen"}
+    window = obax.Window(size, cut=detector, **options)
+    settings = [(3, 0.3, 0.05), (2, 0.1, 0.1)]
+    start = seeds[0].outer_var
+    found = play_cut(seeds, window, obax.hypergradient.Dense(), settings, start)
+    cut = 0
+    for i, (k, alpha, beta) in enumerate(settings):
+        for seed, one in enumerate(seeds):
+            x, y, terms = play_real(one, window, (alpha, beta, jnp.asarray(k)))
+            np.testing.assert_allclose(found[0][i, seed], x, rtol=1e-9)
+            np.testing.assert_allclose(found[1][i, seed, 1:], y[:-1], rtol=1e-8, atol=1e-11)
+            np.testing.assert_array_equal(found[2][i, seed], terms)
+            cut += cuts(np.asarray(terms), np.arange(60) // 30)["cuts"]
+    assert cut >= 3
+
+
+def test_differences_of_running_moments_are_sums_over_the_stretch():
+    """In single precision too, where sums over all rounds have lost what one round says."""
+    stream = problems.dynamic_regression(3000, 1, noise=1.0)
+    exact = windowed(stream, obax.Window(2, normalise="seen", follower="average")).rounds
+    with jax.enable_x64(False):
+        sums = RunningMoments.of(stream)
+        round = sums.between((jnp.asarray(2998),), (jnp.asarray(3000),))
+        assert {leaf.dtype for leaf in jax.tree.leaves(round)} == {np.dtype("float32")}
+    high = np.asarray(sums.high["training"][0])
+    for name in ("training", "validation"):
+        for mine, theirs in zip(round[name], exact[name], strict=True):
+            np.testing.assert_allclose(mine, theirs[-1], rtol=2e-6, atol=1e-6)
+    alone = (high[3000] - high[2998]) / 2
+    assert np.abs(alone - np.asarray(exact["training"][0][-1])).max() > 1e-5
+
+
+def test_cuts_are_counted():
+    stages = np.repeat([0, 1, 2], 200)
+    lengths = np.arange(1, 601)
+    assert cuts(lengths, stages) == {"cuts": 0, "cuts_found": 0}
+    lengths[203:] = np.arange(4, 401)
+    assert cuts(lengths, stages) == {"cuts": 1, "cuts_found": 1, "cuts_delay": 3.0}
+    # One too late for the second change; a window that is full is not cut.
+    lengths[550:] = np.arange(1, 51)
+    assert cuts(lengths, stages) == {"cuts": 2, "cuts_found": 1, "cuts_delay": 3.0}
+    assert cuts(np.minimum(lengths, 60), stages)["cuts"] == 2
+
+
 def test_moments_reject_other_weights():
     stream = problems.dynamic_regression(6, 1)
     with pytest.raises(ValueError, match="powers of a decay"):
         windowed(stream, obax.Window(3, weights=[1.0, 0.9, 0.1]))
     with pytest.raises(ValueError, match=r"window\.follower"):
         windowed(stream, obax.Window(3, follower="each"))
+    with pytest.raises(ValueError, match="mark_changes=True"):
+        windowed(stream, obax.Window(3, cut="reset"))
+    with pytest.raises(ValueError, match="known when the stream is played"):
+        windowed(stream, obax.Window(3, cut=obax.detectors.ScaleChange()))
 
 
 def test_moments_answer_is_the_minimiser():
@@ -212,6 +301,11 @@ def test_every_combination_of_options_is_there():
     assert shared(40, 1.0, "seen", "average").curvature == "window"
     assert shared(40, 1.0, "seen", "average").label() == "OAGD, w = 40, averaged follower"
     assert shared(5, 0.9, "full", "current").label() == "OAGD, w = 5, u = 0.9, full weight"
+    cut = {m.cut for m in methods_of(TINY, Group("paper", 2, 5)) if m.w == 40}
+    assert cut == {"never", "changes", "detected"}
+    assert plain(40, "detected").label() == "OAGD, w = 40, averaged follower, cut where detected"
+    # Where nothing changes, there is nothing to cut at.
+    assert plain(40, "changes") not in methods_of(TINY, Group("paper", 1, 1))
 
 
 def test_config_says_what_is_wrong():
@@ -243,7 +337,8 @@ def tiny_table():
 def test_findings_come_from_the_table_alone(tiny_table):
     found = findings(TINY, tiny_table)
     assert {claim.id for claim in found.claims} >= {"C2"}
-    assert len([claim for claim in found.claims if claim.id.startswith("C1")]) == 4
+    # In our reading, and never cut.
+    assert len([claim for claim in found.claims if claim.id.startswith("C1")]) == 2 * 4
     names = {figure.name for figure in found.every_figure()}
     assert names == {
         f"{kind}-{scenario}{end}"
@@ -253,9 +348,11 @@ def test_findings_come_from_the_table_alone(tiny_table):
     for figure in found.every_figure():
         assert all(len(series.x) == len(series.mean) > 0 for series in figure.series)
         assert all(len(line) == len(series.x) for series in figure.series for line in series.seeds)
-    # 8 combinations for each of 4 groups, and own curvature on the paper's stream with d1 = 1.
+    # 8 combinations and two cuts for each of 4 groups, and own curvature on the paper's stream with
+    # d1 = 1.
     tables = {table.name: table.frame for table in found.tables}
-    assert len(tables["order"]) == 4 * 8 + 4
+    assert len(tables["order"]) == 4 * (8 + 2) + 4
+    assert len(tables["cuts"]) == 4 * 2
     grid = next(table for table in found.tables if table.name == "grid").frame
     assert np.isfinite(grid.regret).all()
 
@@ -296,11 +393,11 @@ def test_the_first_answer_follows_the_losses(tiny_table):
     assert "not run" in set(without.table.frame["fixed at its start"])
 
 
-def test_the_first_question_has_its_own_seeds(tiny_table):
+def test_the_two_questions_have_their_own_seeds(tiny_table):
     rows = tiny_table[tiny_table.metric == "tuning_loss"]
     assert set(rows.seed[rows.d1 == 1]) == {0, 1, 2} and set(rows.seed[rows.d1 == 5]) == {0, 1}
     rows = rows[rows.d1 == 1]
-    assert set(rows.method) == {method.label() for method in PENALTIES.values()}
+    assert set(rows.method) == {method.label() for method in asked_of(TINY)}
     # Those of the other parts among them: the same losses, and the comparators' added to them.
     keys = ["scenario", "stages", "d1", "seed"]
     grid = ["method", "K", "alpha", "beta"]
@@ -313,15 +410,37 @@ def test_the_first_question_has_its_own_seeds(tiny_table):
         assert abs((mine + floor[at]) / TINY.horizon - row.value) < 1e-9
 
 
-def test_the_second_answer_follows_the_regrets(tiny_table):
-    def answer(regrets, **more):
-        best = best_settings(made_up(tiny_table, regrets, **more))
-        (first, *_) = findings(TINY, tiny_table).figures
-        return remembering(TINY, best, first).words
+def memory_answer(table, short, losses, noise=0.0):
+    """The second answer for other losses per round, by the cut of the window over everything."""
+    table = table.copy()
+    methods = {plain(1, "never"): short} | {plain(40, cut): loss for cut, loss in losses.items()}
+    for method, loss in methods.items():
+        mine = (table.metric == "tuning_loss") & (table.method == method.label())
+        shaken = (0.001 + noise * (method.w == 1)) * (table.seed[mine] - 1)
+        table.loc[mine, "value"] = loss + shaken * (1 + (method.w == 1))
+    (first, *_) = findings(TINY, table).figures
+    return remembering(TINY, table, first)
 
-    assert answer({1: 90.0, 5: 60.0, 40: 30.0}).startswith("Yes: averaging over a window of w = T")
-    assert answer({1: 90.0, 5: 60.0, 40: 30.0}, noise=30.0).startswith("Not beyond noise")
-    assert answer({1: 30.0, 5: 60.0, 40: 90.0}).startswith("No:")
+
+def test_the_second_answer_follows_the_losses(tiny_table):
+    cut = {"never": 9.0, "changes": 1.0, "detected": 1.5}
+    said = memory_answer(tiny_table, 3.0, cut)
+    assert said.words.startswith("Yes, if the window ends where the world changes: with a window")
+    changes, detected, never = said.words.split(": ")[1].split(", ")[:3]
+    assert "falls by 2.0" in changes and changes.endswith("cut at the true changes")
+    assert detected.startswith("falls by 1.5") and detected.endswith("cut where a detector says")
+    assert never.startswith("rises by 6.0") and "over 3 seeds" in said.words
+    row = said.table.frame.iloc[0]
+    shown = row[["w = 1", "never cut", "cut at the true changes", "cut where a detector says"]]
+    assert [round(float(cell.split(" ")[0]), 2) for cell in shown] == [3.0, 9.0, 1.0, 1.5]
+    assert row["gain, where detected"].startswith("1.5")
+    assert memory_answer(tiny_table, 3.0, cut, noise=3.0).words.startswith("Not beyond noise")
+    # The answer is about the window that is cut: it hangs on nothing else.
+    worse = memory_answer(tiny_table, 3.0, cut | {"changes": 4.0}).words
+    assert worse.startswith("No,") and "rises by 1.0" in worse
+    without = memory_answer(tiny_table[tiny_table.cut != "detected"], 3.0, cut)
+    assert "was not measured cut where a detector says" in without.words
+    assert set(without.table.frame["cut where a detector says"]) == {"not run"}
 
 
 def test_the_screen_says_it_in_25_lines(tiny_table, monkeypatch):
@@ -372,7 +491,23 @@ def test_an_order_that_some_options_have_is_partly_reproduced(tiny_table):
     table = made_up(tiny_table, {1: 90.0, 5: 60.0, 40: 30.0})
     worse = (table.w == 40) & (table.u == 0.9) & (table.metric == "stage_regret")
     table.loc[worse.fillna(False), "value"] += 1000
-    assert order_verdicts(table) == {"partly"}
+    assert order_verdicts(table) == {"reproduced", "partly"}
+
+
+@pytest.mark.parametrize("cut", ["changes", "never", "detected"])
+def test_each_claim_hangs_on_its_own_windows(tiny_table, cut):
+    table = made_up(tiny_table, {1: 90.0, 5: 60.0, 40: 30.0})
+    worse = (table.w == 40) & (table.cut == cut) & (table.metric == "stage_regret")
+    table.loc[worse.fillna(False), "value"] += 1000
+    order = window_order(TINY, best_settings(table))
+    verdicts = {claim.id: claim.verdict for claim in order_claims(TINY, order)}
+    ours, never = verdicts["C1, S=2"], verdicts["C1, S=2, never cut"]
+    assert (ours == "reproduced") == (cut != "changes")
+    assert (never == "reproduced") == (cut != "never")
+    # The order of a window that a detector cuts is in the table; the paper claims nothing of it.
+    assert set(order.order[order.cut == "detected"]) == (
+        {"not reproduced"} if cut == "detected" else {"reproduced"}
+    )
 
 
 def test_x_is_close_to_the_offline_one_only_beyond_noise(tiny_table):

@@ -6,11 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.durations import judged
 from obax.lab import EXPERIMENTS
 from obax.lab.kit import styles
 from obax.lab.kit.curves import band
-from obax.lab.kit.experiment import Duration
 from obax.lab.kit.numbers import counted, plus_minus
 from obax.lab.report import Figure, figures
 
@@ -96,17 +94,3 @@ def test_value_and_uncertainty_have_the_same_decimals(mean, half):
 def test_what_is_no_number_is_a_word():
     assert plus_minus(math.nan, 1.0) == "not run" and plus_minus(math.inf, math.nan) == "diverged"
     assert counted(1, "seed") == "1 seed" and counted(0, "seed") == "0 seeds"
-
-
-def test_long_durations_are_said_to_be_estimates():
-    """What takes hours was not measured, and says so; all else was."""
-    for experiment in EXPERIMENTS.values():
-        for duration in experiment.durations.values():
-            assert isinstance(duration, Duration)
-            assert duration.measured == (duration.seconds < 3000)
-            assert ("estimate" in str(duration)) != duration.measured
-
-
-@pytest.mark.parametrize(("seconds", "kept"), [(50, True), (74, True), (80, False), (20, False)])
-def test_a_promise_is_held_to_what_was_measured(seconds, kept):
-    assert judged(seconds, 50, 1.5) == kept

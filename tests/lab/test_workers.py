@@ -25,7 +25,7 @@ from toy_on_workers import TOY, Config
 import obax
 from benchmarks.workers import Measured, verdict
 from obax import lab
-from obax.integrations import dask as on_dask
+from obax.integrations import dask as on_dask, desk
 from obax.integrations.dask import ClusterLost, Seat
 from obax.lab import RunFolder, UserError
 from obax.lab.kit import workers
@@ -126,10 +126,32 @@ def test_versions_are_compared_one_by_one(monkeypatch):
         "d": ModuleNotFoundError("No module named 'obax'"),
     }
     monkeypatch.setattr(on_dask, "on_workers", lambda *args, **kwargs: found)
-    troubles = on_dask._troubles(None, list(found))
+    troubles = on_dask.troubles(None, list(found))
     assert list(troubles) == ["b", "c", "d"]
     assert f"jax 0.0 ({ours['jax']} here)" in troubles["b"] and "source x" in troubles["c"]
     assert "obax is missing there, or older" in troubles["d"]
+
+
+class Idle:
+    """A client whose workers take jobs and never answer."""
+
+    def submit(self, *words, key, workers):
+        return None
+
+
+def test_neighbours_go_to_one_worker_and_none_is_left_out():
+    jobs = desk.Desk(Idle(), abs, {f"p{i}": (i,) for i in range(8)}, lambda new: {})
+    jobs.seats = {name: Seat(name, "here") for name in ("a", "b")}
+    given = {"a": [], "b": []}
+    # The first is twice as fast, and helps the other when it is through.
+    for who in ("ab", "a", "ab", "a", "ab"):
+        for name in who:
+            jobs.seats[name].job = None
+        jobs.hand_out()
+        for name in who:
+            given[name].append(jobs.seats[name].job)
+    assert given == {"a": ["p0", "p1", "p2", "p3", "p6"], "b": ["p4", "p5", "p7"]}
+    assert not jobs.waiting
 
 
 def test_an_error_on_a_worker_names_part_and_worker(client, tmp_path):
@@ -185,32 +207,32 @@ def test_ten_kills_change_nothing(client, tmp_path):
 
 def test_a_part_that_kills_every_worker_is_named(client, monkeypatch):
     """Without killing any: the scheduler says that the worker is gone as soon as it has a job."""
-    monkeypatch.setattr(on_dask, "LOSSES", 2)
-    present, told = on_dask._present, []
+    monkeypatch.setattr(desk, "LOSSES", 2)
+    present, told = on_dask.present, []
 
     def gone(client):
         told.append(1)
         return {} if len(told) % 2 == 0 else present(client)
 
-    monkeypatch.setattr(on_dask, "_present", gone)
+    monkeypatch.setattr(on_dask, "present", gone)
     with pytest.raises(ClusterLost, match="p has lost 3 workers"):
-        list(on_dask.results(client, time.sleep, {"p": (0.5,)}))
+        list(desk.results(client, time.sleep, {"p": (0.5,)}))
 
 
 def test_a_late_worker_with_trouble_is_left_alone(client, monkeypatch):
-    present, asked, seen = on_dask._present, [], []
+    present, asked, seen = on_dask.present, [], []
 
     def late(client):
         asked.append(1)
         found = present(client)
         return dict(list(found.items())[: 1 if len(asked) == 1 else 2])
 
-    monkeypatch.setattr(on_dask, "_present", late)
+    monkeypatch.setattr(on_dask, "present", late)
     monkeypatch.setattr(
-        on_dask, "_troubles", lambda client, new: {new[0]: "other versions"} if seen else {}
+        on_dask, "troubles", lambda client, new: {new[0]: "other versions"} if seen else {}
     )
     jobs = {f"j{i}": (i,) for i in range(4)}
-    found = dict(on_dask.results(client, abs, jobs, on_change=seen.append))
+    found = dict(desk.results(client, abs, jobs, on_change=seen.append))
     assert found == {f"j{i}": i for i in range(4)}
     left_alone, used = sorted(seen[-1], key=lambda seat: not seat.trouble)
     assert (left_alone.done, used.done) == (0, 4)
@@ -218,19 +240,19 @@ def test_a_late_worker_with_trouble_is_left_alone(client, monkeypatch):
 
 
 def test_a_run_does_not_wait_for_workers_that_it_cannot_use(client, monkeypatch):
-    present, asked = on_dask._present, []
+    present, asked = on_dask.present, []
 
     def only_late_ones(client):
         asked.append(1)
         found = list(present(client).items())
         return dict(found[:1] if len(asked) == 1 else found[1:])
 
-    monkeypatch.setattr(on_dask, "_present", only_late_ones)
+    monkeypatch.setattr(on_dask, "present", only_late_ones)
     monkeypatch.setattr(
-        on_dask, "_troubles", lambda client, new: {new[0]: "other versions"} if asked[1:] else {}
+        on_dask, "troubles", lambda client, new: {new[0]: "other versions"} if asked[1:] else {}
     )
     with pytest.raises(ClusterLost, match=r"worker \d \(127.0.0.1\): other versions"):
-        list(on_dask.results(client, time.sleep, {"p": (0.2,)}))
+        list(desk.results(client, time.sleep, {"p": (0.2,)}))
 
 
 def quadratic(x, y, round):

@@ -19,7 +19,16 @@ from obax.online.places import divides
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = ("own", "current", "each", "sobow", "itd")
-MORE = ("own, warm start", "own, in chunks", "current, in chunks", "window", "average", "itd, some")
+MORE = (
+    "own, warm start",
+    "own, in chunks",
+    "current, in chunks",
+    "window",
+    "average",
+    "itd, some",
+    "cut",
+    "replay",
+)
 MUTANTS = (
     "mutant: term by term",
     "mutant: a wrong mean over devices",

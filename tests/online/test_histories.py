@@ -1,6 +1,7 @@
 """What a run tells of itself: while it is played, at its end, and when it cannot be trusted."""
 
 import json
+import re
 import warnings
 
 import jax
@@ -403,6 +404,8 @@ def test_ones_own_run_can_be_watched(tmp_path):
     assert kind_of(tmp_path / "mine") == "own" and done == [False] * 3
     page = snapshot(tmp_path / "mine")
     assert page["done"] and page["trouble"] is None and page["title"] == "my run"
+    assert page["question"] == "What does a round cost, before it is learned?"
+    assert re.match(r"Loss suffered \S+ ± \S+ over 50 rounds, lately .* 3 points", page["answer"])
     loss, leader, *_ = page["charts"]
     assert loss["curves"][0]["x"] == [20, 40, 50] and len(leader["curves"]) == 2
     (tmp_path / "mine" / "watch.json").write_text("{}")
@@ -446,12 +449,18 @@ def test_tensorboard(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_mlflow(tmp_path, monkeypatch):
+def test_mlflow(tmp_path):
+    """Into a file of its own, with nothing but the extra and no setting of MLflow's."""
     pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    play_with(obax.callbacks.MLflow("mine", tracking_uri=f"file:{tmp_path}", alpha=0.1))
-    (file,) = tmp_path.glob("*/*/metrics/x.1")
-    assert [line.split()[2] for line in file.read_text().splitlines()] == ["20", "40", "50"]
+    from mlflow.tracking import MlflowClient
+
+    place = f"sqlite:///{tmp_path}/runs.db"
+    play_with(obax.callbacks.MLflow("mine", tracking_uri=place, alpha=0.1))
+    client = MlflowClient(place)
+    found = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+    assert found[0].data.params == {"alpha": "0.1"} and found[0].info.status == "FINISHED"
+    written = client.get_metric_history(found[0].info.run_id, "x.1")
+    assert [point.step for point in written] == [20, 40, 50]
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ import jax
 import jaxlib
 from jax.experimental.compilation_cache import compilation_cache
 
+from . import forked
+
 T = TypeVar("T")
 
 # jaxlib 0.10.2 on CPU hands some sums to a kernel that is wrong from output 32,768 on, in silence
@@ -73,6 +75,7 @@ def compiled(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
+        forked.check()
         try:
             found = outermost(*args, **kwargs)
         except ValueError as error:

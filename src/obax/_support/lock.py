@@ -12,6 +12,7 @@ import warnings
 import weakref
 from pathlib import Path
 
+from .atomic import naming
 from .errors import UserError
 
 try:
@@ -80,8 +81,13 @@ def _taken(folder: Path) -> int:
         )
         return -1
     who = {"process": os.getpid(), "host": platform.node()}
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, json.dumps(who).encode())
+    try:
+        with naming(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps(who).encode())
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
+T = TypeVar("T")
 # Any nesting of tuples, lists, dicts and modules, with arrays as leaves.
 PyTree: TypeAlias = Any
 
@@ -74,6 +75,21 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Whether no floating leaf holds NaN or Inf; leaves of other dtypes cannot."""
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree) if is_float(leaf)]
     return jnp.asarray(True) if not finite else jnp.all(jnp.stack(finite))
+
+
+def finite_entries(stacked: PyTree) -> Bool[Array, " n"]:
+    """Of entries stacked on axis 0: which of them hold neither NaN nor Inf."""
+    return jax.vmap(all_finite)(stacked)
+
+
+def unless_finite(found: T, again: Callable[[], T]) -> T:
+    """`found`, or `again()` where that is not finite.
+
+    A loop that runs once at most, and not a branch: under `vmap` a branch evaluates both sides.
+    """
+    done = all_finite(found)
+    once = lambda _: (jnp.asarray(True), again())  # noqa: E731
+    return jax.lax.while_loop(lambda now: ~now[0], once, (done, found))[1]
 
 
 def select(condition: Bool[Array, ""], if_true: PyTree, if_false: PyTree) -> PyTree:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
+from . import forked
 from .held import held
 from .trees import PyTree, is_concrete, is_float, leaf_name, map_with_name, structure
 
@@ -36,6 +37,8 @@ def positive(value: ArrayLike | Sequence[float], name: str) -> Array:
 
 def as_number(value: ArrayLike | Sequence[float], name: str) -> Array:
     """A finite number as a floating array."""
+    # The first array of an algorithm: made of any value, it would wait for ever in such a process.
+    forked.check()
     expected = f"{name} must be a number, but got {value!r}"
     if isinstance(value, bool) or value is None or isinstance(value, str):
         raise ValueError(f"{expected}.")

@@ -3,6 +3,7 @@
 from .aobo import AOBO as AOBO, AOBOState as AOBOState
 from .autobalance import AutoBalance as AutoBalance, AutoBalanceState as AutoBalanceState
 from .base import Algorithm as Algorithm, State as State
+from .f2obo import F2OBO as F2OBO, F2OBOState as F2OBOState
 from .fsobo import FSOBO as FSOBO, FSOBOState as FSOBOState
 from .itd import ITD as ITD, ITDState as ITDState
 from .oagd import OAGD as OAGD, OAGDState as OAGDState
@@ -12,4 +13,5 @@ from .record import Info as Info, Leader as Leader, Move as Move
 from .rtho import RTHO as RTHO, RTHOState as RTHOState
 from .sobow import SOBOW as SOBOW, SOBOWState as SOBOWState
 from .sogd import SOGD as SOGD, SOGDState as SOGDState
+from .wobo import WOBO as WOBO, WOBOState as WOBOState
 from .zo_sogd import ZOSOGD as ZOSOGD

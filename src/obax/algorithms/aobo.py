@@ -18,16 +18,14 @@ Easy rounds are cheap: a follower that is near its answer takes no step at all.
 | v_t | `hypergradient`, `state.carry` | X | `problem.domain` |
 """
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
 from .arguments import any_estimator, checked, positive, step_size
 from .base import Algorithm, State
-from .descent import Follower, Number
+from .descent import Number, settled
 from .record import Move
 
 AOBOState = State
@@ -68,31 +66,15 @@ class AOBO(Algorithm):
 
     def update(self, state: State, round: PyTree) -> Move:
         before = self.start(state)
-        after, steps = self._follow(state, before, round)
+        after, steps, _ = settled(
+            lambda y, buffers: self.problem.inner_slope(state.outer_var, y, round, buffers),
+            before,
+            descent=self.inner,
+            t=state.t,
+            size=self.problem.inner_domain.gradient_norm,
+            tolerance=self.tolerance,
+            most=self.max_inner_steps,
+        )
         estimate = self.estimate(self.hypergradient, state, after, round)
         # One gradient to look at the start, one after each step, one of the leader.
         return Move(self.lead(state, estimate.value), before, after, estimate, steps + 2)
-
-    def _follow(self, state: State, start: Follower, round: PyTree) -> tuple[Follower, Array]:
-        """The follower once it is near enough, and how many steps it took."""
-        rate = self.inner.rate(state.t)
-
-        def look(y: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-            return self.problem.inner_slope(state.outer_var, y, round, buffers)
-
-        def unfinished(now: tuple) -> Bool[Array, ""]:
-            steps, y, slope, _ = now
-            size = self.problem.inner_domain.gradient_norm(y, slope)
-            # Not near, rather than far: a NaN goes on into y, where the guard sees it.
-            near = size <= jnp.asarray(self.tolerance, size.dtype)
-            return (steps < self.max_inner_steps) & ~near
-
-        def one(now: tuple) -> tuple:
-            steps, y, slope, buffers = now
-            y, _ = self.inner.apply(y, slope, (), rate)
-            return steps + 1, y, *look(y, buffers)
-
-        y = start.inner_var
-        first = (jnp.asarray(0, jnp.int32), y, *look(y, start.buffers))
-        steps, y, _, buffers = jax.lax.while_loop(unfinished, one, first)
-        return Follower(y, (), buffers), steps

@@ -97,8 +97,8 @@ class AutoBalance(Algorithm):
 
     def update(self, state: AutoBalanceState, round: PyTree) -> Move:
         t, tasks, start = state.t, Tasks(state.memory, round), self.start(state)
-        count = jnp.minimum(t, self.capacity)
-        order = random_order(self.seed, t, self.capacity)
+        count = jnp.sum(state.memory.there, dtype=jnp.int32) + 1
+        order = random_order(self.seed, t, state.memory.there)
         moves = jnp.asarray(True) if self.outer_when is None else self.outer_when(t)
         last = jnp.arange(self.outer_rounds, dtype=jnp.int32)
 
@@ -123,7 +123,8 @@ class AutoBalance(Algorithm):
         begin, length = _Now(leader, start, state.steps, nothing, zero), self.passes * count
         end = jax.lax.fori_loop(0, length, one_step, begin)
         gradients, memory = end.gradients + length, {"steps": end.steps}
-        return Move(end.leader, start, end.follower, end.estimate, gradients, memory=memory)
+        move = Move(end.leader, start, end.follower, end.estimate, gradients, memory=memory)
+        return move._replace(terms=count)
 
     def _lead(self, now: _Now, rounds: PyTree, t: Int[Array, ""]) -> _Now:
         """One step of the leader on these rounds, one at a time to bound the memory."""

@@ -221,8 +221,9 @@ class Algorithm(eqx.Module):
         for name, kept in vars(state).items():
             if isinstance(kept, RingBuffer):
                 stored = move.stored.get(name, round)
-                met, replay = getattr(begun, name), self._window and self._window.replay
-                new[name] = met.push(state.t, stored, accepted, kept, replay)
+                met, refused = getattr(begun, name), move.refused.get(name)
+                replay = None if self._window is None else self._window.replay
+                new[name] = met.push(state.t, stored, accepted, kept, refused, replay)
         new["detector"] = trees.select(accepted, begun.detector, state.detector)
         info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm, dropped)
         return dataclasses.replace(state, **new), info
@@ -237,7 +238,7 @@ class Algorithm(eqx.Module):
         loss = self.problem.outer_loss(state.outer_var, start.inner_var, round, start.buffers)
         detector, kept = window.kept(state.detector, round, loss)
         past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
-        left = {name: buffer.keep(state.t, kept) for name, buffer in past.items()}
+        left: dict[str, Any] = {name: it.keep(state.t, kept) for name, it in past.items()}
         dropped = [jnp.sum(past[name].there & ~left[name].there) for name in past]
         return dataclasses.replace(state, **left, detector=detector), jnp.max(jnp.stack(dropped))
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from .._support import trees, validation
 from .._support.trees import PyTree
@@ -133,3 +133,37 @@ def descending(
         return Follower(inner_var, optimiser, buffers)
 
     return one_step
+
+
+def settled(
+    slope: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    start: Follower,
+    *,
+    descent: Descent,
+    t: Int[Array, ""],
+    size: Callable[[PyTree, PyTree], Array],
+    tolerance: Array | float,
+    most: int,
+) -> tuple[Follower, Int[Array, ""], Array]:
+    """A follower after as many steps as bring `size(y, gradient)` down to the tolerance, at most
+    `most`; how many those were, and the size that is left. `slope(y, buffers)` gives the gradient
+    and the buffers after it. It is asked once more than there are steps."""
+    rate = descent.rate(t)
+
+    def look(y: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree, PyTree, Array]:
+        gradient, buffers = slope(y, buffers)
+        return y, gradient, buffers, size(y, gradient)
+
+    def unfinished(now: tuple) -> Bool[Array, ""]:
+        steps, (*_, left) = now
+        # Not near, rather than far: a NaN goes on into y, where the guard sees it.
+        return (steps < most) & ~(left <= jnp.asarray(tolerance, left.dtype))
+
+    def one(now: tuple) -> tuple:
+        steps, (y, gradient, buffers, _) = now
+        y, _ = descent.apply(y, gradient, (), rate)
+        return steps + 1, look(y, buffers)
+
+    first = jnp.asarray(0, jnp.int32), look(start.inner_var, start.buffers)
+    steps, (y, _, buffers, left) = jax.lax.while_loop(unfinished, one, first)
+    return Follower(y, (), buffers), steps, left

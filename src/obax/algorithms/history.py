@@ -29,7 +29,15 @@ NUMBERS = (
     "inner_gradient_norm",
     "solver_residual",
 )
-COUNTS = ("gradients", "hvps", "cross_products", "evaluations")
+COUNTS = (
+    "gradients",
+    "hvps",
+    "cross_products",
+    "evaluations",
+    "window_terms",
+    "cut_terms",
+    "refused_terms",
+)
 AXES = {1: (), 2: ("run",), 3: ("setting", "seed")}
 # Of x, in a table: more coordinates than this are left to those who ask for them.
 MOST_COLUMNS = 64
@@ -115,7 +123,8 @@ def summary(info: Info) -> str:
         f"loss suffered: {_mean(played, accepted)} on average, {first} in the first {tenth:,} "
         f"rounds, {last} in the last"
     )
-    lines += [_residual_words(info, accepted), _follower_words(info, accepted), *_edge_words(info)]
+    lines += [_residual_words(info, accepted), _follower_words(info, accepted)]
+    lines += [_window_words(info, accepted), *_edge_words(info)]
     return "\n".join(line for line in lines if line)
 
 
@@ -149,6 +158,22 @@ def _follower_words(info: Info, accepted: np.ndarray) -> str:
         f"follower: |grad_y g| after learning {first} in the first {tenth:,} rounds, {last} in "
         f"the last"
     )
+
+
+def _window_words(info: Info, accepted: np.ndarray) -> str:
+    """Where the window was cut and which of its rounds it lost; nothing where it was whole."""
+    cut, refused, terms = (
+        np.asarray(part)[accepted]
+        for part in (info.cut_terms, info.refused_terms, info.window_terms)
+    )
+    said = []
+    if (cuts := int(np.sum(cut > 0))) > 0:
+        said.append(f"cut {cuts:,} time{'s' if cuts > 1 else ''}")
+    if (lost := int(np.sum(refused))) > 0:
+        said.append(
+            f"{lost:,} past round{'s' if lost > 1 else ''} left it, NaN or Inf at a later x or y"
+        )
+    return f"window: {', '.join(said)}; {np.mean(terms):.4g} terms on average" if said else ""
 
 
 def _edge_words(info: Info) -> Iterator[str]:

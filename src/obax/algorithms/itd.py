@@ -24,12 +24,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from .._support import spread, trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from ..past import RingBuffer, Tasks
+from ..past import RingBuffer, Tasks, along
 from .arguments import checked, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, Optimiser
@@ -128,13 +128,15 @@ class ITD(Algorithm):
 
     def update(self, state: ITDState, round: PyTree) -> Move:
         start, tasks = self.start(state), Tasks(state.memory, round)
-        order, count = self._chosen(state.t)
+        order, count = self._chosen(state.t, state.memory.there)
 
         def one(task: PyTree) -> tuple[PyTree, Follower]:
             differentiate = jax.grad(self._adapted_loss, has_aux=True)
             return differentiate(state.outer_var, state, task)
 
-        def some(index: Array, now: tuple[PyTree, Follower]) -> tuple[PyTree, Follower]:
+        def some(
+            index: Array, now: tuple[PyTree, Follower, Array]
+        ) -> tuple[PyTree, Follower, Array]:
             places = index * self.chunk + jnp.arange(self.chunk, dtype=jnp.int32)
             slots = order[jnp.minimum(places, self.capacity - 1)]
             if self.chunk > 1:
@@ -143,23 +145,31 @@ class ITD(Algorithm):
                 alone = one(tasks.at(slots[0]))
                 gradients, followers = jax.tree.map(lambda leaf: leaf[None], alone)
 
+            # A past task that is not finite at today's x leaves the memory; the current one is the
+            # guard's to judge.
+            asked = places < count
+            bad = asked & ~trees.finite_entries(gradients) & (slots < self.capacity - 1)
+
             def add_present(total: Array, terms: Array) -> Array:
-                present = (places < count).reshape((-1,) + (1,) * (terms.ndim - 1))
+                present = along(asked & ~bad, terms)
                 return total + jnp.sum(jnp.where(present, terms, 0), axis=0)
 
             total = jax.tree.map(add_present, now[0], gradients)
             # The current task is the first.
             own = spread.pick(followers, 0)
-            return total, trees.select(index == 0, own, now[1])
+            refused = now[2].at[slots].max(spread.whole(bad))
+            return total, trees.select(index == 0, own, now[1]), refused
 
-        nothing = jax.tree.map(jnp.zeros_like, state.outer_var), start
+        nothing = jax.tree.map(jnp.zeros_like, state.outer_var), start, jnp.zeros(len(order), bool)
         chunks = (count + self.chunk - 1) // self.chunk
-        total, follower = jax.lax.fori_loop(0, chunks, some, nothing)
-        gradient = jax.tree.map(lambda leaf: leaf / count.astype(leaf.dtype), total)
+        total, follower, refused = jax.lax.fori_loop(0, chunks, some, nothing)
+        left = count - jnp.sum(refused, dtype=jnp.int32)
+        gradient = jax.tree.map(lambda leaf: leaf / left.astype(leaf.dtype), total)
         products = 0 if self.first_order else count * self.inner_steps
         estimate = Estimate(gradient, 0.0, None, products, products)
         gradients = count * (self.inner_steps + 1)
-        return Move(self.lead(state, gradient), start, follower, estimate, gradients)
+        move = Move(self.lead(state, gradient), start, follower, estimate, gradients)
+        return move._replace(terms=left, refused={"memory": refused[:-1]})
 
     def _adapted_loss(self, x: PyTree, state: ITDState, round: PyTree) -> tuple[Array, Follower]:
         """f_s(x, z_s^{K+1}(x)) and the follower."""
@@ -177,11 +187,15 @@ class ITD(Algorithm):
         loss = self.problem.outer_loss(x, follower.inner_var, task, follower.buffers)
         return loss, follower
 
-    def _chosen(self, t: Int[Array, ""]) -> tuple[Int[Array, " capacity"], Int[Array, ""]]:
+    def _chosen(
+        self, t: Int[Array, ""], there: Bool[Array, " past"]
+    ) -> tuple[Int[Array, " capacity"], Int[Array, ""]]:
         """Slots of the tasks of round t, of which the first `count` are meant. The current round
         stands first; its slot is the last, behind those of the memory."""
-        seen = jnp.minimum(t, self.capacity)
+        seen = jnp.sum(there, dtype=jnp.int32) + 1
         if not isinstance(self.tasks, int):
-            return jnp.roll(jnp.arange(self.capacity, dtype=jnp.int32), 1), seen
-        order = random_order(self.seed, t, self.capacity, current_first=True)
+            # Those that are there, in the order of their slots.
+            past = jnp.argsort(~there, stable=True).astype(jnp.int32)
+            return jnp.concatenate([jnp.full(1, len(there), jnp.int32), past]), seen
+        order = random_order(self.seed, t, there, current_first=True)
         return order, jnp.minimum(seen, self.tasks)

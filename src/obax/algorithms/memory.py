@@ -5,7 +5,7 @@ Both are kept in a `RingBuffer`, into which the base class pushes only what an a
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from .._support.trees import PyTree
 from ..past import RingBuffer
@@ -24,17 +24,17 @@ def averaged(
     if past is None:
         return newest, 1
     terms = window.terms(past, newest, t)
-    return terms.mean(terms.rounds), terms.count
+    return terms.mean(terms.rounds), terms.number
 
 
 def random_order(
-    seed: int, t: Int[Array, ""], capacity: int, *, current_first: bool = False
+    seed: int, t: Int[Array, ""], there: Bool[Array, " slots"], *, current_first: bool = False
 ) -> Int[Array, " capacity"]:
     """The slots of `Tasks` in a random order that is new in every round, those of rounds that are
-    not there yet last."""
+    not there last."""
+    capacity = len(there) + 1
     key = jax.random.fold_in(jax.random.key(seed), t)
     draw = jax.random.uniform(key, (capacity,), jnp.float32)
     current = -1.0 if current_first else draw[-1]
-    slots = jnp.arange(capacity, dtype=jnp.int32)
-    there = jnp.where(slots < t - 1, draw, jnp.inf).at[-1].set(current)
-    return jnp.argsort(there).astype(jnp.int32)
+    last = jnp.where(jnp.append(there, True), draw, jnp.inf).at[-1].set(current)
+    return jnp.argsort(last).astype(jnp.int32)

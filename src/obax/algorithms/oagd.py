@@ -27,8 +27,14 @@ from jaxtyping import Array, Int
 
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
-from ..hypergradient.average import average_inner, average_of_gradients, average_of_terms
-from ..hypergradient.base import Inner, OuterGradient, inner_at, kept, outer_gradient
+from ..hypergradient.average import (
+    average_inner,
+    average_of_gradients,
+    average_of_terms,
+    outer_slope,
+    with_finite_inner,
+)
+from ..hypergradient.base import Inner, OuterGradient, inner_at, kept
 from ..hypergradient.unrolled import through_steps
 from ..past import RingBuffer, Terms
 from ..window import Window
@@ -124,34 +130,40 @@ class OAGD(Algorithm):
         # Line 3: start from y_t.
         start = self.start(state)
 
-        def both() -> tuple[Follower, Estimate, Leader]:
+        def both() -> tuple[Follower, Estimate, Leader, Array | None]:
             # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
-            follower, estimate = self._play(state, start, round, terms)
+            follower, estimate, left = self._play(state, start, round, terms)
             # Line 8: the projected step of the leader.
-            return follower, estimate, self.lead(state, estimate.value)
+            there = None if left is None else left.there
+            return follower, estimate, self.lead(state, estimate.value), there
 
-        def follower_only() -> tuple[Follower, Estimate, Leader]:
-            follower = self._learn(state.outer_var, start, round, state.t, terms)
+        def follower_only() -> tuple[Follower, Estimate, Leader, Array | None]:
+            follower, left = self._learn(state.outer_var, start, round, state.t, terms)
             nothing = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(both)[1]
             )
             still = Leader(state.outer_var, state.outer_optimiser)
-            return follower, nothing._replace(carry=state.carry), still
+            there = None if left is None else left.there
+            return follower, nothing._replace(carry=state.carry), still, there
 
         moves = None if self.outer_when is None else self.outer_when(state.t)
-        follower, estimate, leader = (
+        follower, estimate, leader, there = (
             both() if moves is None else jax.lax.cond(moves, both, follower_only)
         )
-        count = 1 if terms is None else terms.count
-        gradients = self._gradients(state.t, count, moves)
-        return Move(leader, start, follower, estimate, gradients, terms=count)
+        count = 1 if terms is None else terms.number
+        move = Move(leader, start, follower, estimate, self._gradients(state.t, count, moves))
+        if terms is None or there is None or state.window is None:
+            return move
+        left = terms._replace(there=there)
+        return move._replace(terms=left.number, refused={"window": terms.lost(left, state.window)})
 
     def _play(
         self, state: OAGDState, start: Follower, round: PyTree, terms: Terms | None
-    ) -> tuple[Follower, Estimate]:
-        """The follower after the round and the time-averaged hypergradient at it."""
+    ) -> tuple[Follower, Estimate, Terms | None]:
+        """The follower after the round, the time-averaged hypergradient at it, and the terms that
+        it is of: those that are finite."""
         problem, window, t, x = self.problem, self.window, state.t, state.outer_var
-        count = 1 if terms is None else terms.count
+        count = 1 if terms is None else terms.number
 
         def solved(
             inner: Inner, y: PyTree, pull: Pullback, gradient: OuterGradient, carry: PyTree
@@ -164,33 +176,38 @@ class OAGD(Algorithm):
                 return through_steps(pull, gradient, carry, self._inner_gradients(t, count))
             return self.hypergradient(inner, x, y, gradient, carry, **kept(problem))
 
-        def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
+        def term(
+            follower: Follower, pull: Pullback, round: PyTree, carry: PyTree
+        ) -> tuple[Estimate, Array]:
             y, buffers = follower.inner_var, follower.buffers
-            gradient = outer_gradient(problem, x, y, round, buffers)
-            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry)
+            loss, gradient = outer_slope(problem, x, y, round, buffers)
+            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry), loss
 
         if terms is not None and window.follower == "each":
 
-            def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Follower]:
-                follower, pull = self._follow(x, start, round, t)
-                return term(follower, pull, round, carry), follower
+            def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Array, Follower]:
+                follower, pull, _ = self._follow(x, start, round, t)
+                return *term(follower, pull, round, carry), follower
 
-            estimate, follower = average_of_terms(window, adapted_term, terms, state.carry)
-            return follower, estimate
+            estimate, follower, fine = average_of_terms(window, adapted_term, terms, state.carry)
+            return follower, estimate, fine
 
-        follower, pull = self._follow(x, start, round, t, terms)
-        if terms is None:
-            return follower, term(follower, pull, round, state.carry)
+        follower, pull, left = self._follow(x, start, round, t, terms)
+        if left is None:
+            return follower, term(follower, pull, round, state.carry)[0], None
         if window.curvature == "own" and problem.inner is not None:
-            own_term = lambda round, carry: (term(follower, pull, round, carry), None)  # noqa: E731
-            estimate, _ = average_of_terms(window, own_term, terms, state.carry)
-            return follower, estimate
+            own_term = lambda round, carry: (*term(follower, pull, round, carry), None)  # noqa: E731
+            estimate, _, left = average_of_terms(window, own_term, left, state.carry)
+            return follower, estimate, left
         y, buffers = follower.inner_var, follower.buffers
-        gradient = average_of_gradients(problem, window, x, y, terms, buffers)
+        of_window = window.curvature == "window" and problem.inner is not None
+        if of_window and window.follower == "current":
+            left = with_finite_inner(problem, window, x, y, left, buffers)
+        gradient, left = average_of_gradients(problem, window, x, y, left, buffers)
         inner = inner_at(problem, round, buffers)
-        if window.curvature == "window" and problem.inner is not None:
-            inner = average_inner(problem, window, terms, buffers)
-        return follower, solved(inner, y, pull, gradient, state.carry)
+        if of_window:
+            inner = average_inner(problem, window, left, buffers)
+        return follower, solved(inner, y, pull, gradient, state.carry), left
 
     def _follow(
         self,
@@ -199,23 +216,25 @@ class OAGD(Algorithm):
         round: PyTree,
         t: Int[Array, ""],
         terms: Terms | None = None,
-    ) -> tuple[Follower, Pullback]:
-        """Lines 4-7: the follower after the round, and for `Unrolled` the pullback to (x, y_t)."""
+    ) -> tuple[Follower, Pullback, Terms | None]:
+        """Lines 4-7: the follower after the round, for `Unrolled` the pullback to (x, y_t), and the
+        terms that it found finite."""
         problem, estimator = self.problem, self.hypergradient
         if problem.inner is None or not isinstance(estimator, Unrolled):
-            return self._learn(x, start, round, t, terms), None
+            follower, left = self._learn(x, start, round, t, terms)
+            return follower, None, left
 
-        def result(x: PyTree, y: PyTree) -> tuple[PyTree, Follower]:
+        def result(x: PyTree, y: PyTree) -> tuple[PyTree, tuple[Follower, Terms | None]]:
             if problem.inner_start is not None:
                 # The start is a function of x too: same value, with its derivative.
                 begin = problem.inner_start(x)
                 y = jax.tree.map(lambda a, b: a + (b - jax.lax.stop_gradient(b)), y, begin)
             now = start._replace(inner_var=y)
-            follower = self._learn(x, now, round, t, terms, reverse=estimator)
-            return follower.inner_var, follower
+            follower, left = self._learn(x, now, round, t, terms, reverse=estimator)
+            return follower.inner_var, (follower, left)
 
-        _, pull, follower = jax.vjp(result, x, start.inner_var, has_aux=True)
-        return follower, pull
+        _, pull, (follower, left) = jax.vjp(result, x, start.inner_var, has_aux=True)
+        return follower, pull, left
 
     def _learn(
         self,
@@ -225,16 +244,15 @@ class OAGD(Algorithm):
         t: Int[Array, ""],
         terms: Terms | None,
         reverse: Unrolled | None = None,
-    ) -> Follower:
+    ) -> tuple[Follower, Terms | None]:
         """Lines 4-7, on what `window.follower` says; `reverse` mode goes through it, if given."""
         if self.problem.inner is None:
-            return start
-        steps, fixed = Steps(self.inner_steps).at(t), reverse is not None
-        again = reverse is not None and reverse.rematerialise
-        if terms is None or self.window.follower in ("current", "each"):
-            return self.learn(x, start, round, t, steps, again)
-        train = over_window(self.problem, self.window, x, self.inner, t, terms, steps, fixed, again)
-        return train(start)
+            return start, terms
+        steps, window = Steps(self.inner_steps).at(t), self.window
+        if terms is None or window.follower in ("current", "each"):
+            again = reverse is not None and reverse.rematerialise
+            return self.learn(x, start, round, t, steps, again), terms
+        return over_window(self.problem, window, x, self.inner, t, steps, start, terms, reverse)
 
     def _gradients(self, t: Int[Array, ""], count: int | Array, moves: Array | None) -> Array:
         """Outer and inner gradients of round t, whose window has so many terms."""

@@ -6,12 +6,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import spread
-from .._support.trees import PyTree, select
+from .._support import spread, trees
+from .._support.trees import PyTree
+from ..hypergradient import Unrolled
 from ..past import Terms
 from ..problem import Problem
 from ..window import Window
 from .descent import Count, Descent, Follower, descending
+
+Step = Callable[[Array, Follower, Terms, bool], tuple[Follower, Terms]]
+"""One step, from the follower and what is left of the window to the same after it; whether rounds
+are watched."""
 
 
 def over_window(
@@ -20,20 +25,45 @@ def over_window(
     x: PyTree,
     descent: Descent,
     t: Int[Array, ""],
-    terms: Terms,
     steps: int | Array,
-    fixed_length: bool = False,
-    rematerialise: bool = False,
-) -> Callable[[Follower], Follower]:
-    """K_t = `steps` steps of a follower that trains on the rounds of the window, or so many passes
-    over them. `fixed_length` makes the loop one that reverse mode can go through, and
-    `rematerialise` computes the steps again on the way back."""
-    step, passes = _step(problem, window, x, descent, t, terms, fixed_length)
-    step = jax.checkpoint(step) if rematerialise else step
-    return lambda start: jax.lax.fori_loop(0, steps * passes, step, start)
+    start: Follower,
+    terms: Terms,
+    reverse: Unrolled | None = None,
+) -> tuple[Follower, Terms]:
+    """A follower after K_t = `steps` steps on the average of the window's rounds, or so many passes
+    over them, and the terms without those whose gradients are not finite. `reverse` mode goes
+    through the steps, if given.
+
+    Steps are taken as if all rounds were fine. If the follower does not come out finite they are
+    taken again, each round is watched, and one whose gradient is not finite leaves at once.
+    """
+    if reverse is not None:
+        # A NaN behind a selection would reach the derivatives: those that are bad at the start are
+        # known before, and the current round stands in their place.
+        y, buffers = start.inner_var, start.buffers
+        slope = lambda one: problem.inner_slope(x, y, one, buffers)[0]  # noqa: E731
+        terms = terms.without(~trees.finite_entries(window.map(slope, terms.filled())))
+        terms = terms._replace(rounds=terms.filled())
+    kind = _on_average if window.follower == "average" else _one_after_the_other
+    step, passes = kind(problem, window, x, descent, t, terms, reverse is not None)
+
+    def played(watched: bool) -> tuple[Follower, Array]:
+        def body(k: Array, now: tuple[Follower, Array]) -> tuple[Follower, Array]:
+            follower, left = step(k, now[0], terms._replace(there=now[1]), watched)
+            return follower, left.there
+
+        again = reverse is not None and reverse.rematerialise
+        body = jax.checkpoint(body) if again else body
+        return jax.lax.fori_loop(0, steps * passes, body, (start, terms.there))
+
+    follower, there = played(watched=False)
+    if reverse is None:
+        rest = lambda: played(watched=True)  # noqa: E731
+        follower, there = trees.unless_finite((follower, there), rest)
+    return follower, terms._replace(there=there)
 
 
-def _step(
+def _on_average(
     problem: Problem,
     window: Window,
     x: PyTree,
@@ -41,31 +71,54 @@ def _step(
     t: Int[Array, ""],
     terms: Terms,
     fixed_length: bool,
-) -> tuple[Callable[[Array, Follower], Follower], int | Array]:
-    """One step, and how many such steps make one of the K_t."""
-    if window.follower == "average":
+) -> tuple[Step, int | Array]:
+    """A step on the mean of the gradients, and that it is one of the K_t."""
+    rate = descent.rate(t)
 
-        def average(_: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-            slope = lambda one: problem.inner_slope(x, z, one, buffers)  # noqa: E731
-            slopes, after = window.map(slope, terms.rounds)
-            return terms.mean(slopes), spread.pick(after, window.size - 1)
+    def step(_: Array, follower: Follower, left: Terms, watched: bool) -> tuple[Follower, Terms]:
+        z, optimiser, buffers = follower
+        slope = lambda one: problem.inner_slope(x, z, one, buffers)  # noqa: E731
+        slopes, after = window.map(slope, terms.rounds)
+        if watched:
+            left = left.without(~trees.finite_entries(slopes))
+        z, optimiser = descent.apply(z, left.mean(slopes), optimiser, rate)
+        return Follower(z, optimiser, spread.pick(after, window.size - 1)), left
 
-        return descending(average, descent, t), 1
+    return step, 1
+
+
+def _one_after_the_other(
+    problem: Problem,
+    window: Window,
+    x: PyTree,
+    descent: Descent,
+    t: Int[Array, ""],
+    terms: Terms,
+    fixed_length: bool,
+) -> tuple[Step, int | Array]:
+    """A step on one round, and how many such steps make a pass."""
     # Oldest first. Where the length may be traced, those that are not there are not visited at all.
-    visited, span = terms.oldest_first, window.size
+    visited = terms.oldest_first
+    span: int | Array = window.size
     if not fixed_length:
         visited = visited[jnp.nonzero(terms.there[visited], size=window.size, fill_value=0)[0]]
-        span = terms.count
+        span = terms.number
 
-    def one_after_the_other(k: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
+    def slope(k: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
         return problem.inner_slope(x, z, spread.pick(terms.rounds, visited[k % span]), buffers)
 
-    step = descending(one_after_the_other, descent, t)
+    one_step = descending(slope, descent, t)
 
-    def visit(k: Array, now: Follower) -> Follower:
-        return select(terms.there[visited[k % span]], step(k, now), now)
+    def step(k: Array, follower: Follower, left: Terms, watched: bool) -> tuple[Follower, Terms]:
+        after, place = one_step(k, follower), visited[k % span]
+        if watched:
+            bad = jnp.zeros(window.size, bool).at[place].set(~trees.all_finite(after))
+            left = left.without(bad)
+        if watched or fixed_length:
+            after = trees.select(left.there[place], after, follower)
+        return after, left
 
-    return visit if fixed_length else step, span
+    return step, span
 
 
 def check_unrolled(window: Window, inner_steps: Count) -> None:

@@ -37,8 +37,9 @@ class Move(NamedTuple):
     `before` and `after` are the follower as it met the round and as it left it. `direction` is what
     the leader followed where that is not the round's own `estimate`. `memory` has the new values of
     the fields that the algorithm's own state adds, `stored` what goes into a ring buffer of the
-    state where that is not the round. `terms` is how many terms the leader's direction has. Counts
-    are those of the oracles that the estimate did not count.
+    state where that is not the round, and `refused` which slots of one hold a round that is not
+    finite at today's pair. `terms` is how many terms the leader's direction has. Counts are those
+    of the oracles that the estimate did not count.
     """
 
     leader: Leader
@@ -51,6 +52,7 @@ class Move(NamedTuple):
     memory: Mapping[str, PyTree] = {}
     stored: Mapping[str, PyTree] = {}
     terms: int | Array = 1
+    refused: Mapping[str, Bool[Array, " slots"]] = {}
 
     @property
     def followed(self) -> PyTree:
@@ -109,6 +111,8 @@ class Info(Lazy):
     """How many terms of the window counted, the current round's among them."""
     cut_terms: Int[Array, ""]
     """How many past rounds a cut took out of the window before the round was played."""
+    refused_terms: Int[Array, ""]
+    """How many past rounds left the window because they are NaN or Inf at today's pair."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
     at_edge: Int[Array, ""] | None = None
@@ -208,5 +212,9 @@ def record(
         evaluations=jnp.asarray(move.evaluations, jnp.int32),
         window_terms=jnp.asarray(move.terms, jnp.int32),
         cut_terms=jnp.asarray(dropped, jnp.int32),
+        refused_terms=sum(
+            (jnp.sum(mask, dtype=jnp.int32) for mask in move.refused.values()),
+            jnp.zeros((), jnp.int32),
+        ),
         follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )

@@ -85,19 +85,22 @@ class SOBOW(Algorithm):
         return SOBOWState(**vars(start), past=past, replayed=rounds)
 
     def update(self, state: SOBOWState, round: PyTree) -> Move:
-        before, after, gradients = self._learned(state, round)
+        before, after, refused, gradients = self._learned(state, round)
         estimate = self.estimate(self.hypergradient, state, after, round)
         h = estimate.value
         mean, terms = averaged(self.window, state.past, h, state.t)
         leader = self.lead(state, mean)
         move = Move(leader, before, after, estimate, 1 + gradients, direction=mean)
-        return move._replace(stored={"past": h}, terms=terms)
+        return move._replace(stored={"past": h}, terms=terms, refused=refused)
 
-    def _learned(self, state: SOBOWState, round: PyTree) -> tuple[Follower, Follower, int | Array]:
-        """The follower before and after the round, and its gradients."""
+    def _learned(
+        self, state: SOBOWState, round: PyTree
+    ) -> tuple[Follower, Follower, dict[str, Array], int | Array]:
+        """The follower before and after the round, what it refused, and its gradients."""
         if state.replayed is None:
-            return *self.follow(state, round), 1
+            return *self.follow(state, round), {}, 1
         x, t, before = state.outer_var, state.t, self.start(state)
         terms = self.window.terms(state.replayed, round, t)
-        train = over_window(self.problem, self.window, x, self.inner, t, terms, 1)
-        return before, train(before), terms.count
+        after, left = over_window(self.problem, self.window, x, self.inner, t, 1, before, terms)
+        refused = {"replayed": terms.lost(left, state.replayed)}
+        return before, after, refused, terms.number

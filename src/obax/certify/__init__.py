@@ -2,7 +2,8 @@
 
 `certify` draws problems for each of the five settings of `obax.theory`, verifies their assumptions,
 plays OAGD with the prescribed steps and compares regret and bound at every t; the lower-bound game
-and the comparability example come with it. `verify` tests the assumptions of your own problem.
+and the comparability example come with it. It does the same for the streaming models, whose rows
+the real estimators play. `verify` tests the assumptions of your own problem.
 """
 
 from .certificates import (

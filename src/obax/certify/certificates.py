@@ -1,4 +1,5 @@
-"""All certificates together: the five settings, the lower-bound game, the comparability example."""
+"""All certificates together: the five settings of the paper with its lower-bound game and its
+comparability example, and the streaming models."""
 
 import dataclasses
 import json
@@ -10,7 +11,9 @@ from .examination import SettingResult, Violation, examine
 from .families.catalogue import SETTINGS
 from .lower_bound import GameRow, game
 from .measure.growth import ExampleRow, example
+from .streaming import settings as streaming
 
+EVERY = (*SETTINGS, *streaming.STREAMING)
 PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8
 Report = Callable[[int, int, str], None]
 
@@ -51,7 +54,7 @@ def certify(
 
     **Arguments:**
 
-    - `settings`: names of settings of `obax.theory`; `None`: all five.
+    - `settings`: names of settings of `obax.theory`, or `"streaming"`; `None`: all.
     - `problems`: how many are drawn for each setting; `horizon`: T; `seed`: of all draws.
     - `on_part(done, total, now)`: told how far the work is.
 
@@ -59,7 +62,9 @@ def certify(
     drawn problem is not what its family says it is.
     """
     chosen = check_arguments(settings, problems, horizon)
-    total = len(chosen) * problems + 2
+    # The game and the example are the paper's, and go with its settings.
+    extra = 2 if set(chosen) & set(SETTINGS) else 0
+    total = len(chosen) * problems + extra
     rows: list[SettingResult] = []
     violations: list[Violation] = []
     errata: list[Violation] = []
@@ -69,14 +74,18 @@ def certify(
             on_part(before + done, total, name)
 
         on_problem(0)
-        result, wrong, printed = examine(name, problems, horizon, seed, on_problem)
+        looked_at = streaming.examine if name in streaming.STREAMING else examine
+        result, wrong, printed = looked_at(name, problems, horizon, seed, on_problem)
         rows.append(result)
         violations += wrong
         errata += printed
-    on_part(total - 2, total, "lower-bound game")
-    games = game(horizon, seed)
-    on_part(total - 1, total, "comparability example")
-    examples = example()
+    games: list[GameRow] = []
+    examples: list[ExampleRow] = []
+    if extra:
+        on_part(total - 2, total, "lower-bound game")
+        games = game(horizon, seed)
+        on_part(total - 1, total, "comparability example")
+        examples = example()
     on_part(total, total, "")
     for one in (one for one in games if one.violated):
         sentence = (
@@ -98,10 +107,11 @@ def certify(
 
 def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int) -> tuple[str, ...]:
     """The settings asked for, in their own order; a `ValueError` for what cannot be done."""
+    known = (*SETTINGS, "streaming", *streaming.STREAMING)
     for name in settings or ():
-        if name not in SETTINGS:
-            hint = nearest(name.replace("-", "_"), SETTINGS, cutoff=0.4)
-            raise ValueError(f"unknown setting {name!r}.{hint} Known: {', '.join(SETTINGS)}.")
+        if name not in known:
+            hint = nearest(name.replace("-", "_"), known, cutoff=0.4)
+            raise ValueError(f"unknown setting {name!r}.{hint} Known: {', '.join(known)}.")
     if problems < 1:
         raise ValueError(f"problems must be at least 1, but got {problems}.")
     if horizon < LEAST_HORIZON:
@@ -109,4 +119,7 @@ def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int)
             f"horizon must be at least {LEAST_HORIZON}, so that growth can be fitted over T/8, "
             f"T/4, T/2 and T, but got {horizon}."
         )
-    return tuple(name for name in SETTINGS if not settings or name in settings)
+    asked = {*settings} if settings else {*EVERY}
+    if "streaming" in asked:
+        asked |= {*streaming.STREAMING}
+    return tuple(name for name in EVERY if name in asked)

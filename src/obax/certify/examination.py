@@ -30,9 +30,10 @@ class SettingResult:
     ratio_median: float
     violations: int
     """What was violated, all in all: bounds, steps of the proof, the growth."""
-    printed_violations: int
-    printed_violations_at_end: int
-    """Those above the printed bound in the last round, not only in an early one."""
+    printed_violations: int | None
+    """Above the bound as the paper prints it; `None` where it has none."""
+    printed_violations_at_end: int | None
+    """Those above it in the last round, not only in an early one."""
     exponent: float | None
     promised_exponent: float | None
     order: str
@@ -69,15 +70,10 @@ def examine(
     """One setting: its result, what was violated, and the errata. `mutation` makes something wrong
     on purpose (`mutants`)."""
     found = outcomes(name, problems, horizon, seed, on_problem, mutation=mutation)
-    wrong: list[Violation] = []
+    wrong = [one for outcome in found for one in violations(outcome, seed)]
     errata: list[Violation] = []
     for outcome in found:
-        where = f"{outcome.drawn.where}, seed {seed}"
-        wrong += _exceeded(outcome, outcome.bound, "bound", where)
-        for check in (check for check in outcome.steps if not check.holds):
-            sentence = f"{where}: {check.assumption} fails in round {check.round}: {check}"
-            wrong.append(Violation(outcome.drawn.where, sentence, check.assumption))
-        errata += _exceeded(outcome, outcome.printed, "bound as printed", where)
+        errata += _exceeded(outcome, outcome.printed, "bound as printed", seed)
     # Growth is fitted on runs of the first family, whose path lengths are sublinear.
     families = FAMILIES[name]
     growing = [outcome for outcome in found if outcome.drawn.family == families[0].__name__]
@@ -87,7 +83,7 @@ def examine(
             name, count, late, seed, stride=len(families), mutation=mutation, examined=False
         )
     result = _result(name, found, growing)
-    wrong += _grows_too_fast(result, seed)
+    wrong += grows_too_fast(result, seed)
     return dataclasses.replace(result, violations=len(wrong)), wrong, errata
 
 
@@ -97,13 +93,13 @@ def _result(name: str, found: list[Outcome], growing: list[Outcome]) -> SettingR
         np.mean([getattr(outcome, curve) for outcome in growing], axis=0)[at - 1]
         for curve in ("regret", "order")
     )
-    ratios: dict[str, list[float]] = {}
+    shares: dict[str, list[float]] = {}
     for outcome in found:
-        ratios.setdefault(outcome.drawn.family, []).append(outcome.ratio)
+        shares.setdefault(outcome.drawn.family, []).append(outcome.ratio)
     return SettingResult(
         setting=name,
         problems=len(found),
-        **_ratios([ratio for own in ratios.values() for ratio in own]),
+        **ratios([outcome.ratio for outcome in found]),
         violations=0,
         printed_violations=sum(outcome.exceeds(outcome.printed) is not None for outcome in found),
         printed_violations_at_end=sum(not o.regret[-1] <= o.printed[-1] for o in found),
@@ -112,20 +108,23 @@ def _result(name: str, found: list[Outcome], growing: list[Outcome]) -> SettingR
         order=ORDERS[name][0],
         growth_family=growing[0].drawn.family,
         growth_horizons=tuple(at.tolist()),
-        families={kind: {"problems": len(own), **_ratios(own)} for kind, own in ratios.items()},
+        families={kind: {"problems": len(own), **ratios(own)} for kind, own in shares.items()},
         assumptions=prescribe(found[0].drawn).assumptions,
-        checks=_nearest(found, [outcome.checks for outcome in found]),
-        steps=_nearest(found, [outcome.steps for outcome in found]),
+        checks=nearest(found, [one.checks for one in found], points_per_round=POINTS + 2),
+        steps=nearest(found, [one.steps for one in found], points_per_round=POINTS + 2),
         curve=tuple(np.max([outcome.ratios for outcome in found], axis=0).tolist()),
     )
 
 
-def _ratios(ratios: list[float]) -> dict[str, float]:
-    return {"ratio_max": max(ratios), "ratio_median": float(np.median(ratios))}
+def ratios(found: list[float]) -> dict[str, float]:
+    """The largest and the median regret / bound."""
+    return {"ratio_max": max(found), "ratio_median": float(np.median(found))}
 
 
-def _nearest(found: list[Outcome], tested: list[tuple[Check, ...]]) -> tuple[dict[str, Any], ...]:
-    """For each check the problem that used most of its limit."""
+def nearest(
+    found: list[Outcome], tested: list[tuple[Check, ...]], **also: int
+) -> tuple[dict[str, Any], ...]:
+    """For each check the problem that used most of its limit, and what `also` says of all."""
     checks = []
     for column in zip(*tested, strict=True):
         index = int(np.argmax([check.share for check in column]))
@@ -133,27 +132,39 @@ def _nearest(found: list[Outcome], tested: list[tuple[Check, ...]]) -> tuple[dic
         checks.append(
             dataclasses.asdict(check)
             | {"share": check.share, "family": drawn.family, "problem": drawn.number}
-            | {"points_per_round": POINTS + 2}
+            | also
         )
     return tuple(checks)
 
 
-def _exceeded(outcome: Outcome, curve: Numbers, what: str, where: str) -> list[Violation]:
+def violations(outcome: Outcome, seed: int) -> list[Violation]:
+    """Of the bound, and of the steps of its proof."""
+    found = _exceeded(outcome, outcome.bound, "bound", seed)
+    for check in (check for check in outcome.steps if not check.holds):
+        sentence = (
+            f"{outcome.drawn.where}, seed {seed}: {check.assumption} fails in round "
+            f"{check.round}: {check}"
+        )
+        found.append(Violation(outcome.drawn.where, sentence, check.assumption))
+    return found
+
+
+def _exceeded(outcome: Outcome, curve: Numbers, what: str, seed: int) -> list[Violation]:
     t = outcome.exceeds(curve)
     if t is None:
         return []
     sentence = (
-        f"{where}: the regret {outcome.regret[t - 1]:.6g} in round {t} is above the {what}, "
-        f"{curve[t - 1]:.6g}"
+        f"{outcome.drawn.where}, seed {seed}: the regret {outcome.regret[t - 1]:.6g} in round {t} "
+        f"is above the {what}, {curve[t - 1]:.6g}"
     )
     return [Violation(outcome.drawn.where, sentence)]
 
 
-def _grows_too_fast(result: SettingResult, seed: int) -> list[Violation]:
+def grows_too_fast(result: SettingResult, seed: int) -> list[Violation]:
     """The regret's fitted exponent beside that of the promised order, on the same runs."""
     fitted, promised = result.exponent, result.promised_exponent
     least = GROWTH_HORIZON * (16 if result.setting in LATE else 1)
-    if result.growth_horizons[-1] < least or fitted is None or promised is None:
+    if fitted is None or promised is None or result.growth_horizons[-1] < least:
         return []
     # Regret per round is bounded: where about T is promised there is nothing to judge.
     if fitted <= promised + GROWTH_TOLERANCE or promised >= 1.0 - GROWTH_TOLERANCE:

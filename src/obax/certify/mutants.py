@@ -8,7 +8,7 @@ is none.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from .examination import examine
 from .families.catalogue import FAMILIES, WINDOWS
 from .measure.outcomes import Mutation
 from .measure.play import Steps
+from .streaming import mutants as streams, settings as streaming
 from .verify import AssumptionError
 
 # A quarter of the rounds that the strongly convex dynamic leader takes to arrive are too few to
@@ -108,18 +109,28 @@ def hunt(
     *,
     on_part: Report = lambda done, total, now: None,
 ) -> list[Caught]:
-    """Let every mutant loose on one problem of each family (and, in the local setting, window)."""
+    """Let every mutant loose on one problem of each family (and, in the local setting, window).
+    `mutants` are those of the five settings; streams have their own."""
     chosen = check_arguments(settings, 1, horizon)
+    trials = [(name, *_trial(name, mutants)) for name in chosen]
     caught: list[Caught] = []
-    for name in chosen:
-        problems = len(FAMILIES[name]) * (len(WINDOWS) if name == "nonconvex_local" else 1)
-        for mutant in mutants:
-            on_part(len(caught), len(chosen) * len(mutants), f"{name}, {mutant.name}")
+    total = sum(len(own) for *_, own in trials)
+    for name, looked_at, problems, own in trials:
+        for mutant in own:
+            on_part(len(caught), total, f"{name}, {mutant.name}")
             try:
-                _, violations, _ = examine(name, problems, horizon, seed, mutation=mutant)
+                _, violations, _ = looked_at(name, problems, horizon, seed, mutation=mutant)
                 claims = [violation.claim for violation in violations]
             except AssumptionError as error:
                 claims = [error.assumption]
             caught.append(Caught(name, mutant.name, tuple(dict.fromkeys(claims))))
     on_part(len(caught), len(caught), "")
     return caught
+
+
+def _trial(name: str, mutants: Sequence[Mutation]) -> tuple[Callable[..., Any], int, Sequence[Any]]:
+    """How a setting is examined, on how many problems, and what is made wrong in it."""
+    if name in streaming.STREAMING:
+        return streaming.examine, streams.PROBLEMS[name], streams.MUTANTS[name]
+    windows = len(WINDOWS) if name == "nonconvex_local" else 1
+    return examine, windows * len(FAMILIES[name]), mutants

@@ -23,6 +23,13 @@ from .folder import (
     check_seekable as check_seekable,
     seek as seek,
 )
+from .input import (
+    Digests as Digests,
+    Input as Input,
+    digest as digest,
+    source_digests as source_digests,
+    stacked_digests as stacked_digests,
+)
 from .manifest import (
     MIGRATIONS as MIGRATIONS,
     CheckpointError as CheckpointError,

@@ -1,7 +1,7 @@
 """The last few checkpoints of something that goes on, and the source that it goes on with."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -49,20 +49,27 @@ class Folder:
         named = re.compile(rf"\d{{12}}{re.escape(SUFFIX)}")
         return sorted(file for file in self.path.iterdir() if named.fullmatch(file.name))
 
-    def latest(self, like: PyTree) -> tuple[PyTree, Meta] | None:
+    def latest(
+        self, like: PyTree, check: Callable[[Meta], None] = lambda meta: None
+    ) -> tuple[PyTree, Meta] | None:
         """The newest checkpoint and its meta, or `None` if there is none.
 
         One that is damaged is passed over for the one before it; if all are, that is an error.
+        `check` sees the meta before the state is read: what it raises is an error.
         """
         errors = []
         for file in reversed(self.files()):
             try:
                 data = file.read_bytes()
+                meta = opened(data, str(file))[0]["meta"]
+                if type(meta.get("round")) is not int or meta["round"] < 0:
+                    raise DamagedError(f"{file} does not say after how many rounds it is.")
+                check(meta)
                 state = from_bytes(data, like, str(file))
             except DamagedError as error:
                 errors.append(str(error))
                 continue
-            return state, opened(data, str(file))[0]["meta"]
+            return state, meta
         if errors:
             raise CheckpointError(
                 f"no checkpoint in {self.path} can be read: {errors[0]} Move the folder away to "
@@ -83,11 +90,11 @@ def check_seekable(source: Iterable[PyTree]) -> None:
         )
 
 
-def seek(source: Iterable[PyTree], round: int) -> Iterable[PyTree]:
+def seek(source: Iterable[PyTree], round: int) -> Iterator[PyTree]:
     """A source from `round` on, counted from 0: a sequence, or what has a method `seek(round)`."""
     check_seekable(source)
     if hasattr(source, "seek"):
         source.seek(round)
-        return source
+        return iter(source)
     indexed = cast(Sequence[PyTree], source)
     return (indexed[i] for i in range(round, len(indexed)))

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 def certify(
     settings: Annotated[
         list[str] | None,
-        typer.Option("--setting", metavar="NAME", help="A setting; may be repeated. Default: all."),
+        typer.Option(
+            "--setting",
+            metavar="NAME",
+            help="A setting, or streaming for its three; may be repeated. Default: all.",
+        ),
     ] = None,
     problems: Annotated[int, typer.Option(help="Problems drawn for each setting.")] = 20,
     horizon: Annotated[int, typer.Option(help="T, the number of rounds.")] = 256,
@@ -83,10 +87,13 @@ def certify(
 def _show(found: "Certificates") -> None:
     from ..certify import output
 
-    console.print(f"[bold]Regret beside its bound[/], T = {found.horizon}, at every t")
+    console.print(output.answer(found), highlight=False)
+    console.print(f"\n[bold]Regret beside its bound[/], T = {found.horizon}, at every t")
     show_rows(output.setting_rows(found), as_json=False)
     for line in output.notes(found):
         console.print(line, style="dim", highlight=False, markup=False)
+    if not found.game:
+        return
     console.print("\n[bold]Lower-bound game[/], means over seeds with 95% intervals")
     show_rows(output.game_rows(found), as_json=False)
     console.print("\n[bold]Comparability example[/], growth of path lengths")

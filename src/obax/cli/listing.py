@@ -1,11 +1,12 @@
 """The command `obax list`."""
 
-from .screen import Json, show_rows
+from .screen import Json, console, show_rows
 
 
 def list_experiments(as_json: Json = False) -> None:
     """Show the experiments: what each asks, the data it needs, how long it takes."""
     from ..lab import EXPERIMENTS
+    from ..lab.kit import durations
 
     rows = [
         {
@@ -18,3 +19,10 @@ def list_experiments(as_json: Json = False) -> None:
         for experiment in EXPERIMENTS.values()
     ]
     show_rows(rows, as_json)
+    if not as_json:
+        where = f" on {durations.machines()}" if durations.machines() else ""
+        console.print(
+            f"\nTimes: measured{where}, where not marked as estimates. To run one: obax run NAME",
+            highlight=False,
+            style="dim",
+        )

@@ -75,6 +75,9 @@ def stream(
     lags: Annotated[str | None, typer.Option(help="So many last targets as features.")] = None,
     members: Annotated[str | None, typer.Option(help="Of the mixture, with commas.")] = None,
     share: Annotated[str | None, typer.Option(help="Of the mixture's weights, per row.")] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(help="Bytes that a model may take; 1 GiB by default.")
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an --out that is there already.")
     ] = False,
@@ -100,7 +103,7 @@ def stream(
     model = _model(models[task], task, {
         "penalty": penalty, "memory": memory, "inertia": inertia, "learn": learn,
         "imbalance": imbalance, "features": features, "lags": lags, "members": members,
-        "share": share,
+        "share": share, "max_memory": max_memory,
     })  # fmt: skip
     if key is None and (max_keys is not None or start is not None):
         raise UserError("--max-keys and --start are for many models; name their column with --key.")
@@ -127,6 +130,8 @@ def stream(
         with warnings.catch_warnings():
             # The screen says it, without a line of Python.
             warnings.filterwarnings("ignore", "100 rows were rejected and none was learned")
+            warnings.filterwarnings("always", "features beyond the first")
+            warnings.showwarning = lambda message, *_, **__: screen.say(f"obax: warning: {message}")
             job.run()
     except (StreamError, ValueError) as error:
         raise UserError(str(error)) from error
@@ -224,5 +229,6 @@ def _value(name: str, text: str, type_: Any) -> object:
             return number(text)
         except ValueError as error:
             expected = "a whole number" if number is int else "a number"
-            raise UserError(f"--{name} must be {expected}, but is {text!r}.") from error
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} must be {expected}, but is {text!r}.") from error
     return text if str in kinds and "," not in text else words

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import http.client
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +39,7 @@ class Source:
 def download(source: Source, folder: Path, on_progress: OnProgress | None = None) -> Path:
     """Fetch a file into the folder and check it. A crash at any point leaves no file behind."""
     folder.mkdir(parents=True, exist_ok=True)
-    _sweep_up(folder)
+    atomic.sweep_up(folder, older_than=24 * 3600)
     try:
         with _progress(source.file, on_progress) as progress:
             data = _transferred(source.url, progress)
@@ -112,11 +111,3 @@ def _progress(name: str, on_progress: OnProgress | None) -> Iterator[OnProgress]
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(name, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _sweep_up(folder: Path) -> None:
-    """Remove what downloads killed long ago left; a younger one may still be under way."""
-    for leftover in folder.glob(".*.part"):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > 24 * 3600:
-                leftover.unlink()

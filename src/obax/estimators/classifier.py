@@ -50,6 +50,9 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
       the effects of a hyperparameter.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
+    - `max_memory`: bytes that the model may take, 1 GiB by default. Before a feature or a class
+      would make it more, that one is refused, with what it would take and what to lower: the
+      feature is ignored, with a warning, and rows of the class are rejected.
     - `max_features`: features beyond it are ignored, and counted in `ignored_`. `max_classes`: rows
       that would need more are rejected. `max_categories`: words of a feature with a column of
       their own; others share 16. `max_pending`: how many rows wait for their labels, see

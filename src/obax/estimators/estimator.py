@@ -243,7 +243,14 @@ class StreamingEstimator(Options):
         heavy = many_weights(weights, count, "sample_weight")
         core = self._made
         if classes is not None:
-            core.add_classes([plain_option(label) for label in np.unique(np.asarray(classes))])
+            named = np.asarray(classes)
+            most = self.checked().max_classes
+            if named.ndim != 1 or not 1 <= len(np.unique(named)) <= most:
+                raise ValueError(
+                    f"classes must be a list of 1 to {most} labels (max_classes), but got "
+                    f"{classes!r}."
+                )
+            core.add_classes([plain_option(label) for label in np.unique(named)])
         core.play(table, targets, weights=heavy)
         return self
 

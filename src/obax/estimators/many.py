@@ -51,11 +51,13 @@ class Many(Model):
         if isinstance(table, Sparse):
             yield table
             return
-        room = self.options.most_features - len(self.names)
+        room = self.most_features - len(self.names)
         for piece in self.columns.pieces(table, self.names, room):
-            self.ignored += self.columns.ignored
-            self.columns.ignored = 0
+            surplus, self.columns.ignored = self.columns.ignored, 0
+            self.ignored += surplus
             yield piece
+            if surplus:
+                self._tell_surplus()
 
     def _parts(self, rows: Rows | Sparse) -> list[Table | Sparse]:
         return parts_of(rows, self.options, self.names, self.wide is not None)
@@ -87,7 +89,10 @@ class Many(Model):
         before = self._run(self._placed(table)[:1]).predictions if self._turns(table) else None
         self._make_room(table)
         unread = [] if weights is None else np.flatnonzero(weights == 0).tolist()
-        goals = coded(self.options, targets, size, rejected, self.index, unlabelled, unread)
+        goals = coded(
+            self.options, targets, size, rejected, self.index, unlabelled, unread,
+            most=self.most_classes, surplus=self._surplus,
+        )  # fmt: skip
         taught = goals.teach if weights is None else goals.teach * weights
         if self._class_weights is not None:
             classes = [*self.classes, *(label for _, label in goals.new)]
@@ -121,7 +126,7 @@ class Many(Model):
         if len(table.rejected) == len(table):
             return False
         features = len(self.names.keys() | set(table.names))
-        features = min(features, self.options.most_features)
+        features = min(features, self.most_features)
         if self.wide is not None:
             return len(self.wide.square) > 0 and features > MOST_FULL
         return isinstance(table, Sparse) or self.options.wide(features)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import forks
+from . import budget, forks
 from .columns import Columns
 from .history import Record, Rejected
 from .kernel import (
@@ -55,7 +55,8 @@ class Model:
         self.ignored = 0
         """Values of features beyond `max_features` in rows that were learned."""
         self.rows = 0
-        self.warned = False
+        self.warned = self.tight = False
+        budget.check(options)
         self.plan = options.plan(0, 0)
         self.vector = self.plan.start(options.starts)
         self.record = Record(self.plan.trail)
@@ -66,6 +67,7 @@ class Model:
 
     def ready(self) -> None:
         """What follows from the rest: the kernel, its room to work in, and how a row is read."""
+        self._limits: dict[Callable[..., int], tuple[tuple[int, bool], int]] = {}
         self._out = np.zeros((1, SAID + max(1, self.plan.slots)))
         self._worded = self.columns.busy
         by_class = self.options.class_weight
@@ -82,7 +84,7 @@ class Model:
 
     def __getstate__(self) -> dict[str, Any]:
         derived = {"_play", "_lock", "_work", "_row", "_out", "_pack", "_values"}
-        derived |= {"_worded", "_class_weights"}
+        derived |= {"_worded", "_class_weights", "_limits"}
         return {name: value for name, value in self.__dict__.items() if name not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -138,6 +140,8 @@ class Model:
 
     def add_classes(self, labels: Sequence[Hashable]) -> None:
         """Know these classes, in this order, before any row of them has come."""
+        more = len({*labels} - self.index.keys())
+        budget.check(self.options, len(self.names), len(self.classes) + more, self.wide is not None)
         for label in labels:
             if label not in self.index:
                 self.index[label] = len(self.classes)
@@ -150,13 +154,49 @@ class Model:
             return
         brought = table.brought if isinstance(table, Sparse) else table.names
         new = [name for name in brought if name not in self.names]
-        for name in new[: max(0, self.options.most_features - len(self.names))]:
+        for name in new[: max(0, self.most_features - len(self.names))]:
             self.names[name] = len(self.names)
         if new or (isinstance(table, Sparse) and self.wide is None):
             self._fit_plan(isinstance(table, Sparse))
         surplus = set(new) - self.names.keys()
         if surplus:
             self.ignored += table.count(surplus)
+            self._tell_surplus()
+
+    @property
+    def most_features(self) -> int:
+        """Features that there is room for, with the classes that there are."""
+        return max(self._fitting(budget.most_features, len(self.classes)), len(self.names))
+
+    @property
+    def most_classes(self) -> int:
+        """Classes that there is room for, with the features that there are."""
+        return max(self._fitting(budget.most_classes, len(self.names)), len(self.classes))
+
+    def _fitting(self, most: Callable[[Options, int, bool], int], beside: int) -> int:
+        """What fits into the budget beside so many of the other; asked again when that changes."""
+        now, known = (beside, self.wide is not None), self._limits.get(most)
+        if known is None or known[0] != now:
+            known = self._limits[most] = (now, most(self.options, *now))
+        return known[1]
+
+    def _tell_surplus(self) -> None:
+        """A warning, once, if it is the budget that keeps features out."""
+        if self.tight or len(self.names) >= self.options.most_features:
+            return
+        self.tight = True
+        size = len(self.names) + 1, len(self.classes), self.wide is not None
+        warnings.warn(
+            f"features beyond the first {len(self.names):,} are ignored: "
+            f"{budget.too_much(self.options, *size)}.",
+            stacklevel=5,
+        )
+
+    def _surplus(self, classes: int) -> str:
+        """Why there cannot be so many."""
+        if classes > self.options.max_classes:
+            return "one too many"
+        return budget.too_much(self.options, len(self.names), classes, self.wide is not None)
 
     def _fit_plan(self, wide: bool = False) -> None:
         """A larger plan where the names or classes have outgrown this one. It has the very size

@@ -145,6 +145,7 @@ class Options:
     max_features: int = option(100_000, integer, live=True)
     max_categories: int = option(32, integer, live=True)
     max_pending: int = option(10_000, integer, live=True)
+    max_memory: float = option(2**30, positive, live=True)
 
     # What only one of the two has, as the other one has it.
     loss: ClassVar[str] = "logistic"

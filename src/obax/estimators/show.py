@@ -73,9 +73,10 @@ def explain(core: Core) -> str:
     if core.pending.dropped:
         text += f" {core.pending.dropped:,} rows were dropped before their labels came."
     if core.ignored:
+        limit = "max_memory" if len(core.names) < core.options.most_features else "max_features"
         text += (
             f" {core.ignored:,} values of features beyond the first {len(core.names):,} "
-            f"(max_features) were ignored."
+            f"({limit}) were ignored."
         )
     return text + _lags(core)
 

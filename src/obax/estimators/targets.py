@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -36,10 +36,14 @@ def coded(
     index: Mapping[Hashable, int],
     unlabelled: str,
     unread: Sequence[int] = (),
+    *,
+    most: int = 0,
+    surplus: Callable[[int], str] = lambda classes: "one too many",
 ) -> Coded:
     """Targets of rows; `rejected` has rows that are not looked at and gets those whose target
     cannot be learned. A missing one is a reason too, unless `unlabelled` is `"predict"`. Rows of
-    `unread` are not to be learned, whatever their target."""
+    `unread` are not to be learned, whatever their target. Of classes there are at most `most`;
+    `surplus` says why not so many."""
     found = Coded(np.zeros(size), np.zeros(size, bool))
     if targets is None:
         return found
@@ -48,7 +52,7 @@ def coded(
         for i in unread:
             targets[i] = None
     if options.classify:
-        doubtful = _labels(targets, index, found, 0 if rejected else options.max_classes)
+        doubtful = _labels(targets, index, found, 0 if rejected else most)
     else:
         doubtful = _numbers(targets, found)
     found.teach[list(rejected)] = False
@@ -60,7 +64,7 @@ def coded(
         if _is_missing(target):
             reason = None if unlabelled == "predict" else "no target"
         elif options.classify:
-            reason = _add_label(_plain(target), i, known, found, options.max_classes)
+            reason = _add_label(_plain(target), i, known, found, most, surplus)
         else:
             reason = _add_number(target, i, found)
         if reason is not None:
@@ -106,7 +110,12 @@ def _numbers(targets: Sequence[object] | np.ndarray, found: Coded) -> list[int]:
 
 
 def _add_label(
-    label: Hashable, row: int, known: dict[Hashable, int], found: Coded, most: int
+    label: Hashable,
+    row: int,
+    known: dict[Hashable, int],
+    found: Coded,
+    most: int,
+    surplus: Callable[[int], str],
 ) -> str | None:
     """Note a class, known or new; or the reason why it cannot be one."""
     try:
@@ -115,7 +124,8 @@ def _add_label(
         return f"target {short(label)} cannot be a class: it is not hashable"
     if code is None:
         if len(known) >= most:
-            return f"target {short(label)} would be class {len(known) + 1}, one too many"
+            count = len(known) + 1
+            return f"target {short(label)} would be class {count}, {surplus(count)}"
         code = known[label] = len(known)
         found.new.append((row, label))
     found.values[row], found.teach[row] = code, True

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._support import trees, validation
+from .._support.compiling import compiled
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
@@ -137,7 +137,7 @@ class _Findings(NamedTuple):
         return float(self.gap / (1 + self.size))
 
 
-@eqx.filter_jit
+@compiled
 def _measure(
     problem: Problem,
     x: PyTree,

@@ -1,8 +1,4 @@
-"""Jobs on the workers of a Dask cluster.
-
-The driver keeps the list of jobs and gives each worker one at a time, so that it knows what runs
-where; Dask starts the workers, restarts them and carries the messages. A worker that is gone gives
-its job back; one with other versions than the driver gets none.
+"""The workers of a Dask cluster: how they are started, reached, asked who they are and told.
 
 Between the processes of a cluster Dask uses pickle: all of them must trust each other. What obax
 sends is plain (names, numbers, arrays, and the functions of `sweep`), and nothing that was pickled
@@ -11,15 +7,13 @@ is ever read from a disk.
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import logging
 import os
 import tempfile
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +25,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 """Seconds for a scheduler to answer, at the start and when it has been lost."""
-LOSSES = 20
-"""How many workers a job may lose before it is blamed for it."""
 GONE = "it is gone."
 # XLA sizes its pool of threads by NPROC.
 ONE_CORE = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -123,126 +115,6 @@ def connect(address: str) -> Iterator[Client]:
             yield client
 
 
-def results(
-    client: Client,
-    function: Callable[..., Any],
-    jobs: Mapping[str, tuple[Any, ...]],
-    *,
-    welcome: Callable[[list[str]], Mapping[str, str]] = lambda addresses: {},
-    on_change: Callable[[list[Seat]], None] = lambda seats: None,
-) -> Iterator[tuple[str, Any]]:
-    """`function(*job)` of every job, by its name, in the order in which they come back.
-
-    `welcome` is given the addresses of workers before their first job and says which of them have
-    what trouble; `on_change` is told who does what. Trouble with the workers that are there at the
-    start is an error; a worker that comes later is only left alone.
-    """
-    desk = _Desk(client, function, jobs, welcome)
-    try:
-        while desk.waiting or desk.running:
-            present = _present(client)
-            finished = desk.collect(present)
-            if desk.failure is None:
-                desk.call_the_roll(present)
-                desk.hand_out()
-            on_change([dataclasses.replace(seat) for seat in desk.seats.values()])
-            # Also before a failure: what is done is done.
-            yield from finished
-            if desk.failure is not None:
-                raise desk.failure
-            if not finished:
-                _wait(client, [future for _, future in desk.running.values()])
-    finally:
-        for _, future in desk.running.values():
-            _cancel(client, future)
-
-
-class _Desk:
-    """Where jobs lie: those that wait, and who has which."""
-
-    def __init__(
-        self,
-        client: Client,
-        function: Callable[..., Any],
-        jobs: Mapping[str, tuple[Any, ...]],
-        welcome: Callable[[list[str]], Mapping[str, str]],
-    ):
-        self.client, self.function, self.jobs, self.welcome = client, function, jobs, welcome
-        self.waiting = list(jobs)
-        self.running: dict[str, tuple[str, Any]] = {}
-        self.seats: dict[str, Seat] = {}
-        self.losses: collections.Counter[str] = collections.Counter()
-        self.failure: BaseException | None = None
-        self.begun = False
-        self.settings = _settings()
-
-    def collect(self, present: Mapping[str, Seat]) -> list[tuple[str, Any]]:
-        """Results that are there; jobs of workers that are gone wait again."""
-        finished = []
-        for address, (name, future) in list(self.running.items()):
-            if address in present and future.status == "pending":
-                continue
-            seat = self.seats[address]
-            seat.job = None
-            del self.running[address]
-            try:
-                if address not in present:
-                    raise OSError("the worker is gone")
-                # Raises what the job raised, and otherwise if the worker goes at this moment.
-                finished.append((name, future.result(timeout=TIMEOUT)))
-                seat.done += 1
-            except Exception as error:
-                if future.status == "error" and not _killed(error):
-                    self.failure = _named(error, name, seat)
-                else:
-                    self._take_back(name, future)
-        self.seats = {a: seat for a, seat in self.seats.items() if a in present}
-        return finished
-
-    def call_the_roll(self, present: Mapping[str, Seat]) -> None:
-        """Workers that are new: who are they, and have they what they need?"""
-        new = [address for address in present if address not in self.seats]
-        troubles = _troubles(self.client, new) if new else {}
-        sound = [address for address in new if address not in troubles]
-        troubles |= self.welcome(sound) if sound else {}
-        for address in new:
-            # Killed while it was asked: not there.
-            if troubles.get(address) != GONE:
-                self.seats[address] = present[address]
-                self.seats[address].trouble = troubles.get(address, "")
-        troubled = [seat for seat in self.seats.values() if seat.trouble]
-        if not self.begun and troubled:
-            self.failure = UserError(_complaint(troubled))
-        elif troubled and self.waiting and len(troubled) == len(self.seats):
-            self.failure = ClusterLost(_complaint(troubled))
-        self.begun = self.begun or bool(self.seats)
-
-    def hand_out(self) -> None:
-        """One job to each worker that has none."""
-        for address, seat in self.seats.items():
-            if self.waiting and not self.failure and not seat.trouble and seat.job is None:
-                seat.job = name = self.waiting.pop(0)
-                future = self.client.submit(
-                    _perform,
-                    self.settings,
-                    self.function,
-                    *self.jobs[name],
-                    key=f"{name}-{uuid.uuid4().hex}",
-                    workers=[address],
-                )
-                self.running[address] = name, future
-
-    def _take_back(self, name: str, future: Any) -> None:
-        _cancel(self.client, future)
-        self.losses[name] += 1
-        self.waiting.insert(0, name)
-        if self.losses[name] > LOSSES:
-            self.failure = ClusterLost(
-                f"{name} has lost {self.losses[name]} workers, one after the other: they were "
-                f"killed, perhaps for the memory that it needs."
-            )
-
-
 _KEPT: dict[str, Any] = {}
 
 
@@ -275,7 +147,7 @@ def identity() -> dict[str, str]:
     return found | {"python": found["python"].rpartition(".")[0], "source": source()}
 
 
-def _troubles(client: Client, addresses: list[str]) -> dict[str, str]:
+def troubles(client: Client, addresses: list[str]) -> dict[str, str]:
     """What is wrong with workers, by address: other versions, or no obax."""
     ours, troubles = identity(), {}
     for address, found in on_workers(client, identity, workers=addresses).items():
@@ -295,7 +167,7 @@ def _troubles(client: Client, addresses: list[str]) -> dict[str, str]:
     return troubles
 
 
-def _present(client: Client) -> dict[str, Seat]:
+def present(client: Client) -> dict[str, Seat]:
     """The workers that the scheduler knows now, by address."""
     begun = time.monotonic()
     while True:
@@ -313,7 +185,7 @@ def _present(client: Client) -> dict[str, Seat]:
             time.sleep(0.1)
 
 
-def _wait(client: Client, futures: list[Any], seconds: float = 1.0) -> None:
+def wait(client: Client, futures: list[Any], seconds: float = 1.0) -> None:
     """Until one has ended, or for a second: workers come and go meanwhile."""
     if not futures:
         time.sleep(seconds / 4)
@@ -324,29 +196,8 @@ def _wait(client: Client, futures: list[Any], seconds: float = 1.0) -> None:
         distributed().wait(futures, timeout=seconds, return_when="FIRST_COMPLETED")
 
 
-def _killed(error: BaseException) -> bool:
-    return isinstance(error, distributed().KilledWorker)
-
-
-def _cancel(client: Client, future: Any) -> None:
-    if client.status == "running":
-        with contextlib.suppress(Exception):
-            future.cancel()
-
-
-def _complaint(seats: Iterable[Seat]) -> str:
-    return " ".join(f"worker {seat.name} ({seat.host}): {seat.trouble}" for seat in seats)
-
-
-def _named(error: BaseException, job: str, seat: Seat) -> BaseException:
-    where = f"{job} on worker {seat.name} ({seat.host})"
-    if isinstance(error, UserError):
-        return UserError(f"{where}: {error}")
-    error.add_note(f"in {where}")
-    return error
-
-
-def _settings() -> dict[str, Any]:
+def settings() -> dict[str, Any]:
+    """How JAX is set in this process, where that changes numbers."""
     import jax
 
     # Some are attributes, which a `with` block may have changed, and some are not.
@@ -355,7 +206,7 @@ def _settings() -> dict[str, Any]:
     return {n: jax.config.read(n) if value is missing else value for n, value in found.items()}
 
 
-def _perform(settings: dict[str, Any], function: Callable[..., Any], *job: Any) -> Any:
+def perform(settings: dict[str, Any], function: Callable[..., Any], *job: Any) -> Any:
     """On a worker: one core, and JAX set as it is in the driver."""
     for name, value in ONE_CORE.items():
         # For clusters that others started: in time if JAX has not computed here yet.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .._support.errors import UserError as UserError, nearest as nearest
-from .compare import COMPARE
+from .comparison import COMPARE
 from .dynamic_regression import DYNAMIC_REGRESSION
 from .kit.config import as_dict, with_changes, with_overrides as with_overrides
 from .kit.experiment import Experiment as Experiment, Part as Part
@@ -24,12 +24,21 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from ..integrations.dask import Seat
+    from .comparison.own import compare as compare
 
 T = TypeVar("T")
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING, *META_LEARNING)
 }
+
+
+def __getattr__(name: str) -> object:
+    if name != "compare":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .comparison.own import compare
+
+    return compare
 
 
 def find(name: str) -> Experiment:

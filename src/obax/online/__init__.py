@@ -9,4 +9,7 @@ from .play import Play as Play, play as play
 from .rejection import RejectedRoundError as RejectedRoundError
 from .run import run as run
 from .sweep import sweep as sweep
-from .trust import HypergradientWarning as HypergradientWarning
+from .trust import (
+    HypergradientWarning as HypergradientWarning,
+    RefusedTermWarning as RefusedTermWarning,
+)

@@ -5,16 +5,17 @@ round and its record, and once more after the last one. One that has a method `c
 when the driver is done; it may be called again later.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from .._support import validation
 from .._support.trees import PyTree
 from ..algorithms import Info
-from ..checkpoint import SUFFIX, CheckpointError, Folder, load, save
+from ..checkpoint import SUFFIX, CheckpointError, Digests, Folder, Input, Meta, load, save
 
 OnRound = Callable[[Any, Info], object]
 
@@ -50,6 +51,26 @@ class Callbacks:
                 one.close()
 
 
+class Saving(NamedTuple):
+    """Where checkpoints go, if anywhere, how often, and how many stay: what a person passed to a
+    driver, checked."""
+
+    folder: Path | None
+    every: int
+    keep: int
+
+    @classmethod
+    def of(cls, folder: str | Path | None, every: int | None, keep: int) -> "Saving":
+        """As the arguments of a driver are called."""
+        if folder is not None and not isinstance(folder, str | os.PathLike):
+            raise ValueError(f"checkpoint_dir must be the path of a folder, but got {folder!r}.")
+        if folder is None and every is not None:
+            raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+        often = 1000 if every is None else validation.count(every, "checkpoint_every")
+        path = None if folder is None else Path(folder)
+        return cls(path, often, validation.count(keep, "keep"))
+
+
 class RunCheckpoints:
     """Checkpoints of a run: the last few states, and the history of all rounds in pieces.
 
@@ -57,18 +78,25 @@ class RunCheckpoints:
     without its past.
     """
 
-    def __init__(self, path: str | Path, every: int | None, keep: int):
-        self.states = Folder(path, validation.count(keep, "keep"))
-        self.every = 1000 if every is None else validation.count(every, "checkpoint_every")
+    def __init__(self, folder: Path, saving: Saving, input: Input, digests: Digests):
+        self.states, self.every = Folder(folder, saving.keep), saving.every
+        self._input, self._digests = input, digests
 
     def save(self, begin: int, end: int, state: PyTree, history: Info) -> None:
         """The state after `end` rounds, and the history since `begin`."""
         save(self._piece(begin, end), history)
-        self.states.save(end, state, {"rejected": 0, "driver": "run"})
+        kept = self._input.ends(self._digests, end).plain()
+        self.states.save(end, state, {"rejected": 0, "driver": "run"} | kept)
 
-    def latest(self, state: PyTree, shapes: Callable[[int], Info]) -> tuple[Any, list[Info], int]:
+    def latest(
+        self, state: PyTree, shapes: Callable[[int], Info], stacklevel: int
+    ) -> tuple[Any, list[Info], int]:
         """The newest state, the history up to it, and how many rounds that are."""
-        found = self.states.latest(like=state)
+
+        def check(meta: Meta) -> None:
+            self._input.check(meta, self.states.path, self._digests, stacklevel + 4)
+
+        found = self.states.latest(state, check)
         if found is None:
             return state, [], 0
         state, meta = found

@@ -19,7 +19,7 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from jaxtyping import Array
 
 from .._support import trees
-from .._support.compiling import OPTIONS
+from .._support.compiling import MOST_PROGRAMS, OPTIONS
 from .._support.explicit import automatic_leaf
 from .._support.lazy import Lazy, lazy
 from .._support.trees import PyTree
@@ -259,7 +259,7 @@ class _Shapes:
         return isinstance(other, _Shapes) and self.key == other.key
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=MOST_PROGRAMS)
 def _steps(
     leaves: tuple, treedef: PyTree, numbers: _Shapes, state: _Shapes, round_spec: RoundSpec
 ) -> tuple[LiveStep, LiveStep]:

@@ -7,18 +7,21 @@ from typing import Generic
 import jax
 from jax.sharding import Mesh
 
-from .._support import validation
+from .._support import forked, validation
 from .._support.explicit import automatic, explicit_mesh
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..checkpoint import Folder, check_seekable, seek
-from .calls import Callbacks, OnRound
+from ..checkpoint import Folder, Input, Meta, check_seekable, digest, seek, source_digests
+from .calls import Callbacks, OnRound, Saving
 from .live import Live
 from .mesh import Axes, LiveOnMesh, collect
 from .rejection import POLICIES, rejection
-from .stacks import S
+from .stacks import S, check_given
 from .trust import LiveTrust
+
+# Frames between a warning and whoever called `play`.
+OURS = 6
 
 
 class Play(Iterator[tuple[S, Info]], Generic[S]):
@@ -39,17 +42,33 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         every: int = 0,
         callbacks: Callbacks | None = None,
         axes: Axes | None = None,
+        other_input: bool = False,
     ):
+        forked.check()
         self.state = state
         self.rounds = 0
         self.rejected = 0
         self._folder, self._every = folder, every
         like = state if axes is None or folder is None else collect(algorithm, state)
-        found = None if folder is None else folder.latest(like)
-        if found is not None:
-            self.state, meta = found
-            self.rounds, self.rejected = meta["round"], meta["rejected"]
-            source = seek(source, self.rounds)
+        self._due: float = float("inf")
+        if folder is not None:
+            spec = state.round_spec
+            self._dtypes = [dtype for _, dtype in spec.leaves]
+            parts = {"algorithm": algorithm}
+            self._input = Input(parts, spec.example(), "source", other=other_input)
+            again = source_digests(source, self._dtypes)
+
+            def check(meta: Meta) -> None:
+                # Of several processes each may have a part of every round, and one has written.
+                if folder.writes:
+                    self._input.check(meta, folder.path, again, OURS)
+
+            found = folder.latest(like, check)
+            if found is not None:
+                self.state, meta = found
+                self.rounds, self.rejected = meta["round"], meta.get("rejected", 0)
+                source = seek(source, self.rounds)
+            self._due = self._input.due(self.rounds, every)
         self._algorithm = algorithm
         self._inside = explicit_mesh()
         self._live: Live[S] | LiveOnMesh[S]
@@ -69,6 +88,8 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
 
     def __next__(self) -> tuple[S, Info]:
         try:
+            if forked.child:
+                forked.check()
             round = next(self._source)
             if self._inside is None:
                 state, info, accepted = self._live.play(round)
@@ -84,15 +105,18 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             if accepted and self.rounds >= self._trust.due:
                 self._trust.look(self.rounds, self._live.residual(), stacklevel=2)
             if self._told:
-                self._tell(state, info)
+                self._tell(state, info, round)
         except BaseException:
             self.close()
             raise
         return state, info
 
-    def _tell(self, state: S, info: Info) -> None:
+    def _tell(self, state: S, info: Info, round: PyTree) -> None:
+        if self.rounds >= self._due:
+            self._input.note(self.rounds, digest(round, self._dtypes))
+            self._due = self._input.due(self.rounds, self._every)
         if self._folder is not None and self.rounds % self._every == 0:
-            meta = {"rejected": self.rejected}
+            meta = {"rejected": self.rejected} | self._input.plain()
             if isinstance(self._live, Live):
                 self._folder.save(self.rounds, state, meta)
             else:
@@ -140,6 +164,7 @@ def play(
     checkpoint_every: int | None = None,
     checkpoint_dir: str | Path | None = None,
     keep: int = 3,
+    other_input: bool = False,
     mesh: Mesh | None = None,
     window_axis: str | None = None,
     batch_axis: PyTree = None,
@@ -157,7 +182,8 @@ def play(
     and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from
     it: `state` gives the structure only, and the source is taken to the right round. It must be
     able to: a sequence, or an object with a method `seek(round)`, counted from 0; a generator is
-    refused from the start.
+    refused from the start. An algorithm or a source that is not the one of before is an error that
+    says what differs; `other_input=True` goes on all the same.
 
     `mesh`, `window_axis` and `batch_axis` are as in `run`. Checkpoints are those of a run without a
     mesh, so one may go on with another number of devices.
@@ -175,17 +201,21 @@ def play(
     2 True 0.75
     """
     validation.one_of(on_rejected, POLICIES, "on_rejected")
-    validation.count(keep, "keep")
+    for name, flag in (("other_input", other_input), ("progress", progress)):
+        validation.flag(flag, name)
+    check_given(algorithm, state)
+    saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
+    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
     total = len(source) if isinstance(source, Sized) else None
-    folder = None
     callbacks = Callbacks(on_round, every)
-    if checkpoint_dir is not None:
-        check_seekable(source)
-        folder = Folder(checkpoint_dir, keep)
-    elif checkpoint_every is not None:
-        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
-    saving = 1000 if checkpoint_every is None else checkpoint_every
-    validation.count(saving, "checkpoint_every")
-    bar = Progress(total, enabled=progress)
     axes = Axes.of(mesh, window_axis, batch_axis)
-    return Play(algorithm, state, source, bar, on_rejected, folder, saving, callbacks, axes)
+    folder = None
+    if saving.folder is not None:
+        check_seekable(source)
+        folder = Folder(saving.folder, saving.keep)
+    bar = Progress(total, enabled=progress)
+    return Play(
+        algorithm, state, source, bar, on_rejected, folder, saving.every, callbacks, axes,
+        other_input,
+    )  # fmt: skip

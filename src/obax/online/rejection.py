@@ -1,12 +1,17 @@
 """What becomes of a round that the guard rejects: an error that says why, or a count."""
 
+import dataclasses
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._support import trees
 from .._support.trees import PyTree
 from ..algorithms import Algorithm
 from ..algorithms.base import State
+from ..past import RingBuffer
 from .places import on_host
 
 POLICIES = ("raise", "skip")
@@ -35,17 +40,43 @@ def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> 
     if bad:
         reason = f"{', '.join(bad)} is not finite"
     else:
-        new = algorithm.attempt(state, round).changes(state.t)
-        moved = [
-            name for name in ("outer_var", "inner_var") if not bool(trees.all_finite(new[name]))
-        ]
-        reason = (
-            f"the round itself is finite, but it would make {' and '.join(moved) or 'the state'} "
-            f"NaN or Inf; a smaller step size is the usual cure"
-        )
+        moved = " and ".join(_spoiled(algorithm, state, round)) or "the state"
+        alone = _without_past(state)
+        if alone is not None and not _spoiled(algorithm, alone, round, every=True):
+            reason = (
+                f"the round is finite and would be fine alone, but with the past rounds that the "
+                f"state keeps it would make {moved} NaN or Inf: one of them was fine when it came "
+                f"and is not at today's x and y. The step size is not to blame; a loss that is "
+                f"finite on all of the domain is the cure, or a window that is cut"
+            )
+        else:
+            reason = (
+                f"the round itself is finite, but it would make {moved} NaN or Inf; a smaller step "
+                f"size is the usual cure"
+            )
     return RejectedRoundError(
         f"round {index} (counted from 0) was rejected: {reason}. The state is as it was before the "
         f"round (error.state). Pass on_rejected='skip' to leave such rounds out and count them.",
         index,
         state,
     )
+
+
+def _spoiled(
+    algorithm: Algorithm, state: State, round: PyTree, *, every: bool = False
+) -> list[str]:
+    """Which of x and y, or of all fields of the state, the round would make NaN or Inf."""
+    new = algorithm.attempt(state, round).changes(state.t)
+    names = list(new) if every else ["outer_var", "inner_var"]
+    return [name for name in names if not bool(trees.all_finite(new[name]))]
+
+
+def _without_past(state: State) -> State | None:
+    """The state as if there had been no rounds before; `None` where it keeps none anyway."""
+    past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
+    if not any(bool(np.any(on_host(buffer.there))) for buffer in past.values()):
+        return None
+    none: dict[str, Any] = {
+        name: buffer.only(jnp.zeros_like(buffer.there)) for name, buffer in past.items()
+    }
+    return dataclasses.replace(state, **none)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from .._support import trees, validation
+from .._support import forked, trees, validation
 from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
 from .._support.functions import shared
@@ -18,11 +18,12 @@ from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
-from .calls import Callbacks, OnRound, RunCheckpoints
+from ..checkpoint import Input, stacked_digests
+from .calls import Callbacks, OnRound, RunCheckpoints, Saving
 from .mesh import Axes, collect, on_mesh
 from .rejection import POLICIES, rejection
-from .stacks import Record, S, at, check_stacked, length, recording_step
-from .trust import warn_of
+from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
+from .trust import warn_of, warn_of_refused
 
 # Frames between a warning and whoever called `run`, the decorator's among them.
 OURS = 3
@@ -42,6 +43,7 @@ def run(
     checkpoint_dir: str | Path | None = None,
     checkpoint_every: int | None = None,
     keep: int = 3,
+    other_input: bool = False,
     mesh: Mesh | None = None,
     window_axis: str | None = None,
     batch_axis: PyTree = None,
@@ -65,6 +67,8 @@ def run(
       1,000) and at the end; the last `keep` states stay. Called again, the run goes on from the
       newest: `state` gives the structure only. With `on_round` too, pieces have the greatest
       common divisor of the two numbers.
+    - `other_input`: go on from a checkpoint although the algorithm, `record` or the rounds that
+      were played are not those of before, which is otherwise an error that says what differs.
     - `mesh`, `window_axis`, `batch_axis`: devices, the axis of the mesh over which the window's
       terms and its past rounds lie, and the one over which the batch of each round lies (axis 0 of
       its leaves; or a tree of names and `None`, like the round). See docs/devices.md.
@@ -80,7 +84,12 @@ def run(
     >>> print(history.played_value, state.t)
     [0.5     0.125   0.03125] 4
     """
+    forked.check()
     validation.one_of(on_rejected, POLICIES, "on_rejected")
+    for name, flag in (("other_input", other_input), ("progress", progress)):
+        validation.flag(flag, name)
+    check_given(algorithm, state, record)
+    saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
     record = shared(record)
     axes = Axes.of(mesh, window_axis, batch_axis)
     if axes is not None:
@@ -92,10 +101,11 @@ def run(
     horizon = length(rounds)
     callbacks = Callbacks(on_round, every)
     folder = None
-    if checkpoint_dir is not None:
-        folder = RunCheckpoints(checkpoint_dir, checkpoint_every, keep)
-    elif checkpoint_every is not None:
-        raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+    if saving.folder is not None:
+        parts = {"algorithm": algorithm, "record": record}
+        given = Input(parts, state.round_spec.example(), "rounds", other=other_input)
+        digests = stacked_digests(rounds, [dtype for _, dtype in state.round_spec.leaves])
+        folder = RunCheckpoints(saving.folder, saving, given, digests)
     wanted = [callbacks.every] * bool(callbacks) + ([] if folder is None else [folder.every])
     piece = math.gcd(*wanted) if wanted else (_piece(horizon) if progress else horizon)
     histories: list[Info] = []
@@ -103,7 +113,7 @@ def run(
     if folder is not None:
         plain = state if axes is None else collect(algorithm, state)
         found, histories, begin = folder.latest(
-            plain, lambda n: _shapes(algorithm, plain, rounds, record, n)
+            plain, lambda n: _shapes(algorithm, plain, rounds, record, n), OURS
         )
         state, saved = found if begin else state, begin
         if begin > horizon:
@@ -136,7 +146,9 @@ def run(
     callbacks.close()
     whole = _joined(histories)
     if trees.is_concrete(whole.solver_residual):
-        warn_of(np.asarray(whole.solver_residual)[np.asarray(whole.accepted)], stacklevel=OURS)
+        accepted = np.asarray(whole.accepted)
+        warn_of(np.asarray(whole.solver_residual)[accepted], stacklevel=OURS)
+        warn_of_refused(np.asarray(whole.refused_terms) * accepted, stacklevel=OURS)
         if progress:
             print(whole.summary())
     return state, whole

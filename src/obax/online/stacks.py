@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from .._support import validation
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
@@ -30,6 +31,14 @@ def recording_step(
         return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
 
     return step
+
+
+def check_given(algorithm: object, state: object, record: object = None) -> None:
+    """Raise a `ValueError` for what is no algorithm, no state, or no function."""
+    validation.instance(algorithm, Algorithm, "algorithm", "an algorithm such as obax.OAGD(...)")
+    validation.instance(state, State, "state", "a state, which algorithm.init makes")
+    if record is not None:
+        validation.function(record, "record", "state -> pytree")
 
 
 def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, ArrayLike
 
-from .._support import functions, trees
+from .._support import forked, functions, trees, validation
 from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
 from .._support.packing import Packing
@@ -19,7 +19,7 @@ from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
 from .places import apart, on_every_device, sweep_devices
-from .stacks import Record, S, at, check_stacked, length, recording_step
+from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -66,9 +66,16 @@ def sweep(
     [[0.5   0.125]
      [0.5   0.   ]]
     """
-    record = functions.shared(record)
+    forked.check()
+    validation.flag(seeds, "seeds")
     single = isinstance(algorithms, Algorithm)
+    if not single:
+        validation.instance(algorithms, Sequence, "algorithms", "algorithms, one or several")
     family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
+    for one in family:
+        validation.instance(one, Algorithm, "algorithms", "algorithms such as obax.OAGD(...)")
+        check_given(one, state, record)
+    record = functions.shared(record)
     numbers, shared = _stack(family)
     horizon = length(rounds)
     if seeds and (lengths := {len(leaf) for leaf in jax.tree.leaves(rounds)}) != {horizon}:

@@ -1,5 +1,5 @@
-"""A word, once, where the hypergradients of a run cannot be trusted. On the host, after the fact:
-nothing is added to a compiled step."""
+"""A word, once, where the hypergradients of a run cannot be trusted, or where the window has lost
+rounds. On the host, after the fact: nothing is added to a compiled step."""
 
 import warnings
 
@@ -44,6 +44,29 @@ def distrust(residuals: np.ndarray) -> str | None:
     return (
         f"the hypergradient cannot be trusted: the linear system H v = grad_y f was left with "
         f"{found} (0 is solved, 1 is what v = 0 leaves). {CURE}"
+    )
+
+
+class RefusedTermWarning(UserWarning):
+    """Past rounds left the window because they are NaN or Inf at today's x and y."""
+
+
+def warn_of_refused(refused: np.ndarray, stacklevel: int) -> None:
+    """Warn where rounds, counted from 0, refused some of those before them."""
+    when = np.flatnonzero(refused)
+    if when.size:
+        some = ", ".join(map(str, when[:5])) + (", ..." if when.size > 5 else "")
+        warnings.warn(refusal(int(np.sum(refused)), f"in round {some} (counted from 0)"),
+                      RefusedTermWarning, stacklevel=stacklevel + 1)  # fmt: skip
+
+
+def refusal(count: int, when: str) -> str:
+    """That so many past rounds have left the window, in words."""
+    return (
+        f"{count:,} past round{'s' if count > 1 else ''} left the window {when}: fine when they "
+        f"came, their losses or gradients are NaN or Inf at a later x and y. The others go on "
+        f"without them; no step size is to blame. A loss that is finite on all of the domain keeps "
+        f"them (history.refused_terms counts)."
     )
 
 

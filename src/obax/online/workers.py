@@ -12,7 +12,7 @@ import numpy as np
 
 from .._support.trees import PyTree
 from ..algorithms import Info
-from ..integrations import dask
+from ..integrations import dask, desk
 from .stacks import Record, S, at, length
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def sweep_on_workers(
         }
 
     try:
-        found = dict(dask.results(client, play_batch, jobs, welcome=welcome))
+        found = dict(desk.results(client, play_batch, jobs, welcome=welcome))
     finally:
         if client.status == "running":
             client.run(forget, token, on_error="ignore")

@@ -19,8 +19,9 @@ from .meta_learning import (
     meta_learning as meta_learning,
     task_logits as task_logits,
 )
+from .moments import windowed as windowed
 from .quadratic import online_minmax as online_minmax, quadratic as quadratic
-from .regression import dynamic_regression as dynamic_regression, windowed as windowed
+from .regression import dynamic_regression as dynamic_regression
 from .robust import group_losses as group_losses, robust_regression as robust_regression
 from .strategic import (
     strategic_regression as strategic_regression,

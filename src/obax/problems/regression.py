@@ -17,7 +17,6 @@ from .._support import validation
 from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
-from ..window import Window
 from .instance import Instance
 
 
@@ -32,6 +31,7 @@ def dynamic_regression(
     correlation: float = 0.0,
     lower: float = -8.0,
     upper: float = 2.0,
+    mark_changes: bool = False,
     seed: int = 0,
 ) -> Instance:
     """The stream of Section 4.1. What the paper leaves open is a choice here, and says so.
@@ -45,8 +45,9 @@ def dynamic_regression(
       are Gaussian with unit variance and pairwise `correlation`; the model y_s of a stage is
       standard normal.
     - `lower`, `upper`: X = [lower, upper]^d1, x_1 in its middle and y_1 = 0: ours too.
+    - `mark_changes`: whether rounds say that a stage begins with them, for `Window(cut="reset")`.
 
-    A round holds `training` and `validation`, each (a, b).
+    A round holds `training` and `validation`, each (a, b), and `reset` if it was asked for.
     """
     for value, name in ((horizon, "horizon"), (stages, "stages"), (samples, "samples")):
         validation.count(value, name)
@@ -75,7 +76,9 @@ def dynamic_regression(
 
     best = BestPenalty(lower, upper) if outer_dim == samples == 1 else None
     problem = Problem(outer, inner, Box(lower, upper), _inner_argmin, best)
-    rounds = {"training": draw(), "validation": draw()}
+    rounds: dict[str, PyTree] = {"training": draw(), "validation": draw()}
+    if mark_changes:
+        rounds["reset"] = jnp.asarray(np.diff(stage_of(horizon, stages), prepend=0) > 0)
     middle = jnp.full(outer_dim, (lower + upper) / 2, float)
     return Instance(problem, rounds, middle, jnp.zeros(inner_dim))
 
@@ -124,87 +127,3 @@ class BestPenalty:
         most, least = 2 * np.exp(self.upper), 2 * np.exp(self.lower)
         x = jnp.log(jnp.clip(penalty, least, most) / 2)
         return jnp.clip(x, self.lower, self.upper)[None]
-
-
-def windowed(instance: Instance, window: Window) -> Instance:
-    """A dynamic regression stream whose rounds hold the moments of the window: the same decisions,
-    at the cost of w = 1.
-
-    For squared losses the average over a window is again a quadratic in y,
-
-        (1/W) sum_i u_i (a_{t-i}^T y - b_{t-i})^2 / 2 = y^T A_t y / 2 - c_t^T y + k_t,
-
-    whose moments A_t, c_t, k_t follow from those of the round before. OAGD with w = 1 on these
-    rounds plays what OAGD with the window plays on the original ones (with curvature that is not
-    "own"), in time that does not depend on w: this is what makes w = T affordable.
-
-    `instance` is from `dynamic_regression`. With `window.follower="current"` the follower trains on
-    the current round and the window reaches the leader only (the same as `curvature="current"`);
-    with `"average"` it trains on the window's average (the same as `curvature="window"`).
-
-    A round holds `training` and `validation` moments (A, c, k, share), where `share` is the weight
-    of the rounds seen, by which the penalty is diluted early on.
-    """
-    validation.one_of(window.follower, ("current", "average"), "window.follower")
-    training = window if window.follower == "average" else Window(1)
-    rounds = {
-        "training": _moments(instance.rounds["training"], training),
-        "validation": _moments(instance.rounds["validation"], window),
-    }
-    problem = Problem(
-        _outer_of_moments, _inner_of_moments, instance.problem.domain, _argmin_of_moments
-    )
-    return Instance(problem, rounds, instance.outer_var, instance.inner_var)
-
-
-def _moments(data: tuple[Array, Array], window: Window) -> tuple[Array, ...]:
-    a, b = (np.asarray(leaf, np.float64) for leaf in data)
-    if a.ndim == 2:
-        a, b = a[:, None], b[:, None]
-    samples = a.shape[1]
-    parts = [
-        np.einsum("tni,tnj->tij", a, a) / samples,
-        np.einsum("tni,tn->ti", a, b) / samples,
-        np.einsum("tn,tn->t", b, b) / (2 * samples),
-        np.ones(len(a)),
-    ]
-    return tuple(jnp.asarray(_average(part, window), float) for part in parts)
-
-
-def _average(terms: np.ndarray, window: Window) -> np.ndarray:
-    """(1/W) sum_i u_i terms_{t-i} for every t, by the recurrence that powers allow."""
-    horizon, size = len(terms), window.size
-    u = np.asarray(window.weights, np.float64)
-    decay = float(u[1]) if size > 1 else 1.0
-    if not np.allclose(u, decay ** np.arange(size), rtol=1e-5, atol=1e-30):
-        raise ValueError("window.weights must be powers of a decay for windowed moments.")
-    # s_t = terms_t + decay s_{t-1} is the sum over all of the past; what left the window goes.
-    sums = np.array(terms)
-    for t in range(1, horizon):
-        sums[t] += decay * sums[t - 1]
-    sums[size:] = sums[size:] - decay**size * sums[:-size].copy()
-    seen = np.cumsum(decay ** np.arange(min(size, horizon)))
-    weight = seen[np.minimum(np.arange(horizon), len(seen) - 1)]
-    full = np.sum(decay ** np.arange(size))
-    total = weight if window.normalise == "seen" else np.full(horizon, full)
-    return sums / total.reshape((-1,) + (1,) * (terms.ndim - 1))
-
-
-def _quadratic(y: Array, moments: tuple[Array, ...]) -> Array:
-    a, c, k, _ = moments
-    return 0.5 * y @ a @ y - c @ y + k
-
-
-def _outer_of_moments(x: Array, y: Array, round: PyTree) -> Array:
-    return _quadratic(y, round["validation"])
-
-
-def _inner_of_moments(x: Array, y: Array, round: PyTree) -> Array:
-    share = round["training"][3]
-    return _quadratic(y, round["training"]) + share * jnp.sum(jnp.exp(x) * y**2)
-
-
-def _argmin_of_moments(x: Array, round: PyTree) -> Array:
-    a, c, _, share = round["training"]
-    penalty = share * jnp.broadcast_to(2 * jnp.exp(x), c.shape)
-    return jnp.linalg.solve(a + jnp.diag(penalty), c)

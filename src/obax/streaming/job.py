@@ -139,6 +139,7 @@ class Job:
                     f"replaced, rotated or cut? Use the same input, start anew with another "
                     f"folder, or go on all the same with --other-input."
                 )
+            self._named = out if isinstance(out, Path) else "standard output"
             if isinstance(out, Path):
                 out = opened.enter_context(self._cut_back(out, meta))
             self.out: BinaryIO = out
@@ -174,7 +175,8 @@ class Job:
 
     def close(self) -> None:
         """Close the files that were opened here."""
-        self._opened.close()
+        with atomic.naming(self._named):
+            self._opened.close()
 
     def play(self, batch: Batch) -> None:
         """Test and train on some rows, and write a line for each."""
@@ -182,8 +184,9 @@ class Job:
             batch = matched(batch, self.model.pending_)
         found = results(self._played(batch), batch, self.score)
         lines = [as_json({"t": t} | result) for t, result in enumerate(found, self.rows + 1)]
-        self.out.write(("\n".join(lines) + "\n").encode())
-        self.out.flush()
+        with atomic.naming(self._named):
+            self.out.write(("\n".join(lines) + "\n").encode())
+            self.out.flush()
         self.rows += len(batch)
         if self.folder is not None and time.monotonic() - self._drawn > LIVE_SECONDS:
             self.show()
@@ -199,11 +202,13 @@ class Job:
     def save(self) -> None:
         """A checkpoint of all that is needed to go on from here."""
         assert self.folder is not None
-        self.out.flush()
+        with atomic.naming(self._named):
+            self.out.flush()
         written, output = 0, Seen()
         # Of a pipe, what was written cannot be taken back.
         if self.out.seekable():
-            os.fsync(self.out.fileno())
+            with atomic.naming(self._named):
+                os.fsync(self.out.fileno())
             written = self.out.tell()
             if self.out.readable():
                 output = ends(self.out.fileno(), written)

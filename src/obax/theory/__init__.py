@@ -3,7 +3,8 @@
 `Constants` holds what Assumptions 1 to 3 ask for and derives L_y, M_f, L_f.
 Each of the five settings turns constants into steps that the algorithm takes directly and into a
 bound with every constant written out. Bounds are the *corrected* ones; `printed_bound` is what the
-paper prints. `docs/theory.md` lists where the two differ, and why.
+paper prints. `docs/theory.md` lists where the two differ, and why. `DiscountedRidge` and
+`SharedMixture` do the same for the streaming models of `obax.estimators`.
 """
 
 from .constants import Constants as Constants
@@ -20,6 +21,10 @@ from .setting import (
     InverseTime as InverseTime,
     LogarithmicInnerSteps as LogarithmicInnerSteps,
     Setting as Setting,
+)
+from .streaming import (
+    DiscountedRidge as DiscountedRidge,
+    SharedMixture as SharedMixture,
 )
 from .strongly_convex import (
     StronglyConvexDynamic as StronglyConvexDynamic,

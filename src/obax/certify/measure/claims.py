@@ -57,17 +57,17 @@ def checks(
     alpha, K = at(setting.outer_step_size, T), at(setting.inner_steps, T)
     contraction = ((c.kappa_g - 1.0) / (c.kappa_g + 1.0)) ** K
     made = [
-        _share("Algorithm 1, line 8", "the distance to the prescribed x_{t+1} / rounding",
+        share("Algorithm 1, line 8", "the distance to the prescribed x_{t+1} / rounding",
                found.astray, 0.0, 1.0 + found.length),
-        _share("Lemma 11", "|y_{t+1} - y*_t| / (q^K |y_t - y*_t|)", found.after,
+        share("Lemma 11", "|y_{t+1} - y*_t| / (q^K |y_t - y*_t|)", found.after,
                contraction * found.before, 1e-3 * (1.0 + found.before)),
-        _share("Lemma 3" if W == 1.0 else "Lemma 21",
+        share("Lemma 3" if W == 1.0 else "Lemma 21",
                "the error of the hypergradient / (M_f |y_{t+1} - y*_t|)",
                found.error, c.M_f * found.after, 1e-3 * (c.hypergradient_bound + found.slope)),
     ]  # fmt: skip
     if name == "nonconvex_local":
         return *made, *_local(setting, found, W, arguments, alpha, T)
-    made.append(_share("Equation (34)", "q^K / rho_t", contraction, rho(setting, T), 0.0))
+    made.append(share("Equation (34)", "q^K / rho_t", contraction, rho(setting, T), 0.0))
     return *made, *_convex(setting, found, alpha, rho(setting, T))
 
 
@@ -90,13 +90,13 @@ def _convex(setting: Setting, found: Along, alpha: Numbers, rho: Numbers) -> lis
         right = right + alpha * (c.M_f * after) ** 2 + c.M_f * after * found.distance
         size = squared / alpha + alpha * found.slope**2
         made.append(
-            _share(STEP[name], "<grad, x_t - x*> / what one step allows",
+            share(STEP[name], "<grad, x_t - x*> / what one step allows",
                    found.towards, right, size)
         )  # fmt: skip
     label = "Equation (64)" if mu_f else "convexity towards x*"
     left = found.gap + 0.5 * mu_f * squared
     made.append(
-        _share(label, "(phi_t(x_t) - phi_t(x*) + mu_f |x_t - x*|^2 / 2) / <grad, x_t - x*>",
+        share(label, "(phi_t(x_t) - phi_t(x*) + mu_f |x_t - x*|^2 / 2) / <grad, x_t - x*>",
                left, found.towards, c.hypergradient_bound * (found.distance + 1e-4))
     )  # fmt: skip
     # Lemma 17, at every t.
@@ -104,18 +104,18 @@ def _convex(setting: Setting, found: Along, alpha: Numbers, rho: Numbers) -> lis
     summed = 2.0 * c.L_y * np.cumsum(rho * found.distance) + np.cumsum(rho * found.inner_path)
     right = (rho[0] * first + summed) / (1.0 - rho[0])
     made.append(
-        _share("Lemma 17 (L2)", "sum |y_{t+1} - y*_t| / its bound", np.cumsum(after), right, size)
+        share("Lemma 17 (L2)", "sum |y_{t+1} - y*_t| / its bound", np.cumsum(after), right, size)
     )
     summed = 2.0 * c.L_y**2 * np.cumsum(rho**2 * squared) + np.cumsum((rho * found.inner_path) ** 2)
     right = (rho[0] ** 2 * first**2 + 6.0 * summed) / (1.0 - 2.0 * rho[0] ** 2)
     made.append(
-        _share(
+        share(
             "Lemma 17 (L1)", "sum |y_{t+1} - y*_t|^2 / its bound", np.cumsum(after**2), right, size
         )
     )
     if name == "convex_dynamic":
         made.append(
-            _share("Equation (75c)", "|grad phi_t|^2 / (2 L_f (phi_t(x_t) - phi_t(x*)))",
+            share("Equation (75c)", "|grad phi_t|^2 / (2 L_f (phi_t(x_t) - phi_t(x*)))",
                    found.slope**2, 2.0 * c.L_f * found.gap, c.hypergradient_bound**2)
         )  # fmt: skip
     if name == "strongly_convex_dynamic":
@@ -134,11 +134,11 @@ def _tracking(c: Constants, found: Along, alpha: float) -> list[Check]:
     squares = 64.0 / (23.0 * gamma) * (squared[0] + (1.0 + 2.0 / gamma) * path_2)
     squares = squares + 3.0 / (92.0 * L_y**2) * (first**2 + 6.0 * inner_path_2)
     return [
-        _share("Lemma 18", "|x_{t+1} - x*_t|^2 / its bound", found.next_distance**2,
+        share("Lemma 18", "|x_{t+1} - x*_t|^2 / its bound", found.next_distance**2,
                (1.0 - gamma) * squared + noise * found.after**2, 1e-3 + squared),
-        _share("Lemma 19 (H1)", "sum |x_t - x*_t| / its bound",
+        share("Lemma 19 (H1)", "sum |x_t - x*_t| / its bound",
                np.cumsum(found.distance), summed, 1.0),
-        _share("Lemma 19 (H2)", "sum |x_t - x*_t|^2 / its bound",
+        share("Lemma 19 (H2)", "sum |x_t - x*_t|^2 / its bound",
                np.cumsum(squared), squares, 1.0),
     ]  # fmt: skip
 
@@ -161,16 +161,16 @@ def _local(
     errors = errors + 2.0 * (kappa - 1.0) ** 2 * arguments["H_2"]
     falls = 2.0 * T * M / W + 2.0 * M + c.ell_f0 * arguments["H_1"]
     return [
-        _share("Equation (98)",
+        share("Equation (98)",
                "(alpha/2 - L_f alpha^2) |grad F_t|^2 / what the fall of F_t allows",
                (0.5 * alpha - bend) * slope, allowed, 1e-3 * M),
-        _share("Lemma 22", "sum |y_{t+1} - y*_t|^2 / its bound", np.cumsum(after), errors, 1e-3),
-        _share("Lemma 23", "sum F_t(x_t) - F_t(x_{t+1}) / its bound",
+        share("Lemma 22", "sum |y_{t+1} - y*_t|^2 / its bound", np.cumsum(after), errors, 1e-3),
+        share("Lemma 23", "sum F_t(x_t) - F_t(x_{t+1}) / its bound",
                np.cumsum(found.fall), falls, M),
     ]  # fmt: skip
 
 
-def _share(claim: str, quantity: str, left: ArrayLike, right: ArrayLike, size: ArrayLike) -> Check:
+def share(claim: str, quantity: str, left: ArrayLike, right: ArrayLike, size: ArrayLike) -> Check:
     """left <= right, as the largest left / right; `size` is what rounding is relative to."""
     allowed = np.maximum(right, 0.0) + ROUNDING * np.asarray(size)
     shares = np.asarray(left) / (allowed + 1e-300)  # nothing of nothing is nothing

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,8 @@ class Outcome:
     """A problem that was verified and played: curves over t = 1..T. `checks` are of assumptions,
     all of which hold; `steps` of what the proof says of every round."""
 
-    drawn: Drawn
+    drawn: Any
+    """`Drawn`, or a stream: what has a `family`, a `number` and a `where` for messages."""
     checks: tuple[Check, ...]
     steps: tuple[Check, ...]
     regret: Numbers

@@ -69,13 +69,23 @@ class WidePlan:
 
     def square(self, features: int) -> np.ndarray:
         """The covariance of weights of which nothing is known; empty where nobody has any."""
-        side = min(room_for(features), MOST_FULL + 1)
-        if self.full is None or features > MOST_FULL:
-            side = 0
+        side = self.side(features)
         square = np.zeros((side, side))
         np.fill_diagonal(square, 1 / FULL_STARTS[self.plan.slots > 0][1])
         square[:1, :1] = INTERCEPT_VARIANCE
         return square
+
+    def numbers(self, features: int) -> int:
+        """Of head, cells and covariance with room for so many features."""
+        after = MEMBER + PER_MEMBER * len(self.members)
+        width, per_cell = self.sizes[after : after + 2].tolist()
+        return width + room_for(features) * per_cell + self.side(features) ** 2
+
+    def side(self, features: int) -> int:
+        """Of the covariance of weights; 0 where nobody has any."""
+        if self.full is None or features > MOST_FULL:
+            return 0
+        return min(room_for(features), MOST_FULL + 1)
 
     def learned(self, member: Member) -> int:
         """Entries of x that the member learns."""

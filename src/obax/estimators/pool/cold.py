@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._support import atomic
+
 
 class Place(NamedTuple):
     """Where a model lies, and what it is."""
@@ -27,7 +29,11 @@ class Cold:
     def __init__(self, folder: str | Path | None):
         if folder is not None:
             Path(folder).mkdir(parents=True, exist_ok=True)
-        self._file = tempfile.TemporaryFile(prefix="obax-pool-", dir=folder)  # noqa: SIM115
+        # Without a buffer: on a full disk a model has to be known not to be there, at once.
+        self._file = tempfile.TemporaryFile(prefix="obax-pool-", dir=folder, buffering=0)  # noqa: SIM115
+        self._named = (
+            f"{folder or tempfile.gettempdir()}, the file for models of a pool beyond max_keys"
+        )
         self._end = 0
         self._free: dict[int, list[int]] = {}
         self._process = os.getpid()
@@ -37,17 +43,24 @@ class Cold:
         """Write a model down."""
         self._check_process()
         data, room = state.tobytes(), self._free.get(state.size)
-        offset = room.pop() if room else self._end
+        offset = room[-1] if room else self._end
+        with atomic.naming(self._named):
+            self._file.seek(offset)
+            left = memoryview(data)
+            while left:
+                left = left[self._file.write(left) :]
+        if room:
+            room.pop()
         self._end = max(self._end, offset + len(data))
-        self._file.seek(offset)
-        self._file.write(data)
         return Place(offset, state.size, zlib.crc32(data), features, classes)
 
     def get(self, place: Place) -> np.ndarray:
         """Read a model, which stays where it is."""
         self._check_process()
         self._file.seek(place.offset)
-        data = self._file.read(8 * place.numbers)
+        size, data = 8 * place.numbers, b""
+        while len(data) < size and (more := self._file.read(size - len(data))):
+            data += more
         if zlib.crc32(data) != place.checksum:
             raise OSError(
                 "a model of the pool that lay on disk has come back changed: the file or the disk "

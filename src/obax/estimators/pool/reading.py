@@ -1,11 +1,12 @@
 """Rows of a pool as they come, in the pool's features and classes."""
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import budget
 from ..columns import Columns
 from ..given import targets_of
 from ..options import LARGE, Options
@@ -85,12 +86,31 @@ class Reader:
         self.index: dict[Hashable, int] = {}
         self.columns = Columns(options.max_categories)
         self.ignored = 0
+        self._limits: dict[Callable[..., int], tuple[int, int]] = {}
 
     @property
     def most_features(self) -> int:
         """A pool has full curvature for every key, and no wide models."""
-        most = self.options.most_features
-        return most if self.options.dense else min(most, LARGE)
+        most = self.options.most_features if self.options.dense else LARGE
+        found = self._fitting(budget.most_features, len(self.classes))
+        return max(min(most, found), len(self.names))
+
+    @property
+    def most_classes(self) -> int:
+        """Of the pool, and of each key."""
+        return max(self._fitting(budget.most_classes, len(self.names)), len(self.classes))
+
+    def _fitting(self, most: Callable[[Options, int], int], beside: int) -> int:
+        """What fits into the budget of a model beside so many of the other."""
+        known = self._limits.get(most)
+        if known is None or known[0] != beside:
+            known = self._limits[most] = (beside, most(self.options, beside))
+        return known[1]
+
+    def _surplus(self, classes: int) -> str:
+        if classes > self.options.max_classes:
+            return "one too many"
+        return budget.too_much(self.options, len(self.names), classes)
 
     def learnable(
         self,
@@ -117,7 +137,10 @@ class Reader:
             rejected |= {begin + i: reason for i, reason in piece.rejected.items()}
             begin += len(piece)
         unread = [] if weights is None else np.flatnonzero(weights == 0).tolist()
-        goals = coded(self.options, targets, total, rejected, self.index, unlabelled, unread)
+        goals = coded(
+            self.options, targets, total, rejected, self.index, unlabelled, unread,
+            most=self.most_classes, surplus=self._surplus,
+        )  # fmt: skip
         self.add_classes([label for _, label in goals.new])
         taught = goals.teach.astype(np.float64)
         if weights is not None:

@@ -10,7 +10,7 @@ from ..kit.table import Value
 
 QUESTION = "Can a model tune its own regularisation while data streams in?"
 COLUMNS = {"kind": str, "x": str, "w": int, "u": float, "normalise": str, "follower": str}
-COLUMNS |= {"curvature": str, "scenario": str, "stages": int, "d1": int}
+COLUMNS |= {"curvature": str, "cut": str, "scenario": str, "stages": int, "d1": int}
 COLUMNS |= {"K": int, "alpha": float, "beta": float}
 GROUP, GRID = ["scenario", "stages", "d1"], ["K", "alpha", "beta"]
 
@@ -37,8 +37,8 @@ class Config(Settings):
     horizon: int = count(5000)
     seeds: int = count(5)
     tuning_seeds: int = count(10)
-    """How many seeds the first question has, if that is more: it is asked of three methods only,
-    and with one penalty."""
+    """How many seeds the two questions have, if that is more: they are asked of few methods, and
+    with one penalty."""
     scenarios: tuple[str, ...] = choice(("paper", "noisy"), SCENARIOS)
     stages: tuple[int, ...] = count((3, 1))
     outer_dims: tuple[int, ...] = count((1, 5))
@@ -50,7 +50,7 @@ class Config(Settings):
     inner_steps: tuple[int, ...] = count((5, 10))
     outer_step_sizes: tuple[float, ...] = positive((0.001, 0.01, 0.1, 0.5))
     inner_step_sizes: tuple[float, ...] = positive((0.001, 0.01, 0.1, 0.5))
-    window_sizes: tuple[str, ...] = _windows("1", "3", "10", "30", "100", "300", "1000", "T")
+    window_sizes: tuple[str, ...] = _windows("1", "10", "100", "1000", "T")
     own_curvature: bool = True
     lower: float = -8.0
     upper: float = 2.0
@@ -73,7 +73,7 @@ class Config(Settings):
             raise ValueError(f"start must be in [lower, upper] = {limits}, but is {self.start}.")
 
     def for_tuning(self, outer_dim: int) -> "Config":
-        """The same on the seeds of the first question."""
+        """The same on the seeds of the two questions."""
         most = max(self.seeds, self.tuning_seeds) if outer_dim == 1 else self.seeds
         return dataclasses.replace(self, seeds=most)
 
@@ -96,7 +96,6 @@ QUICK = Config(
     seeds=3,
     outer_dims=(1,),
     own_curvature=False,
-    window_sizes=("1", "10", "100", "1000", "T"),
     offline_points=25,
 )
 
@@ -138,6 +137,7 @@ class Method(AnyMethod):
     normalise: str | None = option({"full": "full weight"})
     follower: str | None = option({"average": "averaged follower"})
     curvature: str | None = option({"own": "own curvature"})
+    cut: str | None = option({"changes": "cut at the changes", "detected": "cut where detected"})
 
 
 BASELINES = (Method("OGD", "fixed"), Method("OGD", "oracle"))
@@ -149,13 +149,21 @@ PENALTIES = {
 """Three ways to come by a penalty, for one and the same follower."""
 COMPARATORS, OFFLINE = Method("comparators"), Method("offline")
 
+CUTS = {
+    "never": "never cut",
+    "changes": "cut at the true changes",
+    "detected": "cut where a detector says",
+}
+"""Where the window ends early: nowhere; where the stream says that a stage begins; where
+`obax.detectors.ScaleChange` finds that the losses have risen, which nobody tells it."""
 
-def shared(size: int, decay: float, normalise: str, follower: str) -> Method:
+
+def shared(size: int, decay: float, normalise: str, follower: str, cut: str = "never") -> Method:
     """The method that solves once per round, with the curvature of what the follower trains on."""
     if size == 1:
         return Method("OAGD", w=1)
     curvature = "current" if follower == "current" else "window"
-    return Method("OAGD", None, size, decay, normalise, follower, curvature)
+    return Method("OAGD", None, size, decay, normalise, follower, curvature, cut)
 
 
 def methods(config: Config) -> list[Method]:
@@ -166,19 +174,37 @@ def methods(config: Config) -> list[Method]:
     return list(dict.fromkeys([*BASELINES, *(shared(*chosen) for chosen in options)]))
 
 
+def plain(size: int, cut: str) -> Method:
+    """Equal weights over the rounds seen, and the window reaches the follower: what is cut."""
+    return shared(size, 1.0, "seen", "average", cut)
+
+
+def as_read(size: int, stages: Any) -> Method:
+    """The window of our reading of the paper: it ends where a stage ends. With one stage there is
+    nothing to cut at."""
+    return plain(size, "changes" if stages > 1 else "never")
+
+
+def asked_of(config: Config) -> list[Method]:
+    """The methods that the two questions are about."""
+    return [*PENALTIES.values(), *(plain(max(config.sizes()), cut) for cut in CUTS)]
+
+
 def methods_of(config: Config, group: Group) -> list[Method]:
     """All that are played on a group.
 
-    With one penalty also two kinds of OAGD over many window sizes, for the figure of regret against
-    w; and, on the paper's own scenario, Algorithm 1 to the letter: own curvature, w linear systems
-    per round, follower on g_t alone. It costs w times as much as the others.
+    Of windows that are cut only the plain ones; where nothing changes, only a detector could cut.
+    With one penalty these over many window sizes, for the figure of regret against w; and, on the
+    paper's own scenario, Algorithm 1 to the letter: own curvature, w linear systems per round,
+    follower on g_t alone. It costs w times as much as the others.
     """
     found = methods(config)
-    if group.outer_dim != 1:
-        return found
     letter = [dataclasses.replace(m, curvature="own") for m in found if m.follower == "current"]
-    sizes = itertools.product(("current", "average"), map(config.size, config.window_sizes))
-    found += [shared(size, 1.0, "seen", follower) for follower, size in sizes]
-    if config.own_curvature and group.scenario == "paper":
+    sizes = config.sizes()
+    if group.outer_dim == 1:
+        sizes += [config.size(window) for window in config.window_sizes]
+    cuts = [cut for cut in CUTS if cut != "changes" or group.stages > 1]
+    found += [plain(size, cut) for cut, size in itertools.product(cuts, sizes)]
+    if config.own_curvature and group.scenario == "paper" and group.outer_dim == 1:
         found += letter
     return list(dict.fromkeys(found))

@@ -1,7 +1,7 @@
 """The figures of the experiment, from its table."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -9,14 +9,19 @@ import pandas as pd
 from ..kit.curves import band
 from ..kit.table import best_of_grid, select
 from ..report import Figure, Series
-from .config import GRID, GROUP, PENALTIES, Config
-
-OF_FOLLOWER = {"current": "the current round", "average": "the window's average"}
+from .config import BASELINES, CUTS, GRID, GROUP, PENALTIES, Config, as_read, plain
 
 
-def _one_for_each_window(table: pd.DataFrame, metric: str, in_group: pd.DataFrame) -> list[Series]:
-    """Curves of OGD, and for each window size of the options with least regret."""
-    chosen = best_of_grid(in_group, ["kind", "x", "w"], [*GROUP, "method", *GRID])
+def _shown(config: Config, stages: Hashable) -> list[str]:
+    """The windows of a figure: in our reading of the paper, and the largest one cut by a detector.
+    Those that are never cut would leave no room for the others."""
+    windows = [as_read(size, stages) for size in config.sizes()]
+    return [method.label() for method in (*windows, plain(max(config.sizes()), "detected"))]
+
+
+def _each(table: pd.DataFrame, metric: str, in_group: pd.DataFrame) -> list[Series]:
+    """The curve of each method."""
+    chosen = best_of_grid(in_group, ["method"], [*GROUP, *GRID])
     curves = table[table.metric == metric].merge(chosen)
     return [
         band(curves[curves.method == method], str(method), hover=_hover(setting))
@@ -49,9 +54,10 @@ def penalties(table: pd.DataFrame) -> Figure:
 
 def regrets(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator[Figure]:
     """The paper's left and middle panels: regret, and how far the comparators move."""
-    shown = best[(best.d1 == 1) & ((best.kind == "OGD") | best.w.isin(config.sizes()))]
-    for (scenario, stages, d1), in_group in shown.groupby(GROUP, sort=False):
-        series = _one_for_each_window(table, "stage_regret_curve", in_group)
+    played = [method.label() for method in BASELINES]
+    for (scenario, stages, d1), in_group in best[best.d1 == 1].groupby(GROUP, sort=False):
+        shown = in_group[in_group.method.isin(played + _shown(config, stages))]
+        series = _each(table, "stage_regret_curve", shown)
         path = select(table, scenario=scenario, stages=stages, d1=d1, metric="path_length_2")
         moved = "P_2 + Y_2 of the comparators"
         series.append(band(path, moved, steps=True, method="comparators"))
@@ -63,17 +69,16 @@ def regrets(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator
             "cumulative stage regret",
             series,
             f"Loss suffered minus that of the best pair of each stage, S = {stages}; for each "
-            f"window its best options and step sizes. P_2 + Y_2 is how far the "
-            "comparators have moved.",
+            f"method its best step sizes. P_2 + Y_2 is how far the comparators have moved.",
         )
 
 
 def trajectories(config: Config, table: pd.DataFrame, best: pd.DataFrame) -> Iterator[Figure]:
     """The paper's right panel: x_1 with the offline solution and the best x of each stage."""
-    shown = best[(best.d1 == 1) & best.w.isin(config.sizes())]
-    for (scenario, stages, d1), in_group in shown.groupby(GROUP, sort=False):
+    for (scenario, stages, d1), in_group in best[best.d1 == 1].groupby(GROUP, sort=False):
+        shown = in_group[in_group.method.isin(_shown(config, stages))]
         x = select(table, scenario=scenario, stages=stages, d1=d1, metric="x_1")
-        series = _one_for_each_window(table, "x_1", in_group)
+        series = _each(table, "x_1", shown)
         series.append(band(x[x.kind == "offline"], "offline, all data so far", method="offline"))
         stage = x[x.kind == "comparators"]
         series.append(band(stage, "best x of the stage", steps=True, method="comparators"))
@@ -126,17 +131,16 @@ def distance(table: pd.DataFrame, chosen: pd.DataFrame) -> Figure:
 
 
 def windows(config: Config, best: pd.DataFrame) -> Iterator[Figure]:
-    """Regret against the size of the window."""
-    sizes = {config.size(window) for window in config.window_sizes}
-    rows = best[best.w.isin(sizes) & (best.d1 == 1)]
-    plain = (rows.u == 1.0) & (rows.normalise == "seen") & (rows.curvature != "own")
-    for scenario, in_scenario in rows[(rows.w == 1) | plain].groupby("scenario", sort=False):
+    """Regret against the size of the window, for each way to cut it."""
+    sizes = sorted({config.size(window) for window in config.window_sizes})
+    for scenario, in_scenario in best[best.d1 == 1].groupby("scenario", sort=False):
         series = []
         every = in_scenario.groupby("stages", sort=False)
-        for (stages, in_group), follower in itertools.product(every, OF_FOLLOWER):
-            kept = in_group[(in_group.w == 1) | (in_group.follower == follower)]
-            if np.isfinite(kept.value).all():
-                label = f"S = {stages}, follower on {OF_FOLLOWER[follower]}"
+        for (stages, in_group), (cut, words) in itertools.product(every, CUTS.items()):
+            labels = [plain(size, cut).label() for size in sizes]
+            kept = in_group[in_group.method.isin(labels)]
+            if set(kept.w) == set(sizes) and np.isfinite(kept.value).all():
+                label = f"S = {stages}, {words}"
                 series.append(band(kept.assign(t=kept.w), label))
         yield Figure(
             f"windows-{scenario}",
@@ -144,8 +148,8 @@ def windows(config: Config, best: pd.DataFrame) -> Iterator[Figure]:
             "window size w",
             "stage regret at the end",
             series,
-            "u_i = 1, divided by the weight of the rounds seen; best step sizes of the grid "
-            "for each w.",
+            "Equal weights over the rounds seen since the last cut, and the follower trains on "
+            "them; best step sizes of the grid for each w.",
             log_x=True,
             log_y=True,
         )

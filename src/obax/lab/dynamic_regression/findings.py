@@ -2,18 +2,23 @@
 the table only."""
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator
 
 import pandas as pd
 
 from ..kit.numbers import counted, readable
 from ..kit.table import best_of_grid, select, summary
-from ..kit.verdict import Gain, asked, chain, combined, paired, with_interval
-from ..report import Answer, Claim, Figure, Findings, Table
+from ..kit.verdict import Gain, chain, combined, paired, with_interval
+from ..report import Claim, Findings, Table
 from . import figures
-from .config import GRID, GROUP, PENALTIES, QUESTION, Config
+from .answers import remembering, stream_name, tuning
+from .config import GRID, GROUP, Config, as_read
 
-OPTIONS = ["u", "normalise", "follower", "curvature"]
+OPTIONS = ["cut", "u", "normalise", "follower", "curvature"]
+READING = (
+    "the window ends where a stage ends, equal weights over the rounds seen, the window reaches "
+    "the follower: our reading of the sums over t = 1..T_s, chosen after 38 others had been tried"
+)
 NEAR = 1.0
 """X is ten wide; a tenth of it is our reading of "comparable"."""
 NEGLIGIBLE = 1e-3
@@ -28,7 +33,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     distances = offline_distances(table, chosen)
     memory, *windows = figures.windows(config, best)
     return Findings(
-        answers=[tuning(table), remembering(config, best, memory)],
+        answers=[tuning(table), remembering(config, table, memory)],
         claims=[*order_claims(config, order), offline_claim(distances)],
         figures=[
             *figures.trajectories(config, table, best),
@@ -44,6 +49,14 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
                 "differences over seeds, positive where the larger window is better; all with 95% "
                 "t-intervals.",
                 order,
+            ),
+            Table(
+                "cuts",
+                "Where the detector cut",
+                "At the best grid setting of each window, means over seeds: cuts in a run, how "
+                "many of the true changes one followed within 100 rounds, and after how many "
+                "rounds; the other cuts are false alarms.",
+                _cuts(table),
             ),
             Table(
                 "definition",
@@ -71,77 +84,6 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
             ),
         ],
         paragraphs=_explanation(config, order),
-    )
-
-
-def tuning(table: pd.DataFrame) -> Answer:
-    """Is a penalty that is learned better than one that is not, and how near is it to the best?"""
-    losses = select(table, metric="tuning_loss")
-    rows, gains, closed = [], [], []
-    for group, _ in table[table.kind == "OAGD"].groupby(GROUP, sort=False):
-        of = dict(zip(GROUP, group, strict=True))
-        loss = {
-            name: select(losses, method=method.label(), **of).set_index("seed").value
-            for name, method in PENALTIES.items()
-        }
-        fixed, learned, known = loss.values()
-        gains.append(paired(fixed, learned))
-        closed.append((fixed.mean() - learned.mean()) / (fixed.mean() - known.mean()))
-        said = {name: with_interval(values) for name, values in loss.items()}
-        rows.append({"stream": stream_name(group)} | said | {"gain": gains[-1].size})
-    words = (
-        f"{asked([gain.verdict for gain in gains], 'stream')}: learning the penalty online lowers "
-        f"the loss per round by {gains[0].size} against holding it at its start "
-        f"({rows[0]['stream']}; {gains[0].basis})"
-    )
-    if not gains[0].seeds:
-        words = "Not tested here: not all three ways to come by a penalty were run"
-    if 0 < closed[0] < 2:
-        words += f", which closes {closed[0]:.0%} of the gap to the best penalty known in advance"
-    return Answer(
-        QUESTION,
-        f"{words}.",
-        Table(
-            "penalties",
-            "Loss suffered per round",
-            "Mean over seeds with its 95% t-interval, at the best step sizes of the grid; the gain "
-            "is that of learned over fixed, paired by seed. S: how many models the stream goes "
-            "through. All three train the same ridge regression on one sample per round.",
-            pd.DataFrame(rows),
-        ),
-        figures.penalties(table),
-    )
-
-
-def remembering(config: Config, best: pd.DataFrame, figure: Figure) -> Answer:
-    """Is a window better than none, at the best options and step sizes of each?"""
-    smallest, *_, largest = config.sizes()
-    shown = best[(best.kind == "OAGD") & best.w.isin(config.sizes())]
-    rows, gains = [], {}
-    for group, here in shown.groupby(GROUP, sort=False):
-        chosen = here.merge(best_of_grid(here, ["w"], ["method", *GRID]))
-        by_seed = {w: select(chosen, w=w).set_index("seed").value for w in config.sizes()}
-        loss = {w: values / config.horizon for w, values in by_seed.items()}
-        name, gain = stream_name(group), paired(loss[smallest], loss[largest])
-        gains[name] = gain
-        columns = {f"w = {config.named(w)}": with_interval(values) for w, values in loss.items()}
-        rows.append({"stream": name} | columns | {"gain": gain.size})
-    lead = asked([gain.verdict for gain in gains.values()], "stream")
-    most = max(gains, key=lambda name: gains[name].mean)
-    return Answer(
-        "Does remembering more help?",
-        f"{lead}: averaging over a window of w = {config.named(largest)} rounds instead of "
-        f"{config.named(smallest)} lowers the loss per round by at most {gains[most].size} "
-        f"({most}; {gains[most].basis}).",
-        Table(
-            "memory",
-            "Regret per round",
-            "Loss per round above the best pair of each stage, for each window at its best options "
-            "and step sizes: mean over seeds with its 95% t-interval; the gain is that of the "
-            "largest over the smallest window, paired by seed.",
-            pd.DataFrame(rows),
-        ),
-        figure,
     )
 
 
@@ -190,31 +132,38 @@ def _order(config: Config) -> str:
     return ", ".join([f"w = {largest} best", *(f"then {w}" for w in others)])
 
 
-def stream_name(group: Sequence[Hashable]) -> str:
-    """A group, by the values of its columns, for people."""
-    scenario, stages, d1 = group
-    return f"{scenario}, S = {stages}" + ("" if d1 == 1 else f", {d1} penalties")
-
-
 def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
-    """C1 in each group, over all combinations of options."""
+    """C1 in each group: in our reading of the paper, and without its cut over all combinations of
+    options. Where nothing changes, the reading is one of those."""
     for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
-        as_printed = (scenario, d1) == ("paper", 1)
-        counts = rows.order.value_counts()
+        group = "" if (scenario, d1) == ("paper", 1) else f" ({scenario}, d1={d1})"
+        reading = as_read(max(config.sizes()), stages).settings()
+        ours = select(rows, **{name: reading[name] for name in OPTIONS})
+        never = rows[(rows.cut == "never") & ~rows.index.isin(ours.index)]
+        fall = f"S={stages}: regret falls with the window, {_order(config)}"
+        setting = (
+            f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
+            f"{counted(config.seeds, 'seed')}"
+        )
+        for _, row in ours.iterrows():
+            measured = row[rows.columns.str.startswith(("regret", "gain"))]
+            said = ", ".join(f"{name}: {value}" for name, value in measured.items())
+            yield Claim(f"C1, S={stages}{group}", fall, said, row.order, f"{setting}; {READING}")
+        counts = never.order.value_counts()
         named = "; ".join(
             f"u={r.u:g}, {r.normalise}, follower {r.follower}, {r.curvature}"
-            for _, r in rows[rows.order == "reproduced"].iterrows()
+            for _, r in never[never.order == "reproduced"].iterrows()
         )
-        yield Claim(
-            f"C1, S={stages}" + ("" if as_printed else f" ({scenario}, d1={d1})"),
-            f"S={stages}: regret falls with the window, {_order(config)}",
-            f"of {counted(len(rows), 'combination')} of options: "
-            + ", ".join(f"{verdict} in {n}" for verdict, n in counts.items())
-            + (f". Reproduced: {named}" if named else ""),
-            combined(list(rows.order)),
-            f"{scenario} scenario, S={stages}, d1={d1}, T={config.horizon}, best of the grid, "
-            f"{counted(config.seeds, 'seed')}",
-        )
+        if len(never):
+            yield Claim(
+                f"C1, S={stages}{group}, never cut",
+                fall,
+                f"of {counted(len(never), 'combination')} of options: "
+                + ", ".join(f"{verdict} in {n}" for verdict, n in counts.items())
+                + (f". Reproduced: {named}" if named else ""),
+                combined(list(never.order)),
+                setting,
+            )
 
 
 def least_regret(best: pd.DataFrame) -> pd.DataFrame:
@@ -267,11 +216,14 @@ def offline_claim(distances: pd.DataFrame) -> Claim:
 
 
 COMPARISONS = (
-    (1.0, "seen", "average", 1, "no change, window reaches the follower, divided by weight seen"),
-    (1.0, "full", "average", 1, "the same, divided by the full weight: early steps are diluted"),
-    (1.0, "seen", "current", 1, "no change, window reaches only the leader"),
-    (1.0, "seen", "average", 3, "the model changes, equal weights: old models are averaged in"),
-    (0.9, "seen", "average", 3, "the model changes, weights 0.9^i: 0.9^100 = 3e-5, w = T is 100"),
+    ("changes", 1.0, "seen", "average", 3, "the window ends where the model changes"),
+    ("detected", 1.0, "seen", "average", 3, "it ends where a detector says, which nobody tells"),
+    ("never", 1.0, "seen", "average", 3, "it never ends: old models are averaged in"),
+    ("never", 0.9, "seen", "average", 3, "the same, weights 0.9^i: 0.9^100 = 3e-5, w = T is 100"),
+    ("never", 1.0, "seen", "average", 1, "no change, window reaches the follower"),
+    ("detected", 1.0, "seen", "average", 1, "no change, but a detector that might see one"),
+    ("never", 1.0, "full", "average", 1, "divided by the full weight: early steps are diluted"),
+    ("never", 1.0, "seen", "current", 1, "no change, window reaches only the leader"),
 )
 
 
@@ -286,8 +238,9 @@ def _explanation(config: Config, order: pd.DataFrame) -> list[str]:
         f"The paper's order ({_order(config)}) holds beyond noise in these combinations of "
         f"options: {', '.join(counts)}. What the options do, by stage regret:"
     ]
-    for u, normalise, follower, stages, what in COMPARISONS:
-        chosen = select(order, stages=stages, d1=1, u=u, normalise=normalise, follower=follower)
+    for cut, u, normalise, follower, stages, what in COMPARISONS:
+        options = {"cut": cut, "u": u, "normalise": normalise, "follower": follower}
+        chosen = select(order, stages=stages, d1=1, **options)
         regrets = chosen.filter(like="regret w=").columns
         for _, row in chosen[chosen.curvature != "own"].iterrows():
             numbers = ", ".join(f"{name[len('regret ') :]} {row[name]}" for name in regrets)
@@ -301,3 +254,12 @@ def _both_regrets(table: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
     stage = best.groupby(keys, sort=False).value.apply(with_interval).rename("stage regret")
     definition = last.groupby(keys, sort=False).value.apply(with_interval).rename("BD-Reg")
     return stage.to_frame().join(definition).fillna("-").reset_index()
+
+
+def _cuts(table: pd.DataFrame) -> pd.DataFrame:
+    """Empty where no detector was run."""
+    names = {"cuts": "cuts", "cuts_found": "changes found", "cuts_delay": "rounds late"}
+    rows = table[table.metric.isin(names)]
+    keys = [*GROUP, "w"]
+    found = rows.groupby([*keys, "metric"], sort=False).value.mean().unstack()
+    return found.rename(columns=names).reindex(columns=[*names.values()]).reset_index()

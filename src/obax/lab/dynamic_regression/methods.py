@@ -12,15 +12,18 @@ from jaxtyping import Array
 from ... import hypergradient
 from ..._support.trees import PyTree
 from ...algorithms import OAGD, OGD
+from ...detectors import ScaleChange
 from ...online import sweep
 from ...problem import Problem
 from ...problems import regression, windowed
 from ...window import Window
 from .config import Config, Group, Method
+from .cutting import play_cut
 from .stream import comparators, instances, stack, start, taken
 
 # Exact for five features, whatever the penalty.
 ESTIMATOR = hypergradient.CG(max_steps=5)
+CUT_BY = {"never": None, "changes": "reset", "detected": ScaleChange()}
 Setting = tuple[int, float, float]
 
 
@@ -32,15 +35,19 @@ def grid(config: Config, method: Method) -> list[Setting]:
 
 @dataclasses.dataclass(frozen=True)
 class Trajectories:
-    """Decisions x_t and models y_t as they stood when round t arrived: [settings, seeds, T, d]."""
+    """Decisions x_t and models y_t as they stood when round t arrived: [settings, seeds, T, d].
+
+    Of a window that a detector cuts also how many rounds it had, [settings, seeds, T]."""
 
     settings: list[Setting]
     outer_vars: np.ndarray
     inner_vars: np.ndarray
+    lengths: np.ndarray | None = None
 
     def first(self, seeds: int) -> "Trajectories":
         """Of the first seeds only."""
-        kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds])
+        lengths = None if self.lengths is None else self.lengths[:, :seeds]
+        kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds], lengths)
         return Trajectories(self.settings, *kept)
 
 
@@ -63,6 +70,9 @@ def play(
     the best x of the stage, which nobody can know beforehand."""
     settings = grid(config, method) if settings is None else settings
     streams, window = instances(config, group), Window(1)
+    if method.cut == "detected":
+        found = play_cut(streams, _window(method), ESTIMATOR, settings, start(config, group))
+        return Trajectories(settings, *found)
     if method.curvature == "own":
         window = _window(method)
     elif method.kind == "OAGD":
@@ -105,6 +115,7 @@ def _window(method: Method) -> Window:
         normalise=str(method.normalise),
         follower=str(method.follower),
         curvature=str(method.curvature),
+        cut=CUT_BY[str(method.cut)],
     )
 
 

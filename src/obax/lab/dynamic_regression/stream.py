@@ -29,6 +29,7 @@ def instances(config: Config, group: Group) -> tuple[Instance, ...]:
     """One stream for each seed."""
     sizes = (config.horizon, group.stages, group.outer_dim, config.inner_dim)
     law = SCENARIOS[group.scenario] | {"lower": config.lower, "upper": config.upper}
+    law |= {"mark_changes": True}
     return tuple(dynamic_regression(*sizes, **law, seed=seed) for seed in range(config.seeds))
 
 

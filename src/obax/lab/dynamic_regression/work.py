@@ -6,11 +6,22 @@ import functools
 import numpy as np
 import pandas as pd
 
+from ...problems.regression import stage_of
 from ..kit.curves import best_curve, cumulative, points
 from ..kit.experiment import Part
 from ..kit.table import Rows, Value
 from . import stream
-from .config import COMPARATORS, GRID, OFFLINE, PENALTIES, Config, Group, Method, groups, methods_of
+from .config import (
+    COMPARATORS,
+    GRID,
+    OFFLINE,
+    Config,
+    Group,
+    Method,
+    asked_of,
+    groups,
+    methods_of,
+)
 from .methods import Setting, Trajectories, offline, play
 
 
@@ -40,7 +51,7 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         tried = play(config, group, twin)
         settings = [tried.settings[best_curve(_cumulative_regrets(config, group, tried))]]
     rows, times = Rows(), points(config.horizon, config.curve_points)
-    if method in PENALTIES.values():
+    if method in asked_of(config):
         many = config.for_tuning(group.outer_dim)
         found = play(many, group, method)
         _tuning(rows, many, group, method, found)
@@ -61,12 +72,32 @@ def compare(config: Config, group: Group, method: Method) -> pd.DataFrame:
         if bilevel is not None:
             curves["bilevel_dynamic_regret"] = bilevel[seed, times - 1]
         curves |= _coordinates(xs[seed, times - 1])
-        rows.add(_at(group, method, seed, found.settings[best]), times, curves)
+        at = _at(group, method, seed, found.settings[best])
+        rows.add(at, times, curves)
+        if found.lengths is not None:
+            lengths = found.lengths[best, seed]
+            rows.add(at, config.horizon, cuts(lengths, stage_of(config.horizon, group.stages)))
     return rows.table()
 
 
+SOON = 100
+"""A cut so many rounds after a change is because of it."""
+
+
+def cuts(lengths: np.ndarray, stages: np.ndarray) -> dict[str, float]:
+    """How often a window with these numbers of rounds was cut, how many changes of the stage were
+    followed by a cut soon, and on average after how many rounds."""
+    grown = np.minimum(lengths[:-1] + 1, lengths.max())
+    cut = 1 + np.flatnonzero(lengths[1:] < grown)
+    changes = np.flatnonzero(np.diff(stages)) + 1
+    delays = [cut[cut >= change][:1] - change for change in changes]
+    soon = [int(delay[0]) for delay in delays if len(delay) and delay[0] < SOON]
+    late = {"cuts_delay": float(np.mean(soon))} if soon else {}
+    return {"cuts": len(cut), "cuts_found": len(soon)} | late
+
+
 def _tuning(rows: Rows, many: Config, group: Group, method: Method, found: Trajectories) -> None:
-    """What the first question needs: loss suffered per round and regret, of many seeds."""
+    """What the two questions need: loss suffered per round and regret, of many seeds."""
     regrets = _cumulative_regrets(many, group, found)
     best, floor = best_curve(regrets), stream.comparators(many, group).losses.sum(axis=1)
     times = points(many.horizon, many.curve_points)
@@ -122,5 +153,6 @@ def _file(method: Method) -> str:
         return f"ogd-{method.x}"
     if method.w == 1:
         return "w1"
-    options = (f"w{method.w}", f"u{method.u:g}", method.normalise, method.follower)
-    return "-".join(map(str, (*options, method.curvature)))
+    options = [f"w{method.w}", f"u{method.u:g}", method.normalise, method.follower]
+    options += [method.curvature] + [method.cut] * (method.cut != "never")
+    return "-".join(map(str, options))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..._support.errors import UserError
 from ..report import Findings
 from .config import from_dict
+from .durations import DAY as DAY, Duration as Duration, promised
 from .folder import RunFolder
 from .table import typed
 from .verdict import not_run
@@ -32,29 +33,6 @@ class Part:
 
     name: str
     work: Callable[[], pd.DataFrame]
-
-
-DAY = 86400
-
-
-@dataclasses.dataclass(frozen=True)
-class Duration:
-    """How long a preset takes on two cores: `python -m benchmarks.durations` measures it, unless it
-    would take hours, and holds the promise to it.
-
-    >>> str(Duration(50)), str(Duration(150)), str(Duration(2 * DAY, measured=False))
-    ('50 s', '2.5 min', '2 days (estimate)')
-    """
-
-    seconds: float
-    measured: bool = True
-
-    def __str__(self) -> str:
-        units = (("day", DAY), ("hour", 3600), ("min", 60), ("s", 1))
-        unit, size = next(one for one in units if self.seconds >= one[1])
-        number = float(f"{self.seconds / size:.2g}")
-        plural = "s" if unit in ("day", "hour") and number != 1 else ""
-        return f"{number:g} {unit}{plural}" + ("" if self.measured else " (estimate)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,15 +108,18 @@ def described(
     package: str,
     presets: Mapping[str, tuple[Any, Duration]],
     *,
+    name: str,
     kind: tuple[str, ...] = (),
     headline: Callable[[pd.DataFrame], str] | None = None,
     **about: Any,
 ) -> Experiment:
     """The experiment of a package, by its `work.parts` and `findings.findings`, which may be told
-    the `kind` that it is one of; each preset with the time that it takes."""
+    the `kind` that it is one of; each preset with a guess at the time that it takes, which counts
+    until it is measured (`benchmarks.durations`)."""
     return Experiment(
-        presets={name: config for name, (config, _) in presets.items()},
-        durations={name: duration for name, (_, duration) in presets.items()},
+        name=name,
+        presets={preset: config for preset, (config, _) in presets.items()},
+        durations={preset: promised(name, preset, *it) for preset, it in presets.items()},
         parts=later(f"{package}.work", "parts"),
         findings=functools.partial(later(f"{package}.findings", "findings"), *kind),
         headline=headline or later(f"{package}.findings", "headline"),

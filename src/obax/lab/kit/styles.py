@@ -17,6 +17,7 @@ CYCLE = (BLUE, RED, GREEN, PINK, OCHRE, TEAL, VIOLET, BROWN, INDIGO, OLIVE, GREY
 KINDS = {"OGD": GREY, "OAGD": INDIGO, "AutoBalance": RED, "MAML": RED, "ANIL": GREEN}
 KINDS |= {"ITD-BiO": OCHRE, "SOBOW": GREEN, "SOGD": RED, "ZO-SOGD": VIOLET, "FSOBO": OCHRE}
 KINDS |= {"AOBO": BROWN, "OBBO": OLIVE, "RTHO": PINK, "offline": BROWN, "comparators": BROWN}
+KINDS |= {"F2OBO": BLUE, "WOBO": VIOLET}
 BEST = GREEN
 """What nobody can know in advance is no learner."""
 WINDOWS = ((1, TEAL), (5, BLUE), (10, INDIGO), (100, VIOLET), (10**9, PINK))
@@ -25,9 +26,11 @@ OPTIONS = {"x fixed": "dot", "oracle x": "dash", "implicit": "dash", "head": "do
 OPTIONS |= {"sampled": "dash", "first order": "dot", "one solve": "dashdot", "CG": "longdash"}
 OPTIONS |= {"leader held": "dot", "δ = 0.5": "dash", "δ = 1": "longdash", "adaptive": "dash"}
 OPTIONS |= {"offline": "dashdot", "comparators": "longdash"}
+OPTIONS |= {"window": "longdash", "single loop": "dot"}
 # As the comparison of all methods writes them.
 ALIASES = {"OAGD window": "OAGD, w = 10", "OAGD w=1": "OAGD, w = 1", "OGD x fixed": "OGD, x fixed"}
-ALIASES |= {"OBBO adaptive": "OBBO, adaptive"}
+ALIASES |= {"OBBO adaptive": "OBBO, adaptive", "WOBO window": "WOBO, window"}
+ALIASES |= {"WOBO single": "WOBO, single loop"}
 
 
 class Style(NamedTuple):

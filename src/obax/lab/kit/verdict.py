@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What a claim may name; a test holds this list to the methods that experiments run.
 METHODS = ("OAGD", "OGD", "AutoBalance", "MAML", "ANIL", "ITD-BiO", "SOBOW", "SOGD", "ZOSOGD",
-           "FSOBO", "AOBO", "OBBO", "RTHO", "F2OBO")  # fmt: skip
+           "FSOBO", "AOBO", "OBBO", "RTHO", "F2OBO", "WOBO")  # fmt: skip
 VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
 RULE = (
     "A difference counts if the 95% t-interval of its paired differences over the seeds (two at "

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..._support.errors import UserError
-from ...integrations.dask import GONE, Seat, on_workers, results
+from ...integrations.dask import GONE, Seat, on_workers
+from ...integrations.desk import results
 from .config import as_dict
 from .experiment import Experiment, Part
 from .folder import parquet, read_parquet

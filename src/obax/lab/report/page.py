@@ -200,7 +200,9 @@ def _cell(value: object) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return '<td class="number" data-value="">-</td>'
     if isinstance(value, int | float):
-        text = str(value) if isinstance(value, int) else readable(value)
+        # A setting as it was set, a measurement to three digits.
+        short = isinstance(value, int) or len(repr(value)) <= 5
+        text = f"{value:g}" if short and abs(value) < 1e6 else readable(value)
         return f'<td class="number" data-value="{value!r}">{text}</td>'
     kind = ' class="value"' if "±" in str(value) else ""
     return f"<td{kind}>{escape(str(value))}</td>"
@@ -267,7 +269,12 @@ def _chart(figure: Figure, styles: Sequence[Style]) -> dict[str, Any]:
                 "hovertemplate": f"%{{y:.4g}}<extra>{series.hover or '%{fullData.name}'}</extra>",
             }
         )
-    axis = lambda label, log: {"title": {"text": label}, "type": "log" if log else "linear"}  # noqa: E731
+
+    def axis(label: str, log: bool) -> dict[str, Any]:
+        # The name keeps its distance from the numbers, however many digits they have.
+        title = {"text": label, "standoff": 8}
+        return {"title": title, "type": "log" if log else "linear", "automargin": True}
+
     layout = {
         "xaxis": axis(figure.x_label, figure.log_x),
         "yaxis": axis(figure.y_label, figure.log_y),

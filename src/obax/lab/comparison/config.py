@@ -10,7 +10,7 @@ READY = ("strategic", "actor-critic", "cleaning", "representation", "robust")
 FREE_FOLLOWER = ("SOGD", "ZO-SOGD", "FSOBO")
 """Methods that cannot keep a follower in a set, as `robust` asks for."""
 METHODS: tuple[str, ...] = ("OGD x fixed", "OAGD w=1", "OAGD window", "SOBOW", "SOGD", "ZO-SOGD")
-METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive", "RTHO")
+METHODS += ("FSOBO", "AOBO", "OBBO", "OBBO adaptive", "RTHO", "F2OBO", "WOBO window", "WOBO single")
 BUDGETS = ("rounds", "calls", "seconds")
 QUESTION = "Which method is best on which problem, for the same work?"
 REFERENCE, FIXED = "OAGD w=1", "OGD x fixed"
@@ -40,6 +40,9 @@ class Config(Settings):
     solver_steps: int = count(5)
     tolerance: float = positive(0.01)
     max_inner_steps: int = count(10)
+    max_outer_steps: int = count(5)
+    single_window: int = count(3)
+    penalty: float = positive(10.0)
     directions: int = count(2)
     offset: float = positive(1000.0)
     momentum: float = fraction(0.5)

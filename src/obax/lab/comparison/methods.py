@@ -13,7 +13,21 @@ from jaxtyping import Array, Int
 
 from ... import hypergradient
 from ..._support.trees import PyTree
-from ...algorithms import AOBO, FSOBO, OAGD, OBBO, OGD, RTHO, SOBOW, SOGD, ZOSOGD, Algorithm, Info
+from ...algorithms import (
+    AOBO,
+    F2OBO,
+    FSOBO,
+    OAGD,
+    OBBO,
+    OGD,
+    RTHO,
+    SOBOW,
+    SOGD,
+    WOBO,
+    ZOSOGD,
+    Algorithm,
+    Info,
+)
 from ...online import run, sweep
 from ...problem import Problem
 from ...window import Window
@@ -73,6 +87,7 @@ def make(
     steps, warm = config.inner_steps, hypergradient.CG(config.solver_steps, warm_start=True)
     cold = hypergradient.CG(config.solver_steps)
     stored = Window(config.window, config.decay, normalise="seen")
+    few = Window(config.single_window, config.decay, normalise="seen")
     shared = Window(config.window, config.decay, normalise="seen", curvature="current")
 
     def sogd(kind: type[SOGD] | type[ZOSOGD], **more: int) -> Algorithm:
@@ -105,6 +120,20 @@ def make(
         ),
         # In real time: a hypergradient after every step of y, each for every entry of x.
         "RTHO": lambda: RTHO(problem, alpha, beta),
+        "F2OBO": lambda: F2OBO(
+            problem,
+            alpha,
+            beta,
+            config.penalty,
+            tolerance=config.tolerance,
+            max_inner_steps=config.max_inner_steps,
+        ),
+        # Followers that go on from round to round take one step for each of the leader's.
+        "WOBO window": lambda: WOBO(
+            problem, alpha, beta, 1, stored, config.tolerance, config.max_outer_steps, cold
+        ),
+        # As many terms as fit into the budget of calls, and one step of the leader.
+        "WOBO single": lambda: WOBO(problem, alpha, beta, 1, few, config.tolerance, 1, cold),
     }
     return makers[method]()
 

@@ -89,7 +89,8 @@ def answer(config: Config, result: pd.DataFrame, figure: Figure) -> Answer:
         )
         if budget == asked_of:
             also = f" (as good: {named})" if named else ""
-            said.append(f"on {problem} {first.method}{also}, {gain.size} below a fixed x")
+            ahead = f", {gain.size} below a fixed x" if len(fixed) else ""
+            said.append(f"on {problem} {first.method}{also}{ahead}")
     return Answer(
         QUESTION,
         f"{TITLES[asked_of]}: "
