@@ -25,6 +25,8 @@ class Terms(NamedTuple):
 
     rounds: PyTree
     """Stacked."""
+    past: "RingBuffer"
+    """Where the past ones come from."""
     current: PyTree
     there: Bool[Array, " w"]
     weights: Float[Array, " w"]
@@ -82,6 +84,12 @@ class Terms(NamedTuple):
         gone = (self.there & ~left.there)[:-1]
         return gone if self.slots is None else jnp.zeros_like(past.there).at[self.slots].set(gone)
 
+    def afresh(self) -> "Terms":
+        """The same, with rounds that are stacked again: for a loop that is seldom entered. It would
+        have all that it may need laid out before it, and what is taken from the buffer inside it
+        costs nothing where it is not."""
+        return self._replace(rounds=self.past.stacked(self.current, self.slots))
+
     def filled(self) -> PyTree:
         """The rounds, with copies of the current one in place of those that are not there: a NaN
         behind a zero weight would still reach the derivatives."""
@@ -137,6 +145,13 @@ class RingBuffer(eqx.Module):
         """All w rounds stacked: the past by slot, then the current one."""
         return with_current(self.rounds, round, self.spare)
 
+    def stacked(self, round: PyTree, slots: Int[Array, " past"] | None = None) -> PyTree:
+        """The rounds in these slots, or in all of them, and then the current one."""
+        if slots is None:
+            return self.with_current(round)
+        last = jnp.full(1, self.slots, slots.dtype)
+        return Tasks(self, round).some(jnp.concatenate([slots, last]))
+
     def ages(self, t: Int[Array, ""]) -> Int[Array, " slots"]:
         """How many rounds before round t the one in each slot came; the newest is 1 old."""
         behind = jnp.remainder(t - 2, max(self.slots, 1)) - jnp.arange(self.slots, dtype=t.dtype)
@@ -155,7 +170,8 @@ class RingBuffer(eqx.Module):
         age = spread.whole(jnp.append(self.ages(t), 0))
         older = t - 1 - jnp.arange(self.slots, 0, -1, dtype=t.dtype)
         return Terms(
-            rounds=self.with_current(round),
+            rounds=self.stacked(round),
+            past=self,
             current=round,
             there=spread.whole(jnp.append(self.there, True)),
             weights=weights[age],

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ._support import spread, trees, validation
 from ._support.functions import shared
 from ._support.trees import PyTree
-from .past import NEVER, RingBuffer, Tasks, Terms, room, written
+from .past import NEVER, RingBuffer, Terms, room, written
 
 Label = Callable[[PyTree], Float[Array, " classes"]]
 # What the random numbers of a round are for.
@@ -144,10 +144,10 @@ class Reservoir(RingBuffer):
         drawn, found = self.draw(replay, t, len(weights) - 1)
         order = jnp.argsort(jnp.where(found, -self.age[drawn], -NEVER))
         drawn, found = drawn[order], found[order]
-        current = jnp.full(1, self.slots, drawn.dtype)
         slot, enters = self.place(replay, t)
         return Terms(
-            rounds=Tasks(self, round).some(jnp.concatenate([drawn, current])),
+            rounds=self.stacked(round, drawn),
+            past=self,
             current=round,
             there=spread.whole(jnp.append(found, True)),
             weights=weights[::-1],

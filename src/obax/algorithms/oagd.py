@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._support import mending
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
 from ..hypergradient.average import (
@@ -201,13 +202,20 @@ class OAGD(Algorithm):
             return follower, estimate, left
         y, buffers = follower.inner_var, follower.buffers
         of_window = window.curvature == "window" and problem.inner is not None
+
+        def one_system(left: Terms) -> tuple[Estimate, Array]:
+            gradient, left = average_of_gradients(problem, window, x, y, left, buffers)
+            inner = inner_at(problem, round, buffers)
+            if of_window:
+                inner = average_inner(problem, window, left, buffers)
+            return solved(inner, y, pull, gradient, state.carry), left.there
+
+        found = one_system(left)
         if of_window and window.follower == "current":
-            left = with_finite_inner(problem, window, x, y, left, buffers)
-        gradient, left = average_of_gradients(problem, window, x, y, left, buffers)
-        inner = inner_at(problem, round, buffers)
-        if of_window:
-            inner = average_inner(problem, window, left, buffers)
-        return follower, solved(inner, y, pull, gradient, state.carry), left
+            # The follower has not looked at the inner losses of the past.
+            known = lambda: with_finite_inner(problem, window, x, y, left.afresh(), buffers)  # noqa: E731
+            found = mending.unless_finite(found, lambda: one_system(known()))
+        return follower, found[0], left._replace(there=found[1])
 
     def _follow(
         self,

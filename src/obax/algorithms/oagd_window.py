@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import spread, trees
+from .._support import mending, spread, trees
 from .._support.trees import PyTree
 from ..hypergradient import Unrolled
 from ..past import Terms
@@ -45,9 +45,10 @@ def over_window(
         terms = terms.without(~trees.finite_entries(window.map(slope, terms.filled())))
         terms = terms._replace(rounds=terms.filled())
     kind = _on_average if window.follower == "average" else _one_after_the_other
-    step, passes = kind(problem, window, x, descent, t, terms, reverse is not None)
 
-    def played(watched: bool) -> tuple[Follower, Array]:
+    def played(terms: Terms, watched: bool) -> tuple[Follower, Array]:
+        step, passes = kind(problem, window, x, descent, t, terms, reverse is not None)
+
         def body(k: Array, now: tuple[Follower, Array]) -> tuple[Follower, Array]:
             follower, left = step(k, now[0], terms._replace(there=now[1]), watched)
             return follower, left.there
@@ -56,10 +57,10 @@ def over_window(
         body = jax.checkpoint(body) if again else body
         return jax.lax.fori_loop(0, steps * passes, body, (start, terms.there))
 
-    follower, there = played(watched=False)
+    follower, there = played(terms, watched=False)
     if reverse is None:
-        rest = lambda: played(watched=True)  # noqa: E731
-        follower, there = trees.unless_finite((follower, there), rest)
+        rest = lambda: played(terms.afresh(), watched=True)  # noqa: E731
+        follower, there = mending.unless_finite((follower, there), rest)
     return follower, terms._replace(there=there)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from .._support import spread, trees
+from .._support import mending, spread, trees
 from .._support.trees import PyTree
 from ..past import Terms, along, with_current
 from ..problem import Problem
@@ -54,8 +54,8 @@ def average_of_gradients(
     one, and left out, only if the average is not.
     """
     average = *_at_once(problem, window, x, y, terms, buffers), terms.there
-    judged = lambda: _one_by_one(problem, window, x, y, terms, buffers)  # noqa: E731
-    _, gradient, there = trees.unless_finite(average, judged)
+    judged = lambda: _one_by_one(problem, window, x, y, terms.afresh(), buffers)  # noqa: E731
+    _, gradient, there = mending.unless_finite(average, judged)
     return gradient, terms._replace(there=there)
 
 
