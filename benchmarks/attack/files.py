@@ -1,5 +1,6 @@
 """Checkpoints with bytes changed, and checkpoints that somebody made up with right checksums."""
 
+import copy
 import io
 import json
 import random
@@ -80,7 +81,8 @@ def _crafted(data: bytes, draw: random.Random) -> bytes:
             if isinstance(node[key], dict | list) and node[key] and draw.random() < 0.7:
                 node = node[key]
                 continue
-            node[key] = draw.choice(ODD)
+            # A copy: what is put in one place may be changed in the next turn.
+            node[key] = copy.deepcopy(draw.choice(ODD))
             break
     text = json.dumps(manifest).encode()
     members |= {"manifest.json": text, "manifest.sha256": atomic.checksum(text).encode()}

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ AT_ONCE = 0.25
 """Of the kills, so many come at any moment, the others once something has been written."""
 LONGEST, SHORTEST, START = 1.0, 1e-3, 3.0
 """Seconds from the first write to the kill, drawn on a logarithmic scale; and from the start."""
+TO_THE_END = 0.2
+"""Of the kills of a worker, so many leave the rest alone until it is done."""
 POLL, PATIENCE = 0.01, 60_000
 
 
@@ -32,6 +35,8 @@ class Victim(NamedTuple):
     """Patterns of files; of several, the last by name."""
     prey: Callable[[int, random.Random], int] = lambda process, draw: process
     """Which process is killed."""
+    is_over: Callable[[Path], bool] = lambda folder: False
+    """Whether nothing is left to lose: the table is there, and what remains is the report."""
 
 
 def victims(folder: Path, *, small: bool) -> list[Victim]:
@@ -53,6 +58,9 @@ def victims(folder: Path, *, small: bool) -> list[Victim]:
         module = "benchmarks.attack.victim"
         return lambda folder: [sys.executable, "-m", module, way, str(folder)]
 
+    def has_table(folder: Path) -> bool:
+        return (folder / table[0]).is_file()
+
     streamed, played, table = ("out", "ck/*.obax"), ("end", "ck/*.obax"), ("run/metrics.parquet",)
     pool = ("--key", "who", "--max-keys", "8")
     return [
@@ -60,9 +68,10 @@ def victims(folder: Path, *, small: bool) -> list[Victim]:
         Victim("obax stream --key (pool)", 50, lambda f: stream(f, *pool), streamed),
         Victim("play", 50, rounds("play"), played),
         Victim("run", 25, rounds("run"), played),
-        Victim("obax run", 25, run, table),
-        Victim("obax run --workers", 50, lambda f: run(f, "--workers", "2"), table, _anyone),
-    ]
+        Victim("obax run", 25, run, table, is_over=has_table),
+        Victim("obax run --workers", 50, lambda f: run(f, "--workers", "2"), table, _anyone,
+               has_table),
+    ]  # fmt: skip
 
 
 def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[str | None]:
@@ -75,14 +84,17 @@ def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[st
     draw, done, chain = random.Random(seed), 0, 0
     broken = _fresh(place / "killed-0")
     while done + chain < count:
-        if _kill_once(victim, broken, draw):
-            chain += 1
-        else:
+        killed = _kill_once(victim, broken, draw)
+        chain += killed
+        if not killed or victim.is_over(broken):
             # It came to its end before the kill: from the beginning again.
+            _finish(victim.command(broken))
             yield from [_fault(victim, broken, expected)] * chain
             done, chain = done + chain, 0
+            shutil.rmtree(broken)
             broken = _fresh(place / f"killed-{done}-{draw.randrange(10**9)}")
-    _finish(victim.command(broken))
+    if chain:
+        _finish(victim.command(broken))
     yield from [_fault(victim, broken, expected)] * chain
 
 
@@ -105,8 +117,12 @@ def _kill_once(victim: Victim, folder: Path, draw: random.Random) -> bool:
             prey = process.pid
             process.kill()
         if prey != process.pid:
-            # Whoever started it is to go on without it, to the end.
-            _wait(process, lambda: False)
+            # Whoever started it is to go on without it: to the end, or until it is killed too.
+            if draw.random() < TO_THE_END:
+                _wait(process, lambda: False)
+            else:
+                time.sleep(draw.uniform(0.0, START))
+                process.kill()
     return True
 
 
