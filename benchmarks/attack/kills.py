@@ -18,7 +18,7 @@ AT_ONCE = 0.25
 """Of the kills, so many come at any moment, the others once something has been written."""
 LONGEST, SHORTEST, START = 1.0, 1e-3, 3.0
 """Seconds from the first write to the kill, drawn on a logarithmic scale; and from the start."""
-PATIENCE = 600.0
+POLL, PATIENCE = 0.01, 60_000
 
 
 class Victim(NamedTuple):
@@ -88,17 +88,13 @@ def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[st
 
 def _kill_once(victim: Victim, folder: Path, draw: random.Random) -> bool:
     """Whether there was something to kill."""
-    begin, before = time.monotonic(), _newest(folder)
+    before = _newest(folder)
     with subprocess.Popen(victim.command(folder), stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, cwd=HOME) as process:  # fmt: skip
         if draw.random() < AT_ONCE:
             time.sleep(draw.uniform(0.0, START))
         else:
-            while process.poll() is None and _newest(folder) == before:
-                if time.monotonic() - begin > PATIENCE:
-                    process.kill()
-                    raise RuntimeError(f"{victim.name} wrote nothing in {PATIENCE:g} s")
-                time.sleep(0.002)
+            _wait(process, lambda: _newest(folder) != before)
             time.sleep(SHORTEST * (LONGEST / SHORTEST) ** draw.random())
         if process.poll() is not None:
             return False
@@ -110,8 +106,19 @@ def _kill_once(victim: Victim, folder: Path, draw: random.Random) -> bool:
             process.kill()
         if prey != process.pid:
             # Whoever started it is to go on without it, to the end.
-            process.wait(PATIENCE)
+            _wait(process, lambda: False)
     return True
+
+
+def _wait(process: subprocess.Popen, ready: Callable[[], bool]) -> None:
+    """Until it is ready or has ended. Turns are counted and not seconds: a machine on which others
+    work may stop all of this for a while."""
+    for _ in range(PATIENCE):
+        if process.poll() is not None or ready():
+            return
+        time.sleep(POLL)
+    process.kill()
+    raise RuntimeError(f"{process.args} came to nothing in {PATIENCE * POLL:g} s")
 
 
 def _newest(folder: Path) -> int:

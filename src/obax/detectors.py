@@ -118,7 +118,8 @@ class ScaleChange(Detector):
     - `shape`: a of the gamma law. The mean of n squared errors of Gaussian targets has n / 2.
       Smoother losses are cut less often than promised; heavier tails more often, unless a is less.
     - `floor`: smaller losses count as this. Below it, where rounding is all there is, nothing
-      changes. Losses that are negative count as it too: shift them, or derive a `Detector`.
+      changes. Losses that are negative count as it too: shift them, or derive a `Detector`. So do
+      zeros, after which any loss is a rise beyond measure: not for losses that are 0 or 1.
 
     A change by a factor r is found after some h / (a (r - 1 - log r)) rounds, and one more. A loss
     that is not a number is no evidence: `obax.Window` leaves it out.

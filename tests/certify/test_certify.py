@@ -2,14 +2,13 @@
 
 import dataclasses
 import json
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from obax import Box, Problem, cli, regret, theory
+from obax import Box, Problem, regret, theory
 from obax.certify import (
     FAMILIES,
     SETTINGS,
@@ -212,18 +211,8 @@ def test_example_grows_as_claimed():
 
 
 @pytest.fixture
-def obax(monkeypatch, capsys, tmp_path, settings_alone):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["obax", "certify", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-            raise SystemExit(0)
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    return call
+def obax(certify_command, settings_alone):
+    return certify_command
 
 
 # The shape of the other tests of this setting: what one worker has compiled serves both.

@@ -1,16 +1,14 @@
 """The streaming models keep their bounds; whatever is made wrong in them, or in the bounds, is
 noticed by name."""
 
-import dataclasses
 import itertools
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
-from obax import certify, cli, theory
+from obax import certify, theory
 from obax.certify import AssumptionError, check_arguments, mutants
 from obax.certify.streaming import experts, ridge, settings, streams
 from obax.certify.streaming.watch import watch
@@ -162,26 +160,11 @@ def test_a_mixture_replayed_without_a_mutant_is_the_kernels():
 # --- the command line -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def obax(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["obax", "certify", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-            raise SystemExit(0)
-        out, err = capsys.readouterr()
-        return stop.value.code or 0, out, err
-
-    return call
-
-
 SMALL = ("--setting", "streaming", "--problems", 6, "--horizon", 64)
 
 
-def test_the_command_answers_first(obax, tmp_path, monkeypatch):
-    code, out, err = obax(*SMALL, "--out", tmp_path / "there")
+def test_the_command_answers_first(certify_command, tmp_path, monkeypatch):
+    code, out, err = certify_command(*SMALL, "--out", tmp_path / "there")
     assert (code, err) == (0, "")
     assert out.startswith("Every bound held: on 18 problems no regret was above it in any round")
     assert "Not certified: logistic members by themselves" in " ".join(out.split())
@@ -195,7 +178,7 @@ def test_the_command_answers_first(obax, tmp_path, monkeypatch):
         return 0.01 * sum(np.asarray(term) for term in terms.values())
 
     monkeypatch.setattr(theory.DiscountedRidge, "bound", false_bound)
-    code, out, err = obax("--setting", "streaming_ridge", *SMALL[2:])
+    code, out, err = certify_command("--setting", "streaming_ridge", *SMALL[2:])
     assert code == 1
     assert out.startswith("Not every bound held: ")
     assert "streaming_ridge, family turning, problem 0, seed 0: the regret" in err
@@ -217,4 +200,3 @@ def test_one_stream_does_not_depend_on_the_others():
         assert not np.array_equal(one.rows, other.rows) or not np.array_equal(
             one.targets, other.targets
         )
-    assert dataclasses.is_dataclass(settings.HONEST)

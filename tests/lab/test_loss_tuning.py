@@ -188,7 +188,9 @@ def test_methods_are_written_as_words(text, label):
 
 def test_ogd_runs_once_for_each_inner_step():
     config = Config(
-        methods=("ogd", "oagd-w5"), outer_step_sizes=(0.1, 1.0), inner_step_sizes=(2.0,)
+        methods=("ogd", "oagd-w5", "oagd-w5-alpha0.5"),
+        outer_step_sizes=(0.1, 1.0),
+        inner_step_sizes=(2.0,),
     )
     found = {
         name: (method.kind, method.alpha, method.beta) for name, method in config.runs().items()
@@ -197,7 +199,15 @@ def test_ogd_runs_once_for_each_inner_step():
         "ogd-beta2": ("OGD", None, 2.0),
         "oagd-w5-alpha0.1-beta2": ("OAGD", 0.1, 2.0),
         "oagd-w5-alpha1-beta2": ("OAGD", 1.0, 2.0),
+        "oagd-w5-alpha0.5-beta2": ("OAGD", 0.5, 2.0),
     }
+    labels = [method.label() for method in config.runs().values()]
+    assert labels == ["OGD", "OAGD, w = 5", "OAGD, w = 5", "OAGD, w = 5, alpha = 0.5"]
+    # A step of its own makes another method of it, not another point of the grid.
+    table = made_up(config, {"ogd": 0.5, "oagd-w5": 0.6}, {})
+    runs = Runs(config.runs().values(), table, FINAL)
+    assert [m.own_alpha for m in claims.first_steps(runs)] == [None, None, 0.5]
+    assert runs.name(runs.methods[-1]) == "OAGD, w = 5, alpha = 0.5"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +216,7 @@ def test_ogd_runs_once_for_each_inner_step():
         ({"methods": ("oagd-x5",)}, "methods must be written like"),
         ({"methods": ("ogd-w5",)}, "methods must be written like"),
         ({"methods": ("oagd-w5", "oagd-own-w5")}, "twice"),
+        ({"methods": ("oagd-w5", "oagd-w5-alpha0.001")}, "oagd-w5-alpha0.001-beta0.1 stands for"),
         ({"methods": ("oagd-w5-replay",)}, "methods must be written like"),
         ({"methods": ("oagd-replay5",)}, "'oagd-replay5': replay must keep at least w >= 2"),
         ({"methods": ("oagd-w5-replay4",)}, "w = 5 and 4"),
@@ -375,13 +386,14 @@ def test_a_replay_window_is_one_of_the_algorithm():
 )
 def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
     """At least as accurate, and at a fifth of its time: 10 s for 50."""
-    text = "oagd-w10-replay50"
-    changes, config = dict(changes), dataclasses.replace(C3, methods=(*C3.methods, text))
+    text, tuned = "oagd-w10-replay50", "oagd-w10-alpha0.5"
+    changes, config = dict(changes), dataclasses.replace(C3, methods=(*C3.methods, text, tuned))
+    # The made-up table goes by the words before -alpha.
     accuracy = C3_ACCURACY | {text: 0.92} | changes.pop("accuracy", {})
     seconds = C3_SECONDS | {text: 9} | changes.pop("seconds", {})
     found = judged("imbalance", config, accuracy, seconds, **changes)
     assert found["replay (OAGD, w = 10, replay of 50)"] == verdict
-    # The paper's claims are about the last w rounds.
+    # The paper's claims are about the last w rounds and the outer step of all.
     assert list(found)[:5] == C3_IDS and found["C3 (window)"] == "reproduced"
     last = found["replay over last (OAGD, w = 10, replay of 50)"]
     assert last == ("reproduced" if accuracy[text] > 0.9 else "not reproduced")

@@ -1,6 +1,7 @@
 """What a run tells of itself: while it is played, at its end, and when it cannot be trusted."""
 
 import json
+import re
 import warnings
 
 import jax
@@ -403,6 +404,8 @@ def test_ones_own_run_can_be_watched(tmp_path):
     assert kind_of(tmp_path / "mine") == "own" and done == [False] * 3
     page = snapshot(tmp_path / "mine")
     assert page["done"] and page["trouble"] is None and page["title"] == "my run"
+    assert page["question"] == "What does a round cost, before it is learned?"
+    assert re.match(r"Loss suffered \S+ ± \S+ over 50 rounds, lately .* 3 points", page["answer"])
     loss, leader, *_ = page["charts"]
     assert loss["curves"][0]["x"] == [20, 40, 50] and len(leader["curves"]) == 2
     (tmp_path / "mine" / "watch.json").write_text("{}")

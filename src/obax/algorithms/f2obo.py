@@ -68,7 +68,8 @@ class F2OBO(Algorithm):
     - `max_inner_steps`: each of them stops after that many steps anyway.
 
     `info.solver_residual` is |grad_y (f + lambda_t g)| / |grad_y f| at z, with epsilon in place of
-    a smaller |grad_y f|: how far z is from done.
+    a smaller |grad_y f|: how far z is from done. Where it stays above 1, `max_inner_steps` are too
+    few for this lambda_t, and what the followers have left reaches h_t lambda_t-fold.
 
     >>> import jax.numpy as jnp
     >>> import obax

@@ -8,7 +8,11 @@ import typer
 
 def watch(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Of `obax run` or `obax stream --checkpoint`.")
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Of `obax run`, `obax stream --checkpoint` or `obax.callbacks.Watch`.",
+        ),
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,

@@ -71,7 +71,14 @@ def _own(folder: Path) -> dict[str, Any]:
         )
         for one in page["charts"]
     ]
-    return {name: page[name] for name in shown} | {"charts": charts}
+    loss = next((c for one in charts for c in one["curves"] if c["name"] == "played_value"), None)
+    suffered = [value for value in (loss["y"] if loss else ()) if value is not None]
+    rounds = int(loss["x"][-1]) if loss and loss["x"] else 0
+    return {name: page[name] for name in shown} | {
+        "question": "What does a round cost, before it is learned?",
+        "answer": _overall("Loss suffered", suffered, counted(rounds, "round")),
+        "charts": charts,
+    }
 
 
 def _stream(folder: Path) -> dict[str, Any]:
@@ -125,20 +132,24 @@ def _tenants(pool: dict[str, Any]) -> list[list[str]]:
         [one[0], *("-" if value is None else f"{value:,.4g}" for value in one[1:])]
         for one in pool["cells"]
     ]
-    return [pool["head"], *cells]
+    return [[f"{pool['head'][0]}, worst first", *pool["head"][1:]], *cells]
 
 
 def _predicted(rows: int, curves: Mapping[str, Sequence[float]]) -> str:
     """The score over all rows and lately, with intervals over the points of its curve."""
+    name = "accuracy" if "accuracy" in curves else "MAE"
+    return _overall(_title(name), curves.get(name, ()), counted(rows, "row"))
+
+
+def _overall(name: str, points: Sequence[float], seen: str) -> str:
+    """What a curve comes to over all that was `seen`, and lately."""
     from ..lab.kit.verdict import with_interval
 
-    name = "accuracy" if "accuracy" in curves else "MAE"
-    points = curves.get(name, ())
     if not len(points):
-        return "No row has been learned yet."
+        return "Nothing has been learned yet."
     lately = with_interval(points[-max(2, len(points) // 10) :])
     return (
-        f"{_title(name)} {with_interval(points)} over {counted(rows, 'row')}, lately {lately} "
+        f"{name} {with_interval(points)} over {seen}, lately {lately} "
         f"(95% intervals over the {counted(len(points), 'point')} of its curve)."
     )
 

@@ -64,7 +64,10 @@ class Runs(Generic[M]):
         }
         own = method.settings()
         varied = [step for step in sizes if len(sizes[step]) > 1 and own[step] is not None]
-        return ", ".join([method.label(), *(f"{step} = {own[step]:g}" for step in varied)])
+        said = [
+            word for step in varied if (word := f"{step} = {own[step]:g}") not in method.label()
+        ]
+        return ", ".join([method.label(), *said])
 
     def curve(self, method: M, metric: str = "test_accuracy") -> pd.DataFrame:
         """The metric, rounds by seeds."""

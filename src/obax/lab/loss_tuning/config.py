@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+from typing import Any
 
 from ..kit.config import Settings, below_one, choice, count, fraction, not_negative, positive
 from ..kit.method import Method as AnyMethod, check_replay, option
@@ -28,7 +29,7 @@ class Method(AnyMethod):
     Parts of an OAGD that are left out: w1, u0.9, own, neumann, k1. `held` switches its leader off;
     `k2` lets its follower go twice over the window. `replay400` draws the window from 400 rounds of
     the past (`obax.Replay`), with `recent400` those of a mean age of 400 rounds, with `balanced`
-    class by class.
+    class by class. `alpha0.002` is an outer step of its own, in place of those of the config.
     """
 
     w: int | None = option("w = {}")
@@ -40,6 +41,7 @@ class Method(AnyMethod):
     replay: int | None = option("replay of {}")
     recency: int | None = option("mean age {}")
     balanced: bool | None = option({True: "balanced"})
+    own_alpha: float | None = option("alpha = {:g}")
     alpha: float | None = option({})
     beta: float | None = option({})
 
@@ -52,15 +54,19 @@ class Method(AnyMethod):
         found = cls("OAGD", 1, 0.9, "own", "neumann", False)
         for word in options if kind == "oagd" else ["?"]:
             if match := re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word):
-                found = dataclasses.replace(found, **{NUMBERS[match[1]]: int(match[2])})
+                number: dict[str, Any] = {NUMBERS[match[1]]: int(match[2])}
+                found = dataclasses.replace(found, **number)
             elif (match := re.fullmatch(r"u(0\.\d+|1|1\.0)", word)) and float(match[1]) > 0:
                 found = dataclasses.replace(found, decay=float(match[1]))
+            elif (match := re.fullmatch(r"alpha(\d+\.\d+)", word)) and float(match[1]) > 0:
+                found = dataclasses.replace(found, own_alpha=float(match[1]))
             elif word in ("own", "current"):
                 found = dataclasses.replace(found, curvature=word)
             elif word in ("neumann", "cg"):
                 found = dataclasses.replace(found, solver=word)
             elif word in ("held", "balanced"):
-                found = dataclasses.replace(found, **{word: True})
+                switch: dict[str, Any] = {word: True}
+                found = dataclasses.replace(found, **switch)
             else:
                 raise ValueError(
                     f"methods must be written like ogd, autobalance, oagd-w10, "
@@ -78,7 +84,7 @@ class Method(AnyMethod):
 
 COLUMNS = {"data": str, "kind": str, "w": int, "decay": float, "curvature": str, "solver": str}
 COLUMNS |= {"held": bool, "passes": int, "replay": int, "recency": int, "balanced": bool}
-COLUMNS |= {"alpha": float, "beta": float}
+COLUMNS |= {"own_alpha": float, "alpha": float, "beta": float}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,21 +149,26 @@ class Config(Settings):
         parsed = [Method.parse(text) for text in self.methods]
         if len(set(parsed)) < len(parsed):
             raise ValueError(f"methods must not name one twice, but got {self.methods}.")
+        self.runs()
 
     def runs(self) -> dict[str, Method]:
         """The methods at each pair of step sizes, in the order of the config, by a name for files.
 
-        OGD does not look at the outer step size: once for each inner one.
+        OGD does not look at the outer step size, and others may have their own: once for each
+        inner one.
         """
-        found = {}
+        found: dict[str, Method] = {}
         for text, alpha, beta in itertools.product(
             self.methods, self.outer_step_sizes, self.inner_step_sizes
         ):
-            method = dataclasses.replace(Method.parse(text), alpha=alpha, beta=beta)
+            parsed = Method.parse(text)
+            method = dataclasses.replace(parsed, alpha=parsed.own_alpha or alpha, beta=beta)
             if method.kind == "OGD":
                 method = dataclasses.replace(method, alpha=None)
-            steps = "" if method.alpha is None else f"-alpha{alpha:g}"
-            found[f"{text}{steps}-beta{beta:g}"] = method
+            steps = f"-alpha{alpha:g}" if method.alpha and not method.own_alpha else ""
+            name = f"{text}{steps}-beta{beta:g}"
+            if found.setdefault(name, method) != method:
+                raise ValueError(f"methods must not name one twice, but {name} stands for two.")
         return found
 
     def seeds_of(self, method: Method) -> int:

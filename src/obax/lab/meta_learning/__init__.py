@@ -72,7 +72,7 @@ META_LEARNING = (
         "comparison",
         "Appendix: the same on miniImageNet (C6)",
         Config(data="miniimagenet"),
-        Duration(120),
+        Duration(80),
         WEEKS,
         HOURS,
         # The whole network inside takes minutes, and 32 sampled tasks are all of 20.
@@ -92,7 +92,7 @@ META_LEARNING = (
         "steps",
         "Appendix: sensitivity to K on miniImageNet (C7)",
         Config(data="miniimagenet", methods=INNER_STEPS),
-        Duration(120),
+        Duration(55),
         WEEKS,
         HOURS,
         quick=INNER_STEPS[3:],

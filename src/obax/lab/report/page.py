@@ -269,7 +269,12 @@ def _chart(figure: Figure, styles: Sequence[Style]) -> dict[str, Any]:
                 "hovertemplate": f"%{{y:.4g}}<extra>{series.hover or '%{fullData.name}'}</extra>",
             }
         )
-    axis = lambda label, log: {"title": {"text": label}, "type": "log" if log else "linear"}  # noqa: E731
+
+    def axis(label: str, log: bool) -> dict[str, Any]:
+        # The name keeps its distance from the numbers, however many digits they have.
+        title = {"text": label, "standoff": 8}
+        return {"title": title, "type": "log" if log else "linear", "automargin": True}
+
     layout = {
         "xaxis": axis(figure.x_label, figure.log_x),
         "yaxis": axis(figure.y_label, figure.log_y),
