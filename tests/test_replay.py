@@ -178,7 +178,13 @@ def test_counts_stop_where_32_bits_end():
     held = replay.room(jax.ShapeDtypeStruct((), jnp.float32))
     late = jnp.asarray(2**31 - 1, jnp.int32)
     held = Reservoir(
-        held.rounds, jnp.ones(2, bool), False, jnp.full(2, late), jnp.full((), late - 1), None
+        held.rounds,
+        jnp.ones(2, bool),
+        jnp.asarray(2, jnp.int32),
+        False,
+        jnp.full(2, late),
+        jnp.full((), late - 1),
+        None,
     )
     for t in (2**31 - 3, 2**31 - 2):
         t = jnp.asarray(t, jnp.int32)

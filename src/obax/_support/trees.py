@@ -78,7 +78,11 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
 
 def finite_entries(stacked: PyTree) -> Bool[Array, " n"]:
     """Of entries stacked on axis 0: which of them hold neither NaN nor Inf."""
-    return jax.vmap(all_finite)(stacked)
+    found = jnp.asarray(True)
+    for leaf in jax.tree.leaves(stacked):
+        if is_float(leaf):
+            found &= jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
+    return found
 
 
 def select(condition: Bool[Array, ""], if_true: PyTree, if_false: PyTree) -> PyTree:

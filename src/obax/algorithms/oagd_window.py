@@ -46,7 +46,7 @@ def over_window(
         terms = terms._replace(rounds=terms.filled())
     kind = _on_average if window.follower == "average" else _one_after_the_other
 
-    def played(terms: Terms, watched: bool) -> tuple[Follower, Array]:
+    def played(terms: Terms, watched: bool) -> tuple[Follower, Array, Array]:
         step, passes = kind(problem, window, x, descent, t, terms, reverse is not None)
 
         def body(k: Array, now: tuple[Follower, Array]) -> tuple[Follower, Array]:
@@ -55,13 +55,15 @@ def over_window(
 
         again = reverse is not None and reverse.rematerialise
         body = jax.checkpoint(body) if again else body
-        return jax.lax.fori_loop(0, steps * passes, body, (start, terms.there))
+        follower, there = jax.lax.fori_loop(0, steps * passes, body, (start, terms.there))
+        left = terms.only(there) if watched else terms
+        return follower, left.there, left.number
 
-    follower, there = played(terms, watched=False)
+    found = played(terms, watched=False)
     if reverse is None:
-        rest = lambda: played(terms.afresh(), watched=True)  # noqa: E731
-        follower, there = mending.unless_finite((follower, there), rest)
-    return follower, terms._replace(there=there)
+        found = mending.unless_finite(found, lambda: played(terms.afresh(), watched=True))
+    follower, there, number = found
+    return follower, terms._replace(there=there, number=number)
 
 
 def _on_average(
