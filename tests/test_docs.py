@@ -18,7 +18,6 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Words, tables and pictures only.
 WITHOUT_CODE = {
-    "dynamic-regression.md",
     "faq.md",
     "glossary.md",
     "guides.md",
