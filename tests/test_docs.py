@@ -30,7 +30,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)
 
 
 # Half a minute of compilation each.
-LONG = ("loss-tuning.md", "meta-learning.md", "regret.md")
+LONG = ("loss-tuning.md", "meta-learning.md", "regret.md", "methods.md", "histories.md")
 
 
 @pytest.mark.parametrize(

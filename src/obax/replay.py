@@ -234,7 +234,7 @@ class Reservoir(RingBuffer):
         # Where the round does not enter, the slot may be any: what is not refused stays.
         nowhere = jnp.asarray(self.slots, slot.dtype)
         there, held = self.filled(jnp.where(enters, slot, nowhere), refused)
-        age = jnp.where(enters & (jnp.arange(self.slots) == slot), 1, older)
+        age = jnp.where(enters & (jnp.arange(self.slots, dtype=slot.dtype) == slot), 1, older)
         known = there, held, age, jnp.minimum(self.offered, NEVER - 2) + 1
         kept = before if isinstance(before, Reservoir) else self
         old = kept.there, kept.held, kept.age, kept.offered
