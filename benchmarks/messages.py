@@ -17,6 +17,8 @@ ARRAY = re.compile(r"(pred|[a-z]+\d+)\[([\d,]*)\]")
 IN_SOLVER = "while/body/jvp(transpose("
 # Both loops of a round, the follower's and the solver's, take so many steps here.
 IN_LOOP, STEPS = re.compile(r'op_name="[^"]*/while'), 5
+# Terms are looked at one by one only where their average is not finite.
+IN_BRANCH = re.compile(r'op_name="[^"]*/branch_\d+_fun')
 
 
 class Messages(NamedTuple):
@@ -49,10 +51,10 @@ class Messages(NamedTuple):
 
 def parsed(text: str) -> list[tuple[int, bool, bool]]:
     """Bytes of each collective of a program, whether it is a product in the loop of the solver, and
-    whether it is in any loop."""
+    whether it is in any loop; without those of rounds in which a term has to be refused."""
     found = []
     for line in text.splitlines():
-        if match := LINE.search(line):
+        if (match := LINE.search(line)) and not IN_BRANCH.search(line):
             arrays = ARRAY.findall(match["result"])
             looped = IN_LOOP.search(line) is not None
             found.append((sum(map(_bytes, arrays)), IN_SOLVER in line, looped))

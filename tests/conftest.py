@@ -4,8 +4,11 @@ Strict promotion is a fixture and not a global switch, because the doctests of `
 processes and are written the way users write.
 """
 
+import gc
 import os
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import jax
 import pytest
@@ -16,6 +19,16 @@ if (0, 8) <= tuple(map(int, metadata.version("jaxlib").split(".")[:2])) <= (0, 1
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 jax.config.update("jax_enable_x64", True)
+
+# Linux gives a process 65,530 memory mappings, every program takes some hundred of them, and a
+# process that has used them up dies.
+MAPPINGS, MOST = Path("/proc/self/maps"), 40_000
+
+
+def pytest_runtest_teardown():
+    if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,3 +44,21 @@ def quick_compilation():
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture
+def certify_command(monkeypatch, capsys, tmp_path):
+    """Calls `obax certify` with words; exit code, output and errors."""
+    from obax import cli
+
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["obax", "certify", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+            raise SystemExit(0)
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    return call

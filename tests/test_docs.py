@@ -18,7 +18,6 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Words, tables and pictures only.
 WITHOUT_CODE = {
-    "dynamic-regression.md",
     "faq.md",
     "glossary.md",
     "guides.md",
@@ -31,7 +30,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)
 
 
 # Half a minute of compilation each.
-LONG = ("loss-tuning.md", "meta-learning.md", "regret.md")
+LONG = ("loss-tuning.md", "meta-learning.md", "regret.md", "methods.md", "histories.md")
 
 
 @pytest.mark.parametrize(

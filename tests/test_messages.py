@@ -7,6 +7,7 @@ PROGRAM = """
   ROOT %all-reduce.4 = pred[] all-reduce(%c), metadata={op_name="jit(f)/vmap()/while"}
   %all-gather = s32[8]{0} all-gather-start(%d), metadata={op_name="jit(f)/gather"}
   %add.1 = f32[2]{0} add(%all-reduce.39, %all-gather)
+  all-reduce.9 = f32[99]{0} all-reduce(x), metadata={op_name="jit(step)/cond/branch_0_fun/add"}
 """  # noqa: E501
 
 

@@ -25,7 +25,7 @@ def offered(replay, rounds, odds=None):
             kind = jax.random.categorical(jax.random.fold_in(run, n), jnp.log(odds or ODDS))
             t = jax.random.randint(run, (), 1, 2**30, jnp.int32) + n
             round = {"n": n, "kind": kind.astype(jnp.int32)}
-            return held.push(t, round, jnp.asarray(True), None, replay), None
+            return held.push(t, round, jnp.asarray(True), replay=replay), None
 
         example = dict.fromkeys(("n", "kind"), jax.ShapeDtypeStruct((), jnp.int32))
         held, _ = jax.lax.scan(
@@ -135,7 +135,7 @@ def test_rounds_of_many_classes_are_drawn_for_what_they_have_of_one():
     for n in range(10):
         share = 0.9 if n == 4 else 0.0 if n < 8 else 0.05
         round = jnp.array([1 - share, share], jnp.float32)
-        held = held.push(jnp.asarray(n + 1, jnp.int32), round, jnp.asarray(True), None, replay)
+        held = held.push(jnp.asarray(n + 1, jnp.int32), round, jnp.asarray(True), replay=replay)
     t = jnp.arange(RUNS, dtype=jnp.int32)
     slots, _ = jax.vmap(lambda t: held.draw(replay, t, 2))(t)
     # One of the two draws is for the second class: 0.9 to 0.05 and 0.05 (and now and then round 4
@@ -150,7 +150,7 @@ def test_less_than_was_asked_for():
         t = jnp.asarray(1, jnp.int32)
         slots, found = held.draw(replay, t, 4)
         assert not found.any() and len(set(slots.tolist())) == 4
-        held = held.push(t, jnp.asarray(5.0, jnp.float32), jnp.asarray(True), None, replay)
+        held = held.push(t, jnp.asarray(5.0, jnp.float32), jnp.asarray(True), replay=replay)
         slots, found = held.draw(replay, t + 1, 4)
         assert found.sum() == 1 and held.rounds[slots[np.argmax(found)]] == 5.0
 
@@ -178,11 +178,17 @@ def test_counts_stop_where_32_bits_end():
     held = replay.room(jax.ShapeDtypeStruct((), jnp.float32))
     late = jnp.asarray(2**31 - 1, jnp.int32)
     held = Reservoir(
-        held.rounds, jnp.ones(2, bool), False, jnp.full(2, late), jnp.full((), late - 1), None
+        held.rounds,
+        jnp.ones(2, bool),
+        jnp.asarray(2, jnp.int32),
+        False,
+        jnp.full(2, late),
+        jnp.full((), late - 1),
+        None,
     )
     for t in (2**31 - 3, 2**31 - 2):
         t = jnp.asarray(t, jnp.int32)
-        held = held.push(t, jnp.zeros((), jnp.float32), jnp.asarray(True), None, replay)
+        held = held.push(t, jnp.zeros((), jnp.float32), jnp.asarray(True), replay=replay)
     assert (held.age > 0).all() and int(held.offered) == 2**31 - 2
 
 

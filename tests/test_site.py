@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from browser import FOUND as CHROMIUM, browser
 
 import obax
 from benchmarks import history
@@ -263,18 +264,65 @@ def build(folder, config="mkdocs.yml"):
     )
 
 
-@pytest.mark.slow
-def test_the_site_builds_and_asks_for_nothing_from_elsewhere(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The whole site, built once."""
     pytest.importorskip("material")
-    run = build(tmp_path / "site")
+    folder = tmp_path_factory.mktemp("built") / "site"
+    run = build(folder)
     assert run.returncode == 0, run.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
+    return folder
+
+
+SEEN = """(() => {
+  const pictures = [...document.images].filter(one => !one.alt || !one.naturalWidth);
+  const dark = getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 100;
+  return [pictures.map(one => one.src), dark];
+})()"""
+
+
+def seen(shown, page, width, dark):
+    """What is wrong with a page at this width, by day or by night."""
+    shown.problems.clear()
+    shown.open(page.as_uri(), width, dark=dark)
+    pictures, night = shown.run(SEEN)
+    found = [f"picture without words, or none: {source}" for source in pictures]
+    found += ["wider than the window"] * shown.wider(width)
+    found += ["light by night" if dark else "dark by day"] * (night != dark)
+    return found + shown.problems
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: no page is opened")
+def test_every_page_in_a_browser(site, tmp_path):
+    """On a phone by night and on a wide screen by day; and planted faults are seen."""
+    # What a server sends for a page that is not there; from a file it finds nothing.
+    pages = sorted({*site.rglob("*.html")} - {site / "404.html"})
+    planted = site / "planted.html"
+    text = (site / "glossary.html").read_text()
+    wrong = (
+        '<div style="width: 900px">wide</div><img src="none.png"><script>nothing.at.all</script>'
+    )
+    planted.write_text(text.replace("</h1>", f"</h1>{wrong}").replace("prefers-color", "none"))
+    with browser(tmp_path / "profile") as shown:
+        for width, dark in ((390, True), (1400, False)):
+            found = {page.name: seen(shown, page, width, dark) for page in pages}
+            assert not {name: faults for name, faults in found.items() if faults}
+        faults = " ".join(seen(shown, planted, 390, True))
+    planted.unlink()
+    for fault in ("picture", "wider", "light by night", "Uncaught"):
+        assert fault in faults
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_asks_for_nothing_from_elsewhere(site):
+    pages = list(site.rglob("*.html"))
     for page in pages:
         assert not re.search(
             r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//', page.read_text()
         ), page
-    listed = re.findall(r"\]\(([^)]*\.html)\)", (tmp_path / "site" / "llms.txt").read_text())
-    assert len(listed) > 30 and all((tmp_path / "site" / name).is_file() for name in listed)
+    listed = re.findall(r"\]\(([^)]*\.html)\)", (site / "llms.txt").read_text())
+    assert len(listed) > 30 and all((site / name).is_file() for name in listed)
 
 
 @pytest.mark.slow

@@ -20,13 +20,24 @@ NEVER = 2**31 - 1
 """So many rounds that all of the past is among them: what a detector says where nothing changed."""
 
 
+class Refused(NamedTuple):
+    """Slots of a buffer whose rounds are not finite at today's pair, and how many they are."""
+
+    slots: Bool[Array, " slots"]
+    count: Int[Array, ""]  # type: ignore[assignment]
+
+
 class Terms(NamedTuple):
     """The w rounds that a window looks at, the current one in the last place."""
 
     rounds: PyTree
     """Stacked."""
+    past: "RingBuffer"
+    """Where the past ones come from."""
     current: PyTree
     there: Bool[Array, " w"]
+    number: Int[Array, ""]
+    """How many are there, the current one among them."""
     weights: Float[Array, " w"]
     """u_i of each, whether it is there or not."""
     total: Float[Array, ""] | None
@@ -39,11 +50,6 @@ class Terms(NamedTuple):
     """Where in the buffer the newest past round is."""
     place: Int[Array, ""]
     """Where the current round will go; beyond the last slot if nowhere."""
-
-    @property
-    def number(self) -> Int[Array, ""]:
-        """How many are there, the current one among them."""
-        return jnp.sum(self.there, dtype=jnp.int32)
 
     @property
     def weight(self) -> Float[Array, ""]:
@@ -75,12 +81,24 @@ class Terms(NamedTuple):
     def without(self, bad: Bool[Array, " w"]) -> "Terms":
         """Without those that are bad; the current round stays, and is the guard's to judge."""
         kept = jnp.append(~spread.whole(bad)[:-1], True)
-        return self._replace(there=spread.whole(self.there & kept))
+        return self.only(spread.whole(self.there & kept))
 
-    def lost(self, left: "Terms", past: "RingBuffer") -> Bool[Array, " slots"]:
+    def only(self, there: Bool[Array, " w"]) -> "Terms":
+        """With these that are there."""
+        return self._replace(there=there, number=jnp.sum(there, dtype=jnp.int32))
+
+    def lost(self, left: "Terms", past: "RingBuffer") -> Refused:
         """The slots of the buffer whose rounds are in these terms and not among those `left`."""
         gone = (self.there & ~left.there)[:-1]
-        return gone if self.slots is None else jnp.zeros_like(past.there).at[self.slots].set(gone)
+        if self.slots is not None:
+            gone = jnp.zeros_like(past.there).at[self.slots].set(gone)
+        return Refused(gone, self.number - left.number)
+
+    def afresh(self) -> "Terms":
+        """The same, with rounds that are stacked again: for a loop that is seldom entered. It would
+        have all that it may need laid out before it, and what is taken from the buffer inside it
+        costs nothing where it is not."""
+        return self._replace(rounds=self.past.stacked(self.current, self.slots))
 
     def filled(self) -> PyTree:
         """The rounds, with copies of the current one in place of those that are not there: a NaN
@@ -121,6 +139,8 @@ class RingBuffer(eqx.Module):
 
     rounds: PyTree
     there: Bool[Array, " slots"]
+    held: Int[Array, ""]
+    """How many are there: a sum over the slots in every round would be seen in small ones."""
     spare: bool = eqx.field(static=True)
 
     @property
@@ -131,11 +151,19 @@ class RingBuffer(eqx.Module):
     @classmethod
     def like(cls, example_round: PyTree, slots: int) -> "RingBuffer":
         """An empty buffer for rounds shaped like this one."""
-        return cls(room(example_round, slots), jnp.zeros(slots, bool), spread.is_spread())
+        none = jnp.zeros(slots, bool), jnp.asarray(0, jnp.int32)
+        return cls(room(example_round, slots), *none, spread.is_spread())
 
     def with_current(self, round: PyTree) -> PyTree:
         """All w rounds stacked: the past by slot, then the current one."""
         return with_current(self.rounds, round, self.spare)
+
+    def stacked(self, round: PyTree, slots: Int[Array, " past"] | None = None) -> PyTree:
+        """The rounds in these slots, or in all of them, and then the current one."""
+        if slots is None:
+            return self.with_current(round)
+        last = jnp.full(1, self.slots, slots.dtype)
+        return Tasks(self, round).some(jnp.concatenate([slots, last]))
 
     def ages(self, t: Int[Array, ""]) -> Int[Array, " slots"]:
         """How many rounds before round t the one in each slot came; the newest is 1 old."""
@@ -155,9 +183,11 @@ class RingBuffer(eqx.Module):
         age = spread.whole(jnp.append(self.ages(t), 0))
         older = t - 1 - jnp.arange(self.slots, 0, -1, dtype=t.dtype)
         return Terms(
-            rounds=self.with_current(round),
+            rounds=self.stacked(round),
+            past=self,
             current=round,
             there=spread.whole(jnp.append(self.there, True)),
+            number=self.held + 1,
             weights=weights[age],
             total=total,
             oldest_first=jnp.append(jnp.remainder(older, slots), self.slots),
@@ -172,7 +202,9 @@ class RingBuffer(eqx.Module):
 
     def only(self, kept: Bool[Array, " slots"]) -> "RingBuffer":
         """Without the rounds in the other slots."""
-        return eqx.tree_at(lambda buffer: buffer.there, self, self.there & kept)
+        there = self.there & kept
+        known = there, jnp.sum(there, dtype=jnp.int32)
+        return eqx.tree_at(lambda buffer: (buffer.there, buffer.held), self, known)
 
     def push(
         self,
@@ -180,16 +212,28 @@ class RingBuffer(eqx.Module):
         round: PyTree,
         accepted: Bool[Array, ""],
         before: "RingBuffer | None" = None,
-        refused: Bool[Array, " slots"] | None = None,
+        refused: Refused | None = None,
         replay: Any = None,
     ) -> "RingBuffer":
         """The buffer after round t, without what it `refused`; or if the round was not accepted
         exactly the one that there was `before` it."""
         slot = (t - 1) % max(self.slots, 1)
-        left = self.there if refused is None else self.there & ~refused
-        there = jnp.where(accepted, left.at[slot].set(True), (before or self).there)
+        known, old = self.filled(slot, refused), before or self
+        there, held = trees.select(accepted, known, (old.there, old.held))
         rounds = written(self.rounds, slot, round, accepted, self.spare)
-        return RingBuffer(rounds, there, self.spare)
+        return RingBuffer(rounds, there, held, self.spare)
+
+    def filled(
+        self, slot: Int[Array, ""], refused: Refused | None
+    ) -> tuple[Bool[Array, " slots"], Int[Array, ""]]:
+        """Which are there, and how many, without those refused and with one in this slot."""
+        left, held = self.there, self.held
+        if refused is not None:
+            left, held = left & ~refused.slots, held - refused.count
+        was = jax.lax.dynamic_index_in_dim(left, slot, keepdims=False)
+        # A mask, because a scatter would be a loop on the CPU.
+        here = jnp.arange(self.slots, dtype=slot.dtype) == slot
+        return left | here, held + jnp.where(was, 0, 1)
 
 
 def room(example: PyTree, slots: int) -> PyTree:

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ._support import spread, trees, validation
 from ._support.functions import shared
 from ._support.trees import PyTree
-from .past import NEVER, RingBuffer, Tasks, Terms, room, written
+from .past import NEVER, Refused, RingBuffer, Terms, room, written
 
 Label = Callable[[PyTree], Float[Array, " classes"]]
 # What the random numbers of a round are for.
@@ -109,6 +109,7 @@ class Replay(eqx.Module):
         return Reservoir(
             room(example, slots),
             jnp.zeros(slots, bool),
+            jnp.asarray(0, jnp.int32),
             spread.is_spread(),
             jnp.zeros(slots, jnp.int32),
             jnp.asarray(0, jnp.int32),
@@ -144,12 +145,13 @@ class Reservoir(RingBuffer):
         drawn, found = self.draw(replay, t, len(weights) - 1)
         order = jnp.argsort(jnp.where(found, -self.age[drawn], -NEVER))
         drawn, found = drawn[order], found[order]
-        current = jnp.full(1, self.slots, drawn.dtype)
         slot, enters = self.place(replay, t)
         return Terms(
-            rounds=Tasks(self, round).some(jnp.concatenate([drawn, current])),
+            rounds=self.stacked(round, drawn),
+            past=self,
             current=round,
             there=spread.whole(jnp.append(found, True)),
+            number=1 + jnp.minimum(self.held, len(found)),
             weights=weights[::-1],
             total=total,
             oldest_first=jnp.arange(len(weights), dtype=t.dtype),
@@ -219,7 +221,7 @@ class Reservoir(RingBuffer):
         round: PyTree,
         accepted: Bool[Array, ""],
         before: RingBuffer | None = None,
-        refused: Bool[Array, " slots"] | None = None,
+        refused: Refused | None = None,
         replay: Replay | None = None,
     ) -> "Reservoir":
         """The reservoir after round t, without what it `refused`; or exactly the one `before` it if
@@ -229,17 +231,17 @@ class Reservoir(RingBuffer):
         writes = accepted & enters
         # Counts stop where 32 bits end: such an age, and such a chance, are as good as any beyond.
         older = jnp.minimum(self.age, NEVER - 1) + 1
-        left = self.there if refused is None else self.there & ~refused
-        known = (
-            jnp.where(enters, left.at[slot].set(True), left),
-            jnp.where(enters, older.at[slot].set(1), older),
-            jnp.minimum(self.offered, NEVER - 2) + 1,
-        )
+        # Where the round does not enter, the slot may be any: what is not refused stays.
+        nowhere = jnp.asarray(self.slots, slot.dtype)
+        there, held = self.filled(jnp.where(enters, slot, nowhere), refused)
+        age = jnp.where(enters & (jnp.arange(self.slots, dtype=slot.dtype) == slot), 1, older)
+        known = there, held, age, jnp.minimum(self.offered, NEVER - 2) + 1
         kept = before if isinstance(before, Reservoir) else self
-        there, age, offered = trees.select(accepted, known, (kept.there, kept.age, kept.offered))
+        old = kept.there, kept.held, kept.age, kept.offered
+        there, held, age, offered = trees.select(accepted, known, old)
         rounds = written(self.rounds, slot, round, writes, self.spare)
         classes = self.classes
         if classes is not None and replay.label is not None:
             amounts = replay.label(round).astype(classes.dtype)
             classes = written(classes, slot, amounts, writes, False)
-        return Reservoir(rounds, there, self.spare, age, offered, classes)
+        return Reservoir(rounds, there, held, self.spare, age, offered, classes)

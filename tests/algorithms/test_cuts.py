@@ -114,7 +114,7 @@ def test_wobo_drops_rounds_and_their_followers():
     assert (int(info.window_terms), int(info.cut_terms)) == (1, 3)
     # The tolerance is epsilon / w: another window looks more or less often, unless N ends it.
     np.testing.assert_allclose(state.outer_var, expected.outer_var, rtol=1e-12)
-    with pytest.raises(ValueError, match="window.replay must be left out for WOBO"):
+    with pytest.raises(ValueError, match=r"window\.replay must be left out for WOBO"):
         dataclasses.replace(cut, window=obax.Window(4, replay=obax.Replay(8)))
 
 

@@ -12,7 +12,7 @@ from test_oagd import PROBLEM, ROUNDS, WINDOWS, X1, Y1, inner, np_oagd, outer
 
 import obax
 from obax import hypergradient as hg
-from obax._support import trees
+from obax._support import mending, trees
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -231,7 +231,7 @@ def test_a_mutant_that_keeps_bad_rounds_is_seen(monkeypatch):
     monkeypatch.setattr(
         trees, "finite_entries", lambda it: jnp.ones(len(jax.tree.leaves(it)[0]), bool)
     )
-    monkeypatch.setattr(trees, "unless_finite", lambda found, again: found)
+    monkeypatch.setattr(mending, "unless_finite", lambda found, again: found)
     for options in ({}, {"curvature": "current"}, {"follower": "window"}, {"follower": "average"}):
         # Of another size than those that are compiled already.
         algorithm = oagd(obax.Window(4, **options))

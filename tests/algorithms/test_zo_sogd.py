@@ -8,6 +8,7 @@ import worked
 from worked import PROBLEM, ROUNDS, X1, Y1, close, plays
 
 import obax
+from obax._support import compiling
 from obax.algorithms.sogd import Point
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -90,7 +91,9 @@ def test_directions_are_uniform_on_the_sphere():
         np.testing.assert_allclose(drawn.mean(axis=0), 0, atol=0.03)
 
 
-def test_seeds_share_a_compilation_and_stack():
+def test_seeds_share_a_compilation_and_stack(monkeypatch):
+    # Nor are the programs of other tests in this process so many that they are released between.
+    monkeypatch.setattr(compiling, "MOST_PROGRAMS", 10**6)
     stream = obax.problems.quadratic(20, 2, 3, seed=1)
     traces = []
 

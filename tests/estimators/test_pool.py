@@ -258,6 +258,22 @@ def test_save_load_and_go_on(tmp_path, most):
     assert obax.checkpoint.to_bytes(half) == obax.checkpoint.to_bytes(half)
 
 
+def test_a_class_that_another_thread_brings_meanwhile():
+    """Rows are read, a second and a third class come, and then the rows are played."""
+    pool = Pool(StreamingClassifier())
+    pool.learn_many(["a", "b"], [[0.0], [0.0]], ["x", "x"])
+    asked = pool._reader.known(pool._keys, ["a", "b"], [[0.0], [0.0]])
+    given = pool._reader.learnable(pool._keys, ["a"], [[0.0]], ["x"], None, "predict")
+    pool.learn_many(["a"] * 8, [[0.0]] * 8, ["y", "z", "y", "x"] * 2)
+    for batch, trace in ((asked, False), (given, True)):
+        said = pool._said(batch, trace)
+        pool._run(batch, said, slice(0, len(batch.numbers)), count=False)
+        # The one class that was known then, and not the third of it that is left.
+        np.testing.assert_allclose(said.predictions, 1.0)
+    assert pool.predict_many(["a"], [[0.0]]).to_list()[0] in ("x", "y", "z")
+    np.testing.assert_allclose(pool.predict_proba_many(["a"], [[0.0]]).sum(axis=1), 1.0)
+
+
 def test_threads():
     keys, rows, targets = drawn("two")
     pool, alone = Pool(StreamingClassifier(), shards=2, max_keys=6), Pool(StreamingClassifier())

@@ -113,6 +113,7 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_watch_serves_while_a_thousand_connections_hang(tmp_path, many_files):
     server = serve(tmp_path)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -442,7 +442,7 @@ def test_replay_is_held_to_itd_bio_in_accuracy_and_time(ours, cost, verdict):
 
 def test_inner_steps_are_judged_beside_other_methods():
     """C7 on K also where methods are compared, if several K ran there."""
-    config = dataclasses.replace(TINY, methods=("oagd-w2-head", "oagd-w2-head-k5"), seeds=3)
+    config = dataclasses.replace(COMPARED, methods=("oagd-w2-head", "oagd-w2-head-k5"))
     table = made_up(config, lambda method, t: 1.0, lambda m: 0.3 + 0.01 * config.steps_of(m))
     found = verdicts("comparison", config, table)
     assert found["C7 (inner steps, head)"] == "reproduced"

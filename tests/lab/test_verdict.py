@@ -167,6 +167,15 @@ def test_no_experiment_can_judge_what_it_did_not_run(claimed, kinds, windows, ve
     assert all(name in claim.measured for name in missing)
 
 
+def test_a_table_of_before_is_refused_in_words():
+    """One that lacks a column which the experiment has since; not one that has them all."""
+    now = dataclasses.replace(careless("OAGD is best"), columns={"replay": int, "w": int})
+    with pytest.raises(lab.UserError, match=r"older version of x: it lacks replay\. Run it again"):
+        now.findings(None, pd.DataFrame([{"kind": "OAGD", "w": 1}]))
+    whole = pd.DataFrame([{"kind": "OAGD", "w": 1, "replay": 0}])
+    assert now.findings(None, whole).claims[0].verdict == "reproduced"
+
+
 def test_every_method_that_an_experiment_runs_may_be_named():
     """A new kind that the list does not have would be judged without having run."""
     kinds = {

@@ -83,7 +83,7 @@ def test_watch_shows_the_worst_keys_first(tmp_path, rows):
     seen = snapshot(tmp_path / "ck")
     assert seen["trouble"] is None and ["keys", "3"] in seen["facts"]
     head, *cells = seen["table"]
-    assert head == ["key", "rows", "loss", "penalty", "memory", "inertia", "rejected"]
+    assert head == ["key, worst first", "rows", "loss", "penalty", "memory", "inertia", "rejected"]
     assert cells[0][0] == "z" and [line[1] for line in cells] == ["80"] * 3
     losses = [float(line[2]) for line in cells]
     assert losses == sorted(losses, reverse=True) and "3 keys" in seen["words"]

@@ -441,6 +441,7 @@ def test_kills_leave_the_output_identical(tmp_path):
     assert kill_and_resume(tmp_path, 1, 4000) == 1
 
 
+@pytest.mark.slow
 def test_kills_of_many_models_leave_the_output_identical(tmp_path):
     assert kill_and_resume(tmp_path, 2, 4000, options=KEYED) == 2
     found = read(tmp_path / "killed" / "out")

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-T = TypeVar("T")
 # Any nesting of tuples, lists, dicts and modules, with arrays as leaves.
 PyTree: TypeAlias = Any
 
@@ -79,17 +78,11 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
 
 def finite_entries(stacked: PyTree) -> Bool[Array, " n"]:
     """Of entries stacked on axis 0: which of them hold neither NaN nor Inf."""
-    return jax.vmap(all_finite)(stacked)
-
-
-def unless_finite(found: T, again: Callable[[], T]) -> T:
-    """`found`, or `again()` where that is not finite.
-
-    A loop that runs once at most, and not a branch: under `vmap` a branch evaluates both sides.
-    """
-    done = all_finite(found)
-    once = lambda _: (jnp.asarray(True), again())  # noqa: E731
-    return jax.lax.while_loop(lambda now: ~now[0], once, (done, found))[1]
+    found = jnp.asarray(True)
+    for leaf in jax.tree.leaves(stacked):
+        if is_float(leaf):
+            found &= jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
+    return found
 
 
 def select(condition: Bool[Array, ""], if_true: PyTree, if_false: PyTree) -> PyTree:

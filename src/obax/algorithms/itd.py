@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Int
 from .._support import spread, trees, validation
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from ..past import RingBuffer, Tasks, along
+from ..past import Refused, RingBuffer, Tasks, along
 from .arguments import checked, optimiser, rounds_kept, step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, Optimiser
@@ -163,13 +163,14 @@ class ITD(Algorithm):
         nothing = jax.tree.map(jnp.zeros_like, state.outer_var), start, jnp.zeros(len(order), bool)
         chunks = (count + self.chunk - 1) // self.chunk
         total, follower, refused = jax.lax.fori_loop(0, chunks, some, nothing)
-        left = count - jnp.sum(refused, dtype=jnp.int32)
+        gone = Refused(refused[:-1], jnp.sum(refused, dtype=jnp.int32))
+        left = count - gone.count
         gradient = jax.tree.map(lambda leaf: leaf / left.astype(leaf.dtype), total)
         products = 0 if self.first_order else count * self.inner_steps
         estimate = Estimate(gradient, 0.0, None, products, products)
         gradients = count * (self.inner_steps + 1)
         move = Move(self.lead(state, gradient), start, follower, estimate, gradients)
-        return move._replace(terms=left, refused={"memory": refused[:-1]})
+        return move._replace(terms=left, refused={"memory": gone})
 
     def _adapted_loss(self, x: PyTree, state: ITDState, round: PyTree) -> tuple[Array, Follower]:
         """f_s(x, z_s^{K+1}(x)) and the follower."""

@@ -25,16 +25,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._support import mending
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient, Unrolled
 from ..hypergradient.average import (
     average_inner,
     average_of_gradients,
     average_of_terms,
-    outer_slope,
     with_finite_inner,
 )
-from ..hypergradient.base import Inner, OuterGradient, inner_at, kept
+from ..hypergradient.base import Inner, OuterGradient, inner_at, kept, outer_gradient
 from ..hypergradient.unrolled import through_steps
 from ..past import RingBuffer, Terms
 from ..window import Window
@@ -44,6 +44,8 @@ from .descent import Count, Follower, Number, Optimiser, Steps, When
 from .oagd_window import check_unrolled, over_window
 from .record import Leader, Move
 
+Known = tuple[Array, Array] | None
+"""Which terms are there, and how many: what a branch hands over of them."""
 Pullback = Callable[[PyTree], tuple[PyTree, PyTree]] | None
 
 
@@ -130,31 +132,29 @@ class OAGD(Algorithm):
         # Line 3: start from y_t.
         start = self.start(state)
 
-        def both() -> tuple[Follower, Estimate, Leader, Array | None]:
+        def both() -> tuple[Follower, Estimate, Leader, Known]:
             # Lines 4-7 move the follower; with it comes the time-averaged hypergradient of line 8.
             follower, estimate, left = self._play(state, start, round, terms)
             # Line 8: the projected step of the leader.
-            there = None if left is None else left.there
-            return follower, estimate, self.lead(state, estimate.value), there
+            return follower, estimate, self.lead(state, estimate.value), _known(left)
 
-        def follower_only() -> tuple[Follower, Estimate, Leader, Array | None]:
+        def follower_only() -> tuple[Follower, Estimate, Leader, Known]:
             follower, left = self._learn(state.outer_var, start, round, state.t, terms)
             nothing = jax.tree.map(
                 lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(both)[1]
             )
             still = Leader(state.outer_var, state.outer_optimiser)
-            there = None if left is None else left.there
-            return follower, nothing._replace(carry=state.carry), still, there
+            return follower, nothing._replace(carry=state.carry), still, _known(left)
 
         moves = None if self.outer_when is None else self.outer_when(state.t)
-        follower, estimate, leader, there = (
+        follower, estimate, leader, known = (
             both() if moves is None else jax.lax.cond(moves, both, follower_only)
         )
         count = 1 if terms is None else terms.number
         move = Move(leader, start, follower, estimate, self._gradients(state.t, count, moves))
-        if terms is None or there is None or state.window is None:
+        if terms is None or known is None or state.window is None:
             return move
-        left = terms._replace(there=there)
+        left = terms._replace(there=known[0], number=known[1])
         return move._replace(terms=left.number, refused={"window": terms.lost(left, state.window)})
 
     def _play(
@@ -176,38 +176,44 @@ class OAGD(Algorithm):
                 return through_steps(pull, gradient, carry, self._inner_gradients(t, count))
             return self.hypergradient(inner, x, y, gradient, carry, **kept(problem))
 
-        def term(
-            follower: Follower, pull: Pullback, round: PyTree, carry: PyTree
-        ) -> tuple[Estimate, Array]:
+        def term(follower: Follower, pull: Pullback, round: PyTree, carry: PyTree) -> Estimate:
             y, buffers = follower.inner_var, follower.buffers
-            loss, gradient = outer_slope(problem, x, y, round, buffers)
-            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry), loss
+            gradient = outer_gradient(problem, x, y, round, buffers)
+            return solved(inner_at(problem, round, buffers), y, pull, gradient, carry)
 
         if terms is not None and window.follower == "each":
 
-            def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Array, Follower]:
+            def adapted_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Follower]:
                 follower, pull, _ = self._follow(x, start, round, t)
-                return *term(follower, pull, round, carry), follower
+                return term(follower, pull, round, carry), follower
 
             estimate, follower, fine = average_of_terms(window, adapted_term, terms, state.carry)
             return follower, estimate, fine
 
         follower, pull, left = self._follow(x, start, round, t, terms)
         if left is None:
-            return follower, term(follower, pull, round, state.carry)[0], None
+            return follower, term(follower, pull, round, state.carry), None
         if window.curvature == "own" and problem.inner is not None:
-            own_term = lambda round, carry: (*term(follower, pull, round, carry), None)  # noqa: E731
+            own_term = lambda round, carry: (term(follower, pull, round, carry), None)  # noqa: E731
             estimate, _, left = average_of_terms(window, own_term, left, state.carry)
             return follower, estimate, left
         y, buffers = follower.inner_var, follower.buffers
         of_window = window.curvature == "window" and problem.inner is not None
+
+        def one_system(left: Terms) -> tuple[Estimate, Array, Array]:
+            gradient, left = average_of_gradients(problem, window, x, y, left, buffers)
+            inner = inner_at(problem, round, buffers)
+            if of_window:
+                inner = average_inner(problem, window, left, buffers)
+            return solved(inner, y, pull, gradient, state.carry), left.there, left.number
+
+        found = one_system(left)
         if of_window and window.follower == "current":
-            left = with_finite_inner(problem, window, x, y, left, buffers)
-        gradient, left = average_of_gradients(problem, window, x, y, left, buffers)
-        inner = inner_at(problem, round, buffers)
-        if of_window:
-            inner = average_inner(problem, window, left, buffers)
-        return follower, solved(inner, y, pull, gradient, state.carry), left
+            # The follower has not looked at the inner losses of the past.
+            known = lambda: with_finite_inner(problem, window, x, y, left.afresh(), buffers)  # noqa: E731
+            found = mending.unless_finite(found, lambda: one_system(known()))
+        estimate, there, number = found
+        return follower, estimate, left._replace(there=there, number=number)
 
     def _follow(
         self,
@@ -269,3 +275,7 @@ class OAGD(Algorithm):
         """Inner gradients that one follower takes in round t."""
         windowed = self.window.follower in ("window", "average")
         return Steps(self.inner_steps).at(t) * (count if windowed else 1)
+
+
+def _known(terms: Terms | None) -> Known:
+    return None if terms is None else (terms.there, terms.number)

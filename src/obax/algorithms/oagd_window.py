@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import spread, trees
+from .._support import mending, spread, trees
 from .._support.trees import PyTree
 from ..hypergradient import Unrolled
 from ..past import Terms
@@ -45,22 +45,25 @@ def over_window(
         terms = terms.without(~trees.finite_entries(window.map(slope, terms.filled())))
         terms = terms._replace(rounds=terms.filled())
     kind = _on_average if window.follower == "average" else _one_after_the_other
-    step, passes = kind(problem, window, x, descent, t, terms, reverse is not None)
 
-    def played(watched: bool) -> tuple[Follower, Array]:
+    def played(terms: Terms, watched: bool) -> tuple[Follower, Array, Array]:
+        step, passes = kind(problem, window, x, descent, t, terms, reverse is not None)
+
         def body(k: Array, now: tuple[Follower, Array]) -> tuple[Follower, Array]:
             follower, left = step(k, now[0], terms._replace(there=now[1]), watched)
             return follower, left.there
 
         again = reverse is not None and reverse.rematerialise
         body = jax.checkpoint(body) if again else body
-        return jax.lax.fori_loop(0, steps * passes, body, (start, terms.there))
+        follower, there = jax.lax.fori_loop(0, steps * passes, body, (start, terms.there))
+        left = terms.only(there) if watched else terms
+        return follower, left.there, left.number
 
-    follower, there = played(watched=False)
+    found = played(terms, watched=False)
     if reverse is None:
-        rest = lambda: played(watched=True)  # noqa: E731
-        follower, there = trees.unless_finite((follower, there), rest)
-    return follower, terms._replace(there=there)
+        found = mending.unless_finite(found, lambda: played(terms.afresh(), watched=True))
+    follower, there, number = found
+    return follower, terms._replace(there=there, number=number)
 
 
 def _on_average(

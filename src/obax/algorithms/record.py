@@ -15,6 +15,7 @@ from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..domain import Domain, Unconstrained
 from ..hypergradient import Estimate
+from ..past import Refused
 from ..problem import Problem
 from ..rounds import RoundSpec
 from . import history
@@ -52,7 +53,7 @@ class Move(NamedTuple):
     memory: Mapping[str, PyTree] = {}
     stored: Mapping[str, PyTree] = {}
     terms: int | Array = 1
-    refused: Mapping[str, Bool[Array, " slots"]] = {}
+    refused: Mapping[str, Refused] = {}
 
     @property
     def followed(self) -> PyTree:
@@ -213,8 +214,7 @@ def record(
         window_terms=jnp.asarray(move.terms, jnp.int32),
         cut_terms=jnp.asarray(dropped, jnp.int32),
         refused_terms=sum(
-            (jnp.sum(mask, dtype=jnp.int32) for mask in move.refused.values()),
-            jnp.zeros((), jnp.int32),
+            (refused.count for refused in move.refused.values()), jnp.zeros((), jnp.int32)
         ),
         follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )

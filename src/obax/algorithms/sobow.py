@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..past import RingBuffer
+from ..past import Refused, RingBuffer
 from ..window import Window
 from .arguments import any_estimator, any_window, step_size
 from .base import Algorithm, State
@@ -95,7 +95,7 @@ class SOBOW(Algorithm):
 
     def _learned(
         self, state: SOBOWState, round: PyTree
-    ) -> tuple[Follower, Follower, dict[str, Array], int | Array]:
+    ) -> tuple[Follower, Follower, dict[str, Refused], int | Array]:
         """The follower before and after the round, what it refused, and its gradients."""
         if state.replayed is None:
             return *self.follow(state, round), {}, 1

@@ -117,11 +117,11 @@ class WOBO(Algorithm):
         followers = of_terms(state.followers, (before.inner_var, state.carry))
         end = jax.lax.while_loop(
             lambda now: (now.looks < self.max_outer_steps) & ~now.near,
-            lambda now: self._again(state, terms._replace(there=now.there), now),
+            lambda now: self._again(state, terms.only(now.there), now),
             _Now.start(state, terms, followers),
         )
         y, carry = spread.pick(end.followers, self.window.size - 1)
-        left = terms._replace(there=end.there)
+        left = terms.only(end.there)
         memory = {"followers": past_of(end.followers, terms, like=state.followers)}
         gradients = end.looks * terms.number * (1 + Steps(self.inner_steps).at(t))
         estimate = Estimate(end.direction, end.residual, carry, end.hvps, end.cross_products)

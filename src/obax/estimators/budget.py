@@ -83,7 +83,7 @@ def in_words(size: float) -> str:
     """Bytes as people read them.
 
     >>> in_words(4_200_000_000), in_words(2**20)
-    ('3.9 GiB', '1 MiB')
+    ('3.91 GiB', '1 MiB')
     """
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1000:

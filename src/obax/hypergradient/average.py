@@ -11,34 +11,14 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
-from .._support import spread, trees
+from .._support import mending, spread, trees
 from .._support.trees import PyTree
 from ..past import Terms, along, with_current
 from ..problem import Problem
 from ..window import Window
-from .base import Estimate, Inner, OuterGradient
-
-Valued = tuple[Array, OuterGradient]
-
-
-def outer_slope(problem: Problem, x: PyTree, y: PyTree, round: PyTree, buffers: PyTree) -> Valued:
-    """f and (grad_x f, grad_y f); the last is `None` without a follower."""
-    return _differentiated(lambda x, y: problem.outer_loss(x, y, round, buffers), x, y)
-
-
-def _differentiated(loss: Inner, x: PyTree, y: PyTree) -> Valued:
-    if y is None:
-        value, slope = jax.value_and_grad(loss)(x, None)
-        return value, (slope, None)
-    return jax.value_and_grad(loss, argnums=(0, 1))(x, y)
-
-
-def _nothing(problem: Problem, x: PyTree, y: PyTree, terms: Terms, buffers: PyTree) -> Valued:
-    """Zeros for a sum of losses and of gradients."""
-    loss = jax.eval_shape(lambda: problem.outer_loss(x, y, terms.current, buffers))
-    return jnp.zeros((), loss.dtype), jax.tree.map(jnp.zeros_like, (x, y))
+from .base import Estimate, Inner, OuterGradient, outer_gradient
 
 
 def average_of_gradients(
@@ -50,67 +30,69 @@ def average_of_gradients(
     buffers: PyTree,
 ) -> tuple[OuterGradient, Terms]:
     """(1/W) sum_i u_i (grad_x f_{t-i}, grad_y f_{t-i}), in one pass and without w copies of y; and
-    the terms without those whose losses or gradients are not finite, which are looked for one by
-    one, and left out, only if the average is not.
+    the terms without those whose gradients are not finite, which are looked for one by one, and
+    left out, only if the average is not.
     """
-    average = *_at_once(problem, window, x, y, terms, buffers), terms.there
-    judged = lambda: _one_by_one(problem, window, x, y, terms, buffers)  # noqa: E731
-    _, gradient, there = trees.unless_finite(average, judged)
-    return gradient, terms._replace(there=there)
+    average = _at_once(problem, window, x, y, terms, buffers), terms.there, terms.number
+    judged = lambda: _one_by_one(problem, window, x, y, terms.afresh(), buffers)  # noqa: E731
+    gradient, there, number = mending.unless_finite(average, judged)
+    return gradient, terms._replace(there=there, number=number)
 
 
 def _one_by_one(
     problem: Problem, window: Window, x: PyTree, y: PyTree, terms: Terms, buffers: PyTree
-) -> tuple[Array, OuterGradient, Bool[Array, " w"]]:
+) -> tuple[OuterGradient, Bool[Array, " w"], Int[Array, ""]]:
     """The average of those terms that are finite, and which are; over several devices, one of each
     at a time."""
-    slope = jax.vmap(lambda one: outer_slope(problem, x, y, one, buffers))
+    slope = jax.vmap(lambda one: outer_gradient(problem, x, y, one, buffers))
     is_current = jnp.arange(window.size) == window.size - 1
 
-    def add(total: Valued, some: tuple[Array, PyTree, Array]) -> tuple[Valued, Array]:
+    def add(total: OuterGradient, some: tuple[Array, PyTree, Array]) -> tuple[OuterGradient, Array]:
         weights, rounds, exempt = some
-        losses, slopes = slope(rounds)
-        fine = trees.finite_entries((losses, slopes)) | exempt
+        slopes = slope(rounds)
+        fine = trees.finite_entries(slopes) | exempt
 
         def leaf_sum(leaf: Array, terms: Array) -> Array:
             kept = jnp.where(along(fine, terms), terms, 0)
             return leaf + jnp.tensordot(weights.astype(leaf.dtype), kept, axes=1)
 
-        loss, gradient = total
-        return (leaf_sum(loss, losses), jax.tree.map(leaf_sum, gradient, slopes)), fine
+        return jax.tree.map(leaf_sum, total, slopes), fine
 
     chunks = spread.Chunks.of(window.size, 1)
     weights = jnp.where(terms.there, terms.weights, 0)
     stacked = spread.per_term((weights, terms.filled(), is_current))
-    total, fine = jax.lax.scan(add, _nothing(problem, x, y, terms, buffers), chunks.split(stacked))
+    nothing = jax.tree.map(jnp.zeros_like, (x, y))
+    total, fine = jax.lax.scan(add, nothing, chunks.split(stacked))
     left = terms.without(~chunks.join(fine))
-    whole = left.weight
-    return *jax.tree.map(lambda leaf: leaf / whole.astype(leaf.dtype), total), left.there
+    mean = jax.tree.map(lambda leaf: leaf / left.weight.astype(leaf.dtype), total)
+    return mean, left.there, left.number
 
 
 def _at_once(
     problem: Problem, window: Window, x: PyTree, y: PyTree, terms: Terms, buffers: PyTree
-) -> Valued:
+) -> OuterGradient:
     """With chunks the gradients of the chunks are added up one after the other: the gradient
     of the whole average would keep what each of its terms needs on the way back, all at once.
     """
     share, filled = terms.shares(), terms.filled()
 
-    def part(share: Array, rounds: PyTree) -> Valued:
+    def part(share: Array, rounds: PyTree) -> OuterGradient:
         def average(x: PyTree, y: PyTree) -> Array:
             losses = jax.vmap(lambda one: problem.outer_loss(x, y, one, buffers))(rounds)
             return jnp.sum(share.astype(losses.dtype) * losses)
 
-        return _differentiated(average, x, y)
+        if y is None:
+            return jax.grad(average)(x, None), None
+        return jax.grad(average, argnums=(0, 1))(x, y)
 
     alone = lambda *term: part(*jax.tree.map(lambda leaf: leaf[None], term))  # noqa: E731
     chunk = window.at_once(alone, share, filled)
     whole = window.size - window.size % chunk
     if chunk == window.size:
         return part(share, filled)
-    total = _nothing(problem, x, y, terms, buffers)
+    total = jax.tree.map(jnp.zeros_like, (x, y))
 
-    def add(total: Valued, one: tuple[Array, PyTree]) -> tuple[Valued, None]:
+    def add(total: OuterGradient, one: tuple[Array, PyTree]) -> tuple[OuterGradient, None]:
         return jax.tree.map(jnp.add, total, part(*one)), None
 
     if spread.is_spread():
@@ -152,13 +134,12 @@ def average_inner(
 
 def average_of_terms(
     window: Window,
-    term: Callable[[PyTree, PyTree], tuple[Estimate, Array, PyTree]],
+    term: Callable[[PyTree, PyTree], tuple[Estimate, PyTree]],
     terms: Terms,
     carry: PyTree,
 ) -> tuple[Estimate, PyTree, Terms]:
-    """The average of the estimates of `term(round, carry)` over the window, what the current
-    round's term returned last, and the terms without those whose estimates or losses, which `term`
-    returns between, are not finite.
+    """The average of `term(round, carry)` over the window, what the current round's term returned
+    beside its estimate, and the terms without those whose estimates are not finite.
 
     `carry` is stacked like the past rounds of a buffer, one for each. The current round starts from
     what the newest one before it carried, and its own goes where the round will go. Terms that are
@@ -169,9 +150,9 @@ def average_of_terms(
         starts = with_current(carry, spread.pick(carry, terms.newest), spread.is_spread())
     else:
         starts = spread.per_term(spread.pick(carry, jnp.append(terms.slots, terms.newest)))
-    estimates, losses, rest = window.map(term, terms.rounds, starts)
+    estimates, rest = window.map(term, terms.rounds, starts)
     asked = spread.per_term(terms.there)
-    left = terms.without(~trees.finite_entries((estimates.value, estimates.carry, losses)))
+    left = terms.without(~trees.finite_entries((estimates.value, estimates.carry)))
     there = spread.per_term(left.there)
 
     def carried(new: Array, old: Array) -> Array:

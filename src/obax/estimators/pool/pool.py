@@ -166,7 +166,8 @@ class Pool(Look):
 
         self._check_classes("predict_proba_many")
         said = self._predict(keys, rows)
-        return pd.DataFrame(said, columns=self._reader.classes, index=index_of(rows))
+        classes = self._reader.classes[: said.shape[1]]
+        return pd.DataFrame(said, columns=classes, index=index_of(rows))
 
     def learn_one(self, x: Features, y: object) -> None:
         """Learn one row, a dict of features in which `key` is the key."""

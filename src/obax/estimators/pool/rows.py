@@ -91,7 +91,8 @@ class Said:
             first, last = self.plan.spans[name]
             if name in ("class_weights", "logit_shifts"):
                 for own in range(int(known.max(initial=0))):
-                    who = known > own
+                    # One that another thread has brought since has no place.
+                    who = (known > own) & (order[:, own] < last - first)
                     self.x[at[who], first + order[who, own]] = trail[who, begin + own]
             else:
                 width = min(end - begin, last - first)

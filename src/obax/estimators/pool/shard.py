@@ -107,13 +107,19 @@ class Shard(Models):
         self, said: Said, keys: np.ndarray, at: np.ndarray, out: np.ndarray, known: np.ndarray
     ) -> None:
         """What was said of rows, in the pool's order of classes. A model that knows one class says
-        it of every row."""
+        it of every row.
+
+        Between reading these rows and this, another thread may have brought classes: they have no
+        column, and the chances are those of the others."""
         if not self.options.classify:
             said.predictions[at] = out[:, SAID]
             return
-        theirs = known[at]
+        theirs, width = known[at], said.predictions.shape[1]
         for own in range(int(theirs.max(initial=0))):
-            who = np.flatnonzero(theirs > own)
+            who = np.flatnonzero((theirs > own) & (self.order[keys[at], own] < width))
             columns = self.order[keys[at[who]], own]
             told = np.where(theirs[who] == 1, 1.0, out[who, SAID + own])
             said.predictions[at[who], columns] = told
+        if np.any(theirs > width):
+            total = np.sum(said.predictions[at], axis=1, keepdims=True)
+            said.predictions[at] /= np.where(total > 0, total, 1.0)

@@ -10,6 +10,8 @@ from ..report import Answer, Figure, Table
 from . import figures
 from .config import CUTS, GROUP, PENALTIES, QUESTION, Config, as_read, asked_of, plain
 
+HEADINGS = {"never": "never cut", "changes": "cut at changes", "detected": "cut by detector"}
+
 
 def tuning(table: pd.DataFrame) -> Answer:
     """Is a penalty that is learned better than one that is not, and how near is it to the best?"""
@@ -64,12 +66,14 @@ def remembering(config: Config, table: pd.DataFrame, figure: Figure) -> Answer:
         whole = {cut: loss[plain(largest, cut)] for cut in CUTS}
         whole["changes"] = loss[as_read(largest, group[1])]
         gains[name] = {cut: paired(short, values) for cut, values in whole.items()}
-        columns = {words: with_interval(whole[cut]) for cut, words in CUTS.items()}
-        gain = {"gain, where detected": gains[name]["detected"].size}
+        columns = {HEADINGS[cut]: with_interval(values) for cut, values in whole.items()}
+        gain = {"gain": gains[name]["detected"].size}
         rows.append({"stream": name, "w = 1": with_interval(short)} | columns | gain)
     lead = asked([each["changes"].verdict for each in gains.values()], "stream")
     first, of = next(iter(gains.items()))
-    moved = ", ".join(f"{_moved(of[cut])} {CUTS[cut]}" for cut in ("changes", "detected", "never"))
+    moved = ", ".join(
+        f"{_moved(of[cut])} if {CUTS[cut]}" for cut in ("changes", "detected", "never")
+    )
     return Answer(
         "Does remembering more help?",
         f"{lead}, if the window ends where the world changes: with a window over "
@@ -82,8 +86,8 @@ def remembering(config: Config, table: pd.DataFrame, figure: Figure) -> Answer:
             f"w = {config.named(largest)}: equal weights over all rounds since the last cut, and "
             "the follower trains on them too. That the window ends with a stage is our reading of "
             "the paper, chosen after 38 others had been tried; the detector "
-            "(obax.detectors.ScaleChange) sees the losses alone. The gain is that of its window "
-            "over w = 1, paired by seed.",
+            "(obax.detectors.ScaleChange) sees the losses alone. The gain is that of its "
+            "window over w = 1, paired by seed.",
             pd.DataFrame(rows),
         ),
         figure,

@@ -96,6 +96,7 @@ QUICK = Config(
     seeds=3,
     outer_dims=(1,),
     own_curvature=False,
+    window_sizes=("1", "10", "100", "T"),
     offline_points=25,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._support.errors import UserError
@@ -61,7 +61,9 @@ class Experiment:
 
     def __post_init__(self) -> None:
         # Here, so that no experiment can pass a verdict on what it did not run.
-        object.__setattr__(self, "findings", _within_evidence(self.findings))
+        object.__setattr__(
+            self, "findings", _within_evidence(self.findings, self.name, self.columns)
+        )
 
     def config(self, folder: RunFolder) -> Any:
         """The config that a run folder was made with."""
@@ -82,12 +84,18 @@ class Experiment:
 
 
 def _within_evidence(
-    findings: Callable[[Any, pd.DataFrame], Findings],
+    findings: Callable[[Any, pd.DataFrame], Findings], name: str, columns: Iterable[str]
 ) -> Callable[[Any, pd.DataFrame], Findings]:
-    """Findings whose claims are not tested where a method that they name did not run."""
+    """Findings whose claims are not tested where a method that they name did not run; from a table
+    that has all its columns."""
 
     @functools.wraps(findings)
     def checked(config: Any, table: pd.DataFrame) -> Findings:
+        if lost := sorted({*columns} - {*table.columns}):
+            raise UserError(
+                f"the table was made by an older version of {name}: it lacks {', '.join(lost)}. "
+                f"Run it again: obax run {name}"
+            )
         found = findings(config, table)
         if not found.claims or "kind" not in table:
             return found

@@ -63,9 +63,11 @@ class Evidence:
         )
 
     def oagd(self, **wanted: object) -> list[Method]:
-        """OAGD with its leader on, Neumann, one pass over the last w rounds, and what is wanted, by
-        window."""
-        usual = {"held": False, "solver": "neumann", "passes": None, "replay": None}
+        """OAGD as the paper has it (leader on, Neumann, one pass over the last w rounds, the outer
+        step of all), and what is wanted, by window."""
+        usual = {"held": False, "solver": "neumann"} | dict.fromkeys(
+            ("passes", "replay", "own_alpha")
+        )
         wanted = {"kind": "OAGD", **usual, **wanted}
         kept = [m for m in self.methods if all(getattr(m, k) == v for k, v in wanted.items())]
         return sorted(kept, key=lambda method: method.w or 0)

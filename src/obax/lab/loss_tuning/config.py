@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+from typing import Any
 
 from ..kit.config import Settings, below_one, choice, count, fraction, not_negative, positive
 from ..kit.method import Method as AnyMethod, check_replay, option
@@ -53,7 +54,8 @@ class Method(AnyMethod):
         found = cls("OAGD", 1, 0.9, "own", "neumann", False)
         for word in options if kind == "oagd" else ["?"]:
             if match := re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word):
-                found = dataclasses.replace(found, **{NUMBERS[match[1]]: int(match[2])})
+                number: dict[str, Any] = {NUMBERS[match[1]]: int(match[2])}
+                found = dataclasses.replace(found, **number)
             elif (match := re.fullmatch(r"u(0\.\d+|1|1\.0)", word)) and float(match[1]) > 0:
                 found = dataclasses.replace(found, decay=float(match[1]))
             elif (match := re.fullmatch(r"alpha(\d+\.\d+)", word)) and float(match[1]) > 0:
@@ -63,7 +65,8 @@ class Method(AnyMethod):
             elif word in ("neumann", "cg"):
                 found = dataclasses.replace(found, solver=word)
             elif word in ("held", "balanced"):
-                found = dataclasses.replace(found, **{word: True})
+                switch: dict[str, Any] = {word: True}
+                found = dataclasses.replace(found, **switch)
             else:
                 raise ValueError(
                     f"methods must be written like ogd, autobalance, oagd-w10, "

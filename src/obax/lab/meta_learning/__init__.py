@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, Any]] = {"quick": QUICK, "paper": SAFE, "reduced": 
 # A quarter of the pixels; 16 filters, because 8 save next to nothing on XLA's CPU.
 SMALLER: dict[str, Any] = SAFE | {"image_size": 42}
 OF_IMAGENET = PRESETS | {"reduced": REDUCED | SMALLER | {"filters": 16}}
-OF_IMAGENET["quick"] = QUICK | SMALLER | {"filters": 8, "inner_steps": 20, "evaluate_every": 10}
+OF_IMAGENET["quick"] = QUICK | SMALLER | {"rounds": 20, "evaluate_every": 10}
 
 
 def _experiment(
@@ -72,10 +72,10 @@ META_LEARNING = (
         "comparison",
         "Appendix: the same on miniImageNet (C6)",
         Config(data="miniimagenet"),
-        Duration(120),
+        Duration(80),
         WEEKS,
         HOURS,
-        # The whole network inside takes minutes, and 32 sampled tasks are all of 30.
+        # The whole network inside takes minutes, and 32 sampled tasks are all of 20.
         quick=("oagd-w10-prox", "oagd-w10-head", "anil-all", "itd-all"),
     ),
     _experiment(
@@ -92,7 +92,7 @@ META_LEARNING = (
         "steps",
         "Appendix: sensitivity to K on miniImageNet (C7)",
         Config(data="miniimagenet", methods=INNER_STEPS),
-        Duration(120),
+        Duration(55),
         WEEKS,
         HOURS,
         quick=INNER_STEPS[3:],

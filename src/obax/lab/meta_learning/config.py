@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from typing import Any
 
 from ..kit.config import Settings, choice, count, fraction, not_negative, positive
 from ..kit.method import Method as AnyMethod, check_replay, option
@@ -54,7 +55,8 @@ class Method(AnyMethod):
         for word in options if found.kind else ["?"]:
             match = re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word)
             if match and (ours or match[1] == "k"):
-                found = dataclasses.replace(found, **{NUMBERS[match[1]]: int(match[2])})
+                number: dict[str, Any] = {NUMBERS[match[1]]: int(match[2])}
+                found = dataclasses.replace(found, **number)
             elif ours and word in ADAPTATIONS:
                 found = dataclasses.replace(found, adaptation=word)
             elif not ours and word in ("all", "sampled"):
