@@ -1,18 +1,23 @@
-"""What `obax list` promises: measured where it says nothing, an estimate where it says so."""
+"""What `obax list` promises: what was measured, and nothing that was not."""
 
 import dataclasses
 import json
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from benchmarks import durations as benchmark
 from obax import cli
-from obax.lab import EXPERIMENTS
+from obax.lab import EXPERIMENTS, Part, RunFolder, UserError
 from obax.lab.kit import durations
+from obax.lab.kit.config import as_dict
 from obax.lab.kit.durations import DAY, Duration
 
 LINE = {"processor": 9.0, "data": "real", "machine": "2 cores of X", "commit": "c", "date": "d"}
+
+
+ROW = pd.DataFrame({"t": [1], "metric": ["m"], "value": [0.5], "method": ["a"], "seed": [0]})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,29 +39,26 @@ def file(tmp_path, monkeypatch):
     durations.measured.cache_clear()
 
 
-def test_a_measurement_takes_the_place_of_an_estimate(file):
-    guess = Duration(50)
-    assert str(durations.promised("toy", "quick", Config(), guess)) == "50 s (estimate)"
+def test_nothing_is_promised_until_somebody_has_measured_it(file):
+    assert str(durations.promised("toy", "quick", Config())) == "not measured"
     durations.keep("toy", "quick", Config(), seconds=31.4, **LINE)
-    assert str(durations.promised("toy", "quick", Config(), guess)) == "31 s"
-    assert not durations.promised("toy", "paper", Config(), guess).measured
-    assert not durations.promised("other", "quick", Config(), guess).measured
+    assert str(durations.promised("toy", "quick", Config())) == "31 s"
+    assert durations.promised("toy", "paper", Config()) == Duration()
+    assert durations.promised("other", "quick", Config()) == Duration()
 
 
 @pytest.mark.parametrize("changed", [Config(rounds=11), Config(sizes=(0.1, 0.2))])
-def test_a_preset_that_has_changed_is_an_estimate_again(file, changed):
+def test_a_preset_that_has_changed_is_no_longer_measured(file, changed):
     durations.keep("toy", "quick", Config(), seconds=31.4, **LINE)
-    assert durations.promised("toy", "quick", changed, Duration(50)) == Duration(50, measured=False)
+    assert str(durations.promised("toy", "quick", changed)) == "not measured"
 
 
-def test_nobody_can_call_a_guess_measured(file):
-    """Neither an experiment that says so itself, nor a line without its machine."""
-    boast = Duration(50, measured=True)
-    assert not durations.promised("toy", "quick", Config(), boast).measured
-    file.write_text(json.dumps({"toy quick": {"seconds": 31.4}}))
+@pytest.mark.parametrize("line", [{"seconds": 31.4}, LINE | {"seconds": 3, "guess": 4}])
+def test_a_line_that_does_not_say_where_it_comes_from_is_refused(file, line):
+    file.write_text(json.dumps({"toy quick": line}))
     durations.measured.cache_clear()
     with pytest.raises(ValueError, match=r"toy quick.*machine"):
-        durations.promised("toy", "quick", Config(), Duration(50))
+        durations.promised("toy", "quick", Config())
 
 
 def test_a_later_measurement_replaces_the_earlier_and_leaves_the_others(file):
@@ -69,21 +71,24 @@ def test_a_later_measurement_replaces_the_earlier_and_leaves_the_others(file):
     assert durations.machines() == "2 cores of X"
 
 
-def test_what_takes_hours_is_an_estimate_and_every_quick_preset_is_quick():
-    for experiment in EXPERIMENTS.values():
-        assert experiment.durations["quick"].seconds < 600
-        for duration in experiment.durations.values():
-            assert duration.seconds < 3600 or not duration.measured
-            assert ("estimate" in str(duration)) != duration.measured
+def test_every_experiment_promises_what_the_file_says_and_quick_ones_are_quick():
+    kept = durations.measured()
+    for name, experiment in EXPERIMENTS.items():
+        assert (experiment.durations["quick"].seconds or 0) < 600
+        for preset, duration in experiment.durations.items():
+            line = kept.get(f"{name} {preset}")
+            now = line and line["config"] == durations.fingerprint(experiment.presets[preset])
+            assert duration.seconds == (line["seconds"] if now else None)
 
 
 def test_durations_in_words():
-    took = [str(Duration(seconds, measured=True)) for seconds in (0.2, 59, 150, 3600, 2 * DAY)]
+    took = [str(Duration(seconds)) for seconds in (0.2, 59, 150, 3600, 2 * DAY)]
     assert took == ["1 s", "59 s", "2.5 min", "1 hour", "2 days"]
+    assert str(Duration(5400, "1 of 5")) == "about 1.5 hours (from 1 of 5 parts)"
 
 
 def test_the_list_says_where_times_come_from(file):
-    assert "Times: measured, where not marked as estimates" in invoke("list").output
+    assert "Times: measured; of other presets" in invoke("list").output
     durations.keep("toy", "quick", Config(), seconds=31.4, **LINE)
     assert "measured on 2 cores of X" in invoke("list").output.replace("\n", " ")
     json.loads(invoke("list", "--json").output)
@@ -101,12 +106,55 @@ def test_the_benchmark_keeps_what_it_measured_and_then_judges_by_it(file, monkey
     line = durations.measured()["adult quick"]
     assert line["seconds"] == 40.0 and line["processor"] == 61.0 and "cores" in line["machine"]
     assert line["config"] == durations.fingerprint(EXPERIMENTS["adult"].presets["quick"])
-    own = dataclasses.replace(EXPERIMENTS["adult"], durations={"quick": Duration(40, True)})
+    own = dataclasses.replace(EXPERIMENTS["adult"], durations={"quick": Duration(40)})
     monkeypatch.setitem(EXPERIMENTS, "adult", own)
     assert benchmark.main(["--only", "adult"]) == 0
     took["wall"] = 100.0
     assert benchmark.main(["--only", "adult"]) == 1
     assert "not as promised: adult" in capsys.readouterr().err
-    guess = dataclasses.replace(own, durations={"quick": Duration(100)})
-    monkeypatch.setitem(EXPERIMENTS, "adult", guess)
+    took["wall"] = 40.0
+    unknown = dataclasses.replace(own, durations={"quick": Duration()})
+    monkeypatch.setitem(EXPERIMENTS, "adult", unknown)
     assert benchmark.main(["--only", "adult"]) == 1
+
+
+def adult_run(path, changes=(), parts=("seed0-oagd", "seed1-oagd", "seed0-auto")):
+    """A folder of the paper preset with fewer seeds, whose parts took 10, 20, 30 s."""
+    config = dataclasses.replace(EXPERIMENTS["adult"].presets["paper"], seeds=2, **dict(changes))
+    folder = RunFolder.create(path, "adult", "paper", as_dict(config))
+    for number, name in enumerate(parts, 1):
+        folder.keep_part(name, ROW, 10.0 * number)
+    return folder
+
+
+@pytest.fixture
+def adult(monkeypatch):
+    """Adult with two methods and five seeds, two of them for AutoBalance."""
+    names = [f"seed{seed}-oagd" for seed in range(5)] + [f"seed{seed}-auto" for seed in range(2)]
+    parts = [Part(name, lambda: pd.DataFrame()) for name in names]
+    one = dataclasses.replace(EXPERIMENTS["adult"], parts=lambda config: parts)
+    monkeypatch.setitem(EXPERIMENTS, "adult", one)
+
+
+def test_some_seeds_tell_how_long_all_of_them_take(file, adult, tmp_path, capsys):
+    adult_run(tmp_path / "run")
+    assert benchmark.main(["--from", str(tmp_path / "run"), "--keep"]) == 0
+    # Five times the mean of 10 and 20 s, twice 30 s.
+    assert "adult paper: about 2.2 min (from 3 of 7 parts)" in capsys.readouterr().out
+    line = durations.measured()["adult paper"]
+    assert line["seconds"] == 5 * 15 + 2 * 30 and line["parts"] == "3 of 7"
+    promise = durations.promised("adult", "paper", EXPERIMENTS["adult"].presets["paper"])
+    assert str(promise).startswith("about 2.2 min")
+
+
+def test_a_method_without_a_finished_part_is_not_guessed(file, adult, tmp_path, capsys):
+    adult_run(tmp_path / "run", parts=("seed0-oagd",))
+    assert benchmark.main(["--from", str(tmp_path / "run"), "--keep"]) == 1
+    assert "no finished part of auto" in capsys.readouterr().err
+    assert durations.measured() == {}
+
+
+def test_parts_of_other_settings_tell_nothing_of_a_preset(file, adult, tmp_path):
+    adult_run(tmp_path / "run", {"rounds": 7})
+    with pytest.raises(UserError, match=r"other settings \(rounds\)"):
+        benchmark.main(["--from", str(tmp_path / "run"), "--keep"])

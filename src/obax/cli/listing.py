@@ -22,7 +22,8 @@ def list_experiments(as_json: Json = False) -> None:
     if not as_json:
         where = f" on {durations.machines()}" if durations.machines() else ""
         console.print(
-            f"\nTimes: measured{where}, where not marked as estimates. To run one: obax run NAME",
+            f"\nTimes: measured{where}; of other presets only the run itself says what is left. "
+            f"To run one: obax run NAME",
             highlight=False,
             style="dim",
         )

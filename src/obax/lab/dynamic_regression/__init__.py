@@ -1,11 +1,11 @@
 """Section 4.1: online hyperparameter learning for dynamic regression."""
 
-from ..kit.experiment import Duration, described
+from ..kit.experiment import described
 from .config import COLUMNS, PAPER, QUESTION, QUICK, Config as Config
 
 DYNAMIC_REGRESSION = described(
     __name__,
-    {"quick": (QUICK, Duration(50)), "paper": (PAPER, Duration(600))},
+    {"quick": QUICK, "paper": PAPER},
     name="dynamic-regression",
     question=QUESTION,
     summary="Section 4.1: does the regret fall with the window, and is x close to offline tuning?",

@@ -1,8 +1,8 @@
-"""How long presets take: measured where somebody measured, marked as estimates elsewhere.
+"""How long presets take: what somebody has measured, and otherwise nothing.
 
 `durations.json` beside this file is what `python -m benchmarks.durations --keep` wrote. A
 measurement counts only for the settings that it was made with: a preset that has changed since is
-an estimate again.
+not measured.
 """
 
 from __future__ import annotations
@@ -19,35 +19,40 @@ from .config import as_dict
 FILE = Path(__file__).with_name("durations.json")
 DAY = 86400
 KEYS = {"seconds", "processor", "config", "data", "machine", "commit", "date"}
+PARTS = "parts"
+"""The key that a line has besides, if not all parts of the preset were run: how many were."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-    """How long a preset takes on two cores.
+    """How long a preset takes: measured, worked out from some of its parts, or unknown.
 
-    >>> str(Duration(50)), str(Duration(150, measured=True)), str(Duration(2 * DAY))
-    ('50 s (estimate)', '2.5 min', '2 days (estimate)')
+    >>> str(Duration(150)), str(Duration(2 * DAY, parts="5 of 22")), str(Duration())
+    ('2.5 min', 'about 2 days (from 5 of 22 parts)', 'not measured')
     """
 
-    seconds: float
-    measured: bool = False
+    seconds: float | None = None
+    parts: str = ""
 
     def __str__(self) -> str:
+        if self.seconds is None:
+            return "not measured"
         units = (("day", DAY), ("hour", 3600), ("min", 60), ("s", 1))
         # What takes less than a second takes one.
         seconds = max(self.seconds, 1)
         unit, size = next(one for one in units if seconds >= one[1])
         number = float(f"{seconds / size:.2g}")
         plural = "s" if unit in ("day", "hour") and number != 1 else ""
-        return f"{number:g} {unit}{plural}" + ("" if self.measured else " (estimate)")
+        words = f"{number:g} {unit}{plural}"
+        return f"about {words} (from {self.parts} parts)" if self.parts else words
 
 
-def promised(experiment: str, preset: str, config: object, estimate: Duration) -> Duration:
-    """What was measured for these settings, otherwise the estimate, which says that it is one."""
+def promised(experiment: str, preset: str, config: object) -> Duration:
+    """What was measured with these settings; nothing is guessed where nobody has."""
     found = measured().get(f"{experiment} {preset}")
     if found is None or found["config"] != fingerprint(config):
-        return dataclasses.replace(estimate, measured=False)
-    return Duration(found["seconds"], measured=True)
+        return Duration()
+    return Duration(found["seconds"], found.get(PARTS, ""))
 
 
 @functools.cache
@@ -55,7 +60,7 @@ def measured() -> dict[str, dict[str, Any]]:
     """All measurements, by experiment and preset."""
     found = json.loads(FILE.read_text()) if FILE.exists() else {}
     for name, line in found.items():
-        if set(line) != KEYS:
+        if {*line} - {PARTS} != KEYS:
             raise ValueError(f"{FILE}, {name!r}: expected {sorted(KEYS)}, got {sorted(line)}.")
     return found
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..._support.errors import UserError
 from ..report import Findings
 from .config import from_dict
-from .durations import DAY as DAY, Duration as Duration, promised
+from .durations import Duration as Duration, promised
 from .folder import RunFolder
 from .table import typed
 from .verdict import not_run
@@ -114,7 +114,7 @@ def _within_evidence(
 
 def described(
     package: str,
-    presets: Mapping[str, tuple[Any, Duration]],
+    presets: Mapping[str, Any],
     *,
     name: str,
     kind: tuple[str, ...] = (),
@@ -122,12 +122,11 @@ def described(
     **about: Any,
 ) -> Experiment:
     """The experiment of a package, by its `work.parts` and `findings.findings`, which may be told
-    the `kind` that it is one of; each preset with a guess at the time that it takes, which counts
-    until it is measured (`benchmarks.durations`)."""
+    the `kind` that it is one of."""
     return Experiment(
         name=name,
-        presets={preset: config for preset, (config, _) in presets.items()},
-        durations={preset: promised(name, preset, *it) for preset, it in presets.items()},
+        presets=presets,
+        durations={preset: promised(name, preset, config) for preset, config in presets.items()},
         parts=later(f"{package}.work", "parts"),
         findings=functools.partial(later(f"{package}.findings", "findings"), *kind),
         headline=headline or later(f"{package}.findings", "headline"),

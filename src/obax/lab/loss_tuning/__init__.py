@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from ..kit.config import with_changes
-from ..kit.experiment import DAY, Duration, Experiment, described, later
+from ..kit.experiment import Experiment, described, later
 from .config import COLUMNS, IMAGES, QUESTIONS, TABLES, Config as Config
 
 # Two cores cannot play the paper's network for 400 rounds and five seeds in a day; these sizes they
@@ -19,19 +19,14 @@ QUICK_TABLES |= {"outer_start": 20, "evaluate_every": 5}
 FILES = {"adult": ("adult.data.gz", "adult.test.gz"), "tadpole": ("TADPOLE_D1_D2.csv",)}
 
 
-def _experiment(
-    name: str, kind: str, data: str, summary: str, paper: Config, seconds: float = 1200
-) -> Experiment:
-    """An experiment on images, or one on tables, whose paper preset takes so many seconds."""
-    changes: dict[str, tuple[dict[str, Any], Duration]]
+def _experiment(name: str, kind: str, data: str, summary: str, paper: Config) -> Experiment:
+    """An experiment on images, or one on tables."""
+    changes: dict[str, dict[str, Any]] = {"quick": QUICK_TABLES, "paper": {}}
     if paper.images:
-        changes = {"quick": (QUICK_IMAGES, Duration(180)), "paper": ({}, Duration(3 * DAY, False))}
-        changes["reduced"] = (REDUCED, Duration(3600, False))
-    else:
-        changes = {"quick": (QUICK_TABLES, Duration(60)), "paper": ({}, Duration(seconds))}
+        changes = {"quick": QUICK_IMAGES, "paper": {}, "reduced": REDUCED}
     return described(
         __name__,
-        {preset: (dataclasses.replace(paper, **own), d) for preset, (own, d) in changes.items()},
+        {preset: dataclasses.replace(paper, **own) for preset, own in changes.items()},
         kind=(kind,),
         headline=later("obax.lab.kit.curves", "accuracy_headline"),
         name=name,
@@ -97,7 +92,6 @@ LOSS_TUNING = (
             data,
             f"Appendix: sensitivity to {symbol} on {paper.data.title()} (C7)",
             with_changes(paper, {"methods": ("oagd-w10",), f"{step}_step_sizes": sizes}),
-            600,
         )
         for data, paper in PAPERS_TABLES
         for step, symbol, sizes in (

@@ -3,11 +3,11 @@
 import dataclasses
 from typing import Any
 
-from ..kit.experiment import DAY, Duration, Experiment, described, later
+from ..kit.experiment import Experiment, described, later
 from .config import ADAPTATIONS, COLUMNS, QUESTIONS, Config as Config
 
 # Two cores cannot play the paper's network for 500 rounds and five seeds in a day; these sizes they
-# can in an hour and a half: 8 filters, 150 rounds, and MAML for 20 of them.
+# can: 8 filters, 150 rounds, and MAML for 20 of them.
 REDUCED: dict[str, Any] = {"filters": 8, "rounds": 150, "maml_rounds": 20}
 REDUCED |= {"evaluate_every": 30, "test_tasks": 100, "train_tasks": 20}
 QUICK: dict[str, Any] = {"source": "auto", "filters": 4, "blocks": 3, "rounds": 30, "seeds": 2}
@@ -26,23 +26,17 @@ OF_IMAGENET["quick"] = QUICK | SMALLER | {"rounds": 20, "evaluate_every": 10}
 
 
 def _experiment(
-    name: str,
-    kind: str,
-    summary: str,
-    paper: Config,
-    *takes: Duration,
-    quick: tuple[str, ...] | None = None,
+    name: str, kind: str, summary: str, paper: Config, quick: tuple[str, ...] | None = None
 ) -> Experiment:
-    """An experiment whose presets take so long; of its methods `quick` may play fewer."""
+    """An experiment; of its methods `quick` may play fewer."""
     data = "CIFAR-100; quick: generated if it is not at hand"
     if paper.data == "miniimagenet":
         data = "miniImageNet (or --set folder=PATH); quick: generated if it is not at hand"
     presets = OF_IMAGENET if paper.data == "miniimagenet" else PRESETS
     fewer = {"quick": presets["quick"] | {"methods": quick or paper.methods}}
-    configs = [dataclasses.replace(paper, **own) for own in (presets | fewer).values()]
     return described(
         __name__,
-        dict(zip(PRESETS, zip(configs, takes, strict=True), strict=True)),
+        {preset: dataclasses.replace(paper, **own) for preset, own in (presets | fewer).items()},
         kind=(kind,),
         headline=later("obax.lab.kit.curves", "accuracy_headline"),
         name=name,
@@ -55,26 +49,18 @@ def _experiment(
     )
 
 
-HOURS, DAYS, WEEKS = (Duration(n, measured=False) for n in (7200, 4 * DAY, 21 * DAY))
-
 META_LEARNING = (
     _experiment(
         "fc100",
         "comparison",
         "Section 4.3: online meta-learning on FC100 against MAML, ANIL and ITD-BiO (C6)",
         Config(),
-        Duration(240),
-        DAYS,
-        HOURS,
     ),
     _experiment(
         "miniimagenet",
         "comparison",
         "Appendix: the same on miniImageNet (C6)",
         Config(data="miniimagenet"),
-        Duration(80),
-        WEEKS,
-        HOURS,
         # The whole network inside takes minutes, and 32 sampled tasks are all of 20.
         quick=("oagd-w10-prox", "oagd-w10-head", "anil-all", "itd-all"),
     ),
@@ -83,18 +69,12 @@ META_LEARNING = (
         "window",
         "Appendix: sensitivity to the window on FC100 (C7)",
         Config(methods=WINDOWS),
-        Duration(360),
-        DAYS,
-        HOURS,
     ),
     _experiment(
         "miniimagenet-inner-steps",
         "steps",
         "Appendix: sensitivity to K on miniImageNet (C7)",
         Config(data="miniimagenet", methods=INNER_STEPS),
-        Duration(55),
-        WEEKS,
-        HOURS,
         quick=INNER_STEPS[3:],
     ),
 )
