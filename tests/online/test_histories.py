@@ -72,6 +72,16 @@ def test_the_summary_says_what_happened(whole):
     assert f"at an edge of its domain in {touched} of 50 rounds; in the last, 2 of 2" in text
 
 
+def test_one_round_is_said_to_be_one(whole):
+    _, history = whole
+    text = history[:1].summary()
+    assert text.startswith("1 round, none rejected\n") and "in 0 of 1 round" not in text
+    assert "in the first round, " in text and "1 rounds" not in text and "2 round " not in text
+    assert repr(history[:1]).startswith("Info(1 round, ")
+    assert repr(history[:2]).startswith("Info(2 rounds, ")
+    assert "in the first 5 rounds, " in history.summary() and " in the last 5" in history.summary()
+
+
 def test_the_summary_of_what_went_wrong(whole):
     _, history = whole
     rough = np.asarray(history.solver_residual).copy()

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from .._support import drawing, showing, trees
+from .._support.counting import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,7 +110,7 @@ def summary(info: Info) -> str:
     played, accepted = (np.asarray(part) for part in (info.played_value, info.accepted))
     *runs, rounds = accepted.shape
     count = int(np.prod(runs, dtype=int))
-    lines = [f"{rounds:,} rounds" + (f" in each of {count:,} runs" if runs else "")]
+    lines = [counted(rounds, "round") + (f" in each of {counted(count, 'run')}" if runs else "")]
     rejected = int(np.sum(~accepted))
     lines[0] += f", {rejected:,} rejected" if rejected else ", none rejected"
     if not accepted.any():
@@ -119,13 +120,20 @@ def summary(info: Info) -> str:
         _mean(played[..., part], accepted[..., part])
         for part in (slice(tenth), slice(-tenth, None))
     )
+    began, ended = _ends(tenth)
     lines.append(
-        f"loss suffered: {_mean(played, accepted)} on average, {first} in the first {tenth:,} "
-        f"rounds, {last} in the last"
+        f"loss suffered: {_mean(played, accepted)} on average, {first} {began}, {last} {ended}"
     )
     lines += [_residual_words(info, accepted), _follower_words(info, accepted)]
     lines += [_window_words(info, accepted), *_edge_words(info)]
     return "\n".join(line for line in lines if line)
+
+
+def _ends(tenth: int) -> tuple[str, str]:
+    """Where a run began and where it ended, in words."""
+    if tenth == 1:
+        return "in the first round", "in the last"
+    return f"in the first {tenth:,} rounds", f"in the last {tenth:,}"
 
 
 def _mean(values: np.ndarray, counted: np.ndarray) -> str:
@@ -141,8 +149,8 @@ def _residual_words(info: Info, accepted: np.ndarray) -> str:
     if not rough:
         return words + f"never above {ROUGH}"
     return (
-        f"{words}above {ROUGH} in {rough:,} of {residual.size:,} rounds: there the hypergradient "
-        f"is rough (more solver steps, or a ridge term in the inner loss)"
+        f"{words}above {ROUGH} in {rough:,} of {counted(residual.size, 'round')}: there the "
+        f"hypergradient is rough (more solver steps, or a ridge term in the inner loss)"
     )
 
 
@@ -154,10 +162,8 @@ def _follower_words(info: Info, accepted: np.ndarray) -> str:
     first, last = (
         _mean(part, np.isfinite(part)) for part in (slope[..., :tenth], slope[..., -tenth:])
     )
-    return (
-        f"follower: |grad_y g| after learning {first} in the first {tenth:,} rounds, {last} in "
-        f"the last"
-    )
+    began, ended = _ends(tenth)
+    return f"follower: |grad_y g| after learning {first} {began}, {last} {ended}"
 
 
 def _window_words(info: Info, accepted: np.ndarray) -> str:
@@ -168,11 +174,9 @@ def _window_words(info: Info, accepted: np.ndarray) -> str:
     )
     said = []
     if (cuts := int(np.sum(cut > 0))) > 0:
-        said.append(f"cut {cuts:,} time{'s' if cuts > 1 else ''}")
+        said.append(f"cut {counted(cuts, 'time')}")
     if (lost := int(np.sum(refused))) > 0:
-        said.append(
-            f"{lost:,} past round{'s' if lost > 1 else ''} left it, NaN or Inf at a later x or y"
-        )
+        said.append(f"{counted(lost, 'past round')} left it, NaN or Inf at a later x or y")
     return f"window: {', '.join(said)}; {np.mean(terms):.4g} terms on average" if said else ""
 
 
@@ -186,8 +190,8 @@ def _edge_words(info: Info) -> Iterator[str]:
         yield "x: never at an edge of its domain"
         return
     last = int(np.sum(edge[..., -1])) if edge.ndim == 1 else None
-    now = f"; in the last, {last:,} of {size:,} coordinates" if last is not None else ""
-    yield f"x: at an edge of its domain in {touched:,} of {edge.size:,} rounds{now}"
+    now = f"; in the last, {last:,} of {counted(size, 'coordinate')}" if last is not None else ""
+    yield f"x: at an edge of its domain in {touched:,} of {counted(edge.size, 'round')}{now}"
 
 
 def words(info: Info) -> str:
@@ -197,16 +201,17 @@ def words(info: Info) -> str:
         said += [f"{name}={showing.short(getattr(info, name))}" for name in NUMBERS]
         said += [f"accepted={showing.shown(info.accepted)}", f"x={showing.shown(info.outer_var)}"]
         return f"Info({', '.join(said)})"
-    shape = " x ".join(f"{n:,}" for n in np.shape(info.t))
+    *runs, rounds = np.shape(info.t)
+    shape = " x ".join([*(f"{n:,}" for n in runs), counted(rounds, "round")])
     if not trees.is_concrete(info.played_value):
-        return f"Info({shape} rounds)"
+        return f"Info({shape})"
     if np.ndim(info.t) > 1:
-        return f"Info({shape} rounds, rejected={int(np.sum(~np.asarray(info.accepted))):,})"
+        return f"Info({shape}, rejected={int(np.sum(~np.asarray(info.accepted))):,})"
     said = [
         f"{name}={showing.short(getattr(info, name)[0])}..{showing.short(getattr(info, name)[-1])}"
         for name in NUMBERS
     ]
-    return f"Info({shape} rounds, {', '.join(said)}, rejected={int(info.rejected):,})"
+    return f"Info({shape}, {', '.join(said)}, rejected={int(info.rejected):,})"
 
 
 def as_html(info: Info) -> str:

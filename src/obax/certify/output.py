@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .._support import atomic
+from .._support.counting import counted
 from ..lab.report import Figure, Series, figures
 from .certificates import Certificates
 from .examination import GROWTH_TOLERANCE, SettingResult
@@ -41,10 +42,10 @@ def answer(found: Certificates) -> str:
     )
     if found.ok:
         return (
-            f"Every bound held: on {count} problems no regret was above it in any round, and the "
-            f"nearest came to {nearest:.2f} of it."
+            f"Every bound held: on {counted(count, 'problem')} no regret was above it in any "
+            f"round, and the nearest came to {nearest:.2f} of it."
         )
-    return f"Not every bound held: {len(found.violations)} violations, named below."
+    return f"Not every bound held: {counted(len(found.violations), 'violation')}, named below."
 
 
 def notes(found: Certificates) -> list[str]:
@@ -71,8 +72,8 @@ def notes(found: Certificates) -> list[str]:
         )
     if found.errata:
         lines.append(
-            f"Printed bound: {len(found.errata)} runs are above the bound as printed in the paper, "
-            f"errata in docs/theory.md; for example {found.errata[0].sentence}."
+            f"Printed bound: {counted(len(found.errata), 'run')} went above the bound as printed "
+            f"in the paper, errata in docs/theory.md; for example {found.errata[0].sentence}."
         )
     return lines
 
@@ -84,8 +85,8 @@ def _checked(rows: Sequence[SettingResult]) -> list[str]:
         lines.append(f"  {row.setting}: {', '.join(names)}")
         tight = max(row.steps, key=lambda step: step["share"])
         lines.append(
-            f"    and {len(row.steps)} steps of its proof, in every round; nearest to its limit: "
-            f"{tight['assumption']}, at {tight['share']:.2f} of it"
+            f"    and {counted(len(row.steps), 'step')} of its proof, in every round; nearest to "
+            f"its limit: {tight['assumption']}, at {tight['share']:.2f} of it"
         )
     return lines
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .._support.counting import counted
 from .._support.fingerprint import PYTHON, Fingerprint, differences, fingerprint
 from .._support.trees import PyTree, leaf_name
 from .folder import seek
@@ -109,7 +110,7 @@ class Input:
             how = f"rounds {played - len(tail):,} to {played - 1:,}"
             self._refuse(self._rounds, folder, how)
         if [*digests(0, len(head))] != head:
-            self._refuse(self._rounds, folder, f"the first {len(head)} rounds")
+            self._refuse(self._rounds, folder, f"the first {counted(len(head), 'round')}")
 
     def _refuse(self, name: str, folder: object, how: str) -> None:
         that = "those" if name == ROUNDS else "that"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._support.counting import counted
+
 if TYPE_CHECKING:
     from ..estimators import StreamingClassifier, StreamingRegressor
     from ..streaming import Job
@@ -183,7 +185,7 @@ class Screen:
 def _score(job: "Job") -> str:
     loss = f", mean loss {job.model.mean_loss_:.4g}" if job.score.rows else ""
     rejected = job.model.rejected_.count
-    return f"{job.rows:,} rows, {rejected:,} rejected; {job.score.words()}{loss}"
+    return f"{counted(job.rows, 'row')}, {rejected:,} rejected; {job.score.words()}{loss}"
 
 
 def _why(job: "Job") -> str:

@@ -7,6 +7,7 @@ one. Names, words and rows that wait for their labels have limits of their own.
 
 from collections.abc import Callable
 
+from .._support.counting import counted
 from .history import MOST_POINTS
 from .kernel.layout import VECTOR_END, WORK_END
 from .kernel.record import HEAD
@@ -47,9 +48,9 @@ def most_classes(options: Options, features: int, wide: bool = False) -> int:
 
 def too_much(options: Options, features: int, classes: int, wide: bool = False) -> str:
     """What was asked, what it would take, what there is, and what to lower."""
-    what = f"{features:,} feature{'' if features == 1 else 's'}"
+    what = counted(features, "feature")
     if options.classify:
-        what += f" and {classes:,} class{'' if classes == 1 else 'es'}"
+        what += f" and {counted(classes, 'class', 'classes')}"
     cures = ["max_features", "max_classes"] if options.classify else ["max_features"]
     if options.per_feature:
         cures.append("per_feature=False")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._support.counting import counted
 from .core import Core
 from .intervals import reached
 from .kernel import MULTIPLIED, WAVES
@@ -45,10 +46,10 @@ def explain(core: Core) -> str:
     else:
         penalty_words = f"penalty {core.options.penalty:.3g} -> {penalty:.3g}"
     text = (
-        f"{core.record.seen:,} rows learned, mean {what} {mean:.4f}, lately {recent:.4f}: {trend}. "
-        f"It looks back about {now['memory']:.0f} rows (forgetting {now['forgetting']:.4f}; it "
-        f"began with {core.options.memory:.0f}), {penalty_words}, inertia "
-        f"{core.options.inertia:.3g} -> {now['inertia']:.3g}."
+        f"{counted(core.record.seen, 'row')} learned, mean {what} {mean:.4f}, lately {recent:.4f}: "
+        f"{trend}. It looks back about {now['memory']:.0f} rows (forgetting "
+        f"{now['forgetting']:.4f}; it began with {core.options.memory:.0f}), {penalty_words}, "
+        f"inertia {core.options.inertia:.3g} -> {now['inertia']:.3g}."
     )
     text += _carried(now["members"])
     text += _columns(core, now)
@@ -71,12 +72,14 @@ def explain(core: Core) -> str:
             f"because {last['reason']}."
         )
     if core.pending.dropped:
-        text += f" {core.pending.dropped:,} rows were dropped before their labels came."
+        many = core.pending.dropped > 1
+        were, labels = ("rows were", "their labels") if many else ("row was", "its label")
+        text += f" {core.pending.dropped:,} {were} dropped before {labels} came."
     if core.ignored:
         limit = "max_memory" if len(core.names) < core.options.most_features else "max_features"
         text += (
-            f" {core.ignored:,} values of features beyond the first {len(core.names):,} "
-            f"({limit}) were ignored."
+            f" {counted(core.ignored, 'value')} of features beyond the first {len(core.names):,} "
+            f"({limit}) {'was' if core.ignored == 1 else 'were'} ignored."
         )
     return text + _lags(core)
 

@@ -5,6 +5,8 @@ import warnings
 
 import numpy as np
 
+from .._support.counting import counted
+
 # A residual of 1 is what v = 0 has. So many rounds are looked at before "in every round" is said:
 # a solver that starts from the last answer may need some to arrive.
 UNSOLVED, ROUNDS = 0.9, 20
@@ -34,7 +36,7 @@ def distrust(residuals: np.ndarray) -> str | None:
         return None
     worst = float(np.max(asked)) if np.isfinite(asked).all() else float("inf")
     if worst > ENORMOUS:
-        found = f"a relative residual of {worst:.1e} in one of {asked.size:,} rounds"
+        found = f"a relative residual of {worst:.1e} in one of {counted(asked.size, 'round')}"
     elif asked.size >= ROUNDS and float(np.min(asked)) >= UNSOLVED:
         found = (
             f"a relative residual of {np.median(asked):.2g} in every one of {asked.size:,} rounds"
@@ -63,7 +65,7 @@ def warn_of_refused(refused: np.ndarray, stacklevel: int) -> None:
 def refusal(count: int, when: str) -> str:
     """That so many past rounds have left the window, in words."""
     return (
-        f"{count:,} past round{'s' if count > 1 else ''} left the window {when}: fine when they "
+        f"{counted(count, 'past round')} left the window {when}: fine when they "
         f"came, their losses or gradients are NaN or Inf at a later x and y. The others go on "
         f"without them; no step size is to blame. A loss that is finite on all of the domain keeps "
         f"them (history.refused_terms counts)."

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._support import drawing, showing, trees
+from .._support.counting import counted
 from .._support.trees import PyTree
 from ..reduced import curvature_noise
 
@@ -148,7 +149,7 @@ class RegretCurve(eqx.Module):
     def __repr__(self) -> str:
         if self.cumulative.ndim != 1 or not trees.is_concrete(self.cumulative):
             return f"RegretCurve({showing.shown(self.cumulative)})"
-        words = f"{len(self):,} rounds, total={showing.short(self.total)}"
+        words = f"{counted(len(self), 'round')}, total={showing.short(self.total)}"
         if self.comparators is not None and self.comparators.inner_residual.ndim == 1:
             words += f", comparators reached {showing.short(self.comparators.reached)}"
         return f"RegretCurve({self.label!r}, {words})"

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .._support import atomic
+from .._support.counting import counted
 from ..checkpoint import Folder
 from ..estimators import Played, Pool, StreamingClassifier, StreamingRegressor
 from .beginning import KEPT, Seen, StreamError as StreamError
@@ -280,7 +281,7 @@ class Job:
         passed = self.source.skip(self.rows)
         if passed < self.rows:
             raise StreamError(
-                f"the input ended after {passed:,} rows, but the checkpoint is at row "
+                f"the input ended after {counted(passed, 'row')}, but the checkpoint is at row "
                 f"{self.rows:,}; is it another input? For one that goes on instead of "
                 f"starting again, pass --continues."
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._support.counting import counted
 from ..._support.errors import nearest
 from ..classifier import as_array, ranked
 from ..history import Rejected
@@ -125,21 +126,23 @@ class Look:
             what = "log loss" if self._options.classify else "loss (in deviations of the target)"
             middle, worst = table[["memory", "penalty", "inertia"]].median(), table.iloc[0]
             text = (
-                f"{len(self):,} keys, {self.learned_:,} rows learned, mean {what} "
-                f"{self.mean_loss_:.4f}. In the middle a model looks back {middle['memory']:.0f} "
-                f"rows (from {table['memory'].min():.0f} to {table['memory'].max():.0f}), penalty "
-                f"{middle['penalty']:.3g}, inertia {middle['inertia']:.3g}. The worst is "
-                f"{worst['key']}: {worst['loss']:.4f} over {worst['rows']:,} rows."
+                f"{counted(len(self), 'key')}, {counted(self.learned_, 'row')} learned, mean "
+                f"{what} {self.mean_loss_:.4f}. In the middle a model looks back "
+                f"{middle['memory']:.0f} rows (from {table['memory'].min():.0f} to "
+                f"{table['memory'].max():.0f}), penalty {middle['penalty']:.3g}, "
+                f"inertia {middle['inertia']:.3g}. The worst is {worst['key']}: "
+                f"{worst['loss']:.4f} over {counted(worst['rows'], 'row')}."
             )
         if self.in_memory_ < len(self):
-            text += f" {self.in_memory_:,} models are in memory, the others on disk."
+            are = "models are" if self.in_memory_ != 1 else "model is"
+            text += f" {self.in_memory_:,} {are} in memory, the others on disk."
         if self._rejected.count:
             were = "rows were" if self._rejected.count > 1 else "row was"
             text += f" {self._rejected.count:,} {were} rejected, {self._rejected.most_often()}."
         if self.ignored_:
             text += (
-                f" {self.ignored_:,} values of features beyond the first "
-                f"{len(self.feature_names_)} were ignored."
+                f" {counted(self.ignored_, 'value')} of features beyond the first "
+                f"{len(self.feature_names_)} {'was' if self.ignored_ == 1 else 'were'} ignored."
             )
         return text
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..._support.counting import counted
 from .. import forks
 from ..classifier import StreamingClassifier, as_array, ranked
 from ..estimator import Played
@@ -312,7 +313,7 @@ class Pool(Look):
         return own | {f"model__{name}": value for name, value in params.items()}
 
     def __repr__(self) -> str:
-        return f"Pool({self.model!r}, key={self.key!r}): {len(self):,} keys"
+        return f"Pool({self.model!r}, key={self.key!r}): {counted(len(self), 'key')}"
 
     def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values for `obax.save`."""

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..._support import drawing
+from ..._support.counting import counted
 from ...algorithms import Info
 from ..kit.numbers import readable
 from ..kit.verdict import Gain, with_interval
@@ -49,7 +50,9 @@ class Comparison:
             return "None of them suffered a finite loss: all diverged. Smaller steps may help."
         among = "" if len(mine) == 1 else f" of {len(mine)} streams"
         horizon = len(self.curves[LOSS][first][0])
-        said = f"{first} suffered least: {with_interval(mine)} over {horizon:,} rounds{among}"
+        said = (
+            f"{first} suffered least: {with_interval(mine)} over {counted(horizon, 'round')}{among}"
+        )
         if others:
             said += self._beside(mine, others[0])
         calls = np.mean([cost(Config(), one).mean() for one in self.histories[first]])
