@@ -13,6 +13,7 @@ import json
 import math
 import os
 import subprocess
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def draw(lines: list[dict[str, Any]], file: Path) -> None:
         axes.axhline(own[-1]["limit"], ls="--", color="#D55E00", linewidth=1)
         axes.set_ylim(0, 1.15 * max(max(line["ratio"], line["limit"]) for line in own))
         axes.set_xticks(range(len(own)), [line["commit"] for line in own], fontsize=6, rotation=45)
-        axes.set_title(name if len(name) < 46 else name[:44] + " ...", fontsize=7)
+        axes.set_title(textwrap.fill(name, 44), fontsize=7)
         axes.tick_params(axis="y", labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
     canvas.savefig(file, dpi=110)

@@ -1,5 +1,6 @@
 """The page: self-contained, escaped, sortable; and in a real browser where there is one."""
 
+import dataclasses
 import json
 import re
 
@@ -75,9 +76,20 @@ def test_a_page_answers_before_it_explains(page):
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     folded = text[places[-1] :]
-    for words in ("1 partly (C1)", "1 more figure", "How it was measured", "Settings", "reproduce"):
+    for words in ("claims: 1 partly", "1 more figure", "How it was measured", "Settings", "reproduce"):
         assert words in folded and words not in text[: places[-1]]
     assert ">nan<" not in text
+
+
+def test_a_wide_logarithmic_axis_has_powers_of_ten_alone(page, tmp_path):
+    """And a narrow one, or a linear one, what plotly chooses."""
+    narrow = figure("narrow", log_y=True)
+    findings = dataclasses.replace(found(), figures=[narrow])
+    text = report.write(tmp_path / "b", INFO, findings).read_text()
+    charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.S).group(1))
+    assert charts["chart-curves"]["layout"]["xaxis"]["dtick"] == 1
+    assert "dtick" not in charts["chart-curves"]["layout"]["yaxis"]
+    assert "dtick" not in charts["chart-narrow"]["layout"]["yaxis"]
 
 
 def test_nothing_is_shown_empty(tmp_path):

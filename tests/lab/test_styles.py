@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from obax._support.counting import counted
 from obax.lab import EXPERIMENTS
 from obax.lab.kit import styles
 from obax.lab.kit.curves import band
-from obax.lab.kit.numbers import counted, plus_minus
-from obax.lab.report import Figure, figures
+from obax.lab.kit.numbers import plus_minus
+from obax.lab.report import Figure, Series, figures
 
 
 def light(colour):
@@ -65,6 +66,24 @@ def curves(seeds, rounds=3):
             for t in range(rounds)
         ]
     )
+
+
+def test_ways_to_cut_a_window_differ_in_their_dash():
+    """They often lie on each other, where a colour is not seen."""
+    cuts = ("never cut", "cut at the true changes", "cut where a detector says")
+    found = styles.styles([f"S = {stages}, {cut}" for stages in (3, 1) for cut in cuts])
+    assert [style.dash for style in found] == ["solid", "dash", "dot"] * 2
+    assert len({style.colour for style in found[:3]}) == 1 != len({one.colour for one in found})
+
+
+@pytest.mark.parametrize(
+    ("values", "few"), [((0.11, 0.8), {"0.2", "0.6"}), ((1e-4, 1e3), {"0.001", "100"})]
+)
+def test_numbers_of_a_logarithmic_axis_are_plain(values, few):
+    figure = Figure("a", "a", "x", "y", [Series("a", [1, 2], values)], "", log_y=True)
+    axis = figures.draw(figure).axes[0].yaxis
+    shown = {label.get_text() for label in [*axis.get_ticklabels(), *axis.get_ticklabels(True)]}
+    assert few <= shown and not any("$" in text for text in shown), shown
 
 
 def test_few_seeds_are_drawn_as_they_are_and_many_as_quantiles():

@@ -49,9 +49,7 @@ def show_findings(findings: "Findings") -> None:
     for answer in others:
         console.print(f"\n[bold]{answer.question}[/] {answer.words}", highlight=False)
     if findings.claims:
-        console.print(
-            f"\nClaims of the paper: {findings.verdicts(named=False)}", highlight=False, style="dim"
-        )
+        console.print(f"\nClaims of the paper: {findings.verdicts()}", highlight=False, style="dim")
 
 
 def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:

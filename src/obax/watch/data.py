@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._support.counting import counted
 from .._support.errors import UserError
-from ..lab.kit.numbers import counted
 from ..lab.kit.styles import styles
 
 if TYPE_CHECKING:

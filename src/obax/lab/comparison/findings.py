@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
+from ..._support.counting import counted
 from ..kit.curves import band
-from ..kit.numbers import counted, plus_minus, readable
+from ..kit.numbers import plus_minus, readable
 from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, interval
 from ..report import Answer, Figure, Findings, Series, Table
@@ -89,7 +90,8 @@ def answer(config: Config, result: pd.DataFrame, figure: Figure) -> Answer:
         )
         if budget == asked_of:
             also = f" (as good: {named})" if named else ""
-            ahead = f", {gain.size} below a fixed x" if len(fixed) else ""
+            noise = ", within noise" if gain.verdict == "within noise" else ""
+            ahead = f", {gain.size} below a fixed x{noise}" if len(fixed) else ""
             said.append(f"on {problem} {first.method}{also}{ahead}")
     return Answer(
         QUESTION,

@@ -95,10 +95,13 @@ def remembering(config: Config, table: pd.DataFrame, figure: Figure) -> Answer:
 
 
 def _moved(gain: Gain) -> str:
-    """`falls by 1.2 ± 0.3`."""
+    """`falls by 1.2 ± 0.3`, and whether that is noise."""
+    if not gain.seeds:
+        return "was not measured"
+    noise = " (within noise)" if gain.verdict == "within noise" else ""
     if gain.mean < 0:
-        return f"rises by {Gain(-gain.mean, gain.half, gain.seeds).size}"
-    return f"falls by {gain.size}" if gain.seeds else "was not measured"
+        return f"rises by {Gain(-gain.mean, gain.half, gain.seeds).size}{noise}"
+    return f"falls by {gain.size}{noise}"
 
 
 def stream_name(group: Sequence[Hashable]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from ..kit.numbers import counted, readable
+from ..._support.counting import counted
+from ..kit.numbers import readable
 from ..kit.table import best_of_grid, select, summary
 from ..kit.verdict import Gain, chain, combined, paired, with_interval
 from ..report import Claim, Findings, Table

@@ -13,6 +13,8 @@ def plus_minus(mean: float, half: float, sign: str = "") -> str:
     ('1.3 ± 14.1', '-0.00020 ± 0.00468', '0.00 ± 0.30')
     >>> plus_minus(1.25, 0.5, "+"), plus_minus(3.14159, math.inf), plus_minus(3.1e-7, 2.2e-8)
     ('+1.25 ± 0.50', '3.14', '(3.10 ± 0.22)e-07')
+    >>> plus_minus(2.7443e90, 1e91), plus_minus(12345678.0, math.inf)
+    ('(0.27 ± 1.00)e+91', '12,345,678')
     >>> plus_minus(math.inf, 1.0), plus_minus(math.nan, 1.0)
     ('diverged', 'not run')
     """
@@ -22,10 +24,10 @@ def plus_minus(mean: float, half: float, sign: str = "") -> str:
         return "diverged"
     known = math.isfinite(half)
     largest = max(abs(mean), half) if known else abs(mean)
-    if 0 < largest < 1e-4:
+    if 0 < largest < 1e-4 or largest >= 1e9:
         power = math.floor(math.log10(largest))
         scaled = plus_minus(mean / 10**power, half / 10**power, sign)
-        return f"({scaled})e{power:03d}" if known else f"{scaled}e{power:03d}"
+        return f"({scaled})e{power:+03d}" if known else f"{scaled}e{power:+03d}"
     # Three digits of a value without uncertainty; two of an uncertainty, but no noise of rounding.
     decimals = _decimals(mean, 3)
     # Below that is rounding, not noise.
@@ -43,8 +45,3 @@ def readable(value: float, sign: str = "") -> str:
 
 def _decimals(value: float, digits: int) -> int:
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
-
-
-def counted(number: int, word: str) -> str:
-    """`1 seed`, `3 seeds`, `2,000 rounds`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

@@ -27,6 +27,8 @@ OPTIONS |= {"sampled": "dash", "first order": "dot", "one solve": "dashdot", "CG
 OPTIONS |= {"leader held": "dot", "δ = 0.5": "dash", "δ = 1": "longdash", "adaptive": "dash"}
 OPTIONS |= {"offline": "dashdot", "comparators": "longdash"}
 OPTIONS |= {"window": "longdash", "single loop": "dot"}
+# Ways to cut a window: their curves often lie on each other.
+OPTIONS |= {"cut at the true changes": "dash", "cut where a detector says": "dot"}
 # As the comparison of all methods writes them.
 ALIASES = {"OAGD window": "OAGD, w = 10", "OAGD w=1": "OAGD, w = 1", "OGD x fixed": "OGD, x fixed"}
 ALIASES |= {"OBBO adaptive": "OBBO, adaptive", "WOBO window": "WOBO, window"}
@@ -49,8 +51,11 @@ def own_style(name: str) -> Style | None:
     colour = BEST if "oracle x" in options else KINDS[kind]
     if kind == "OAGD" and window:
         colour = next(shade for most, shade in WINDOWS if int(window[1]) <= most)
-    dashes = [OPTIONS[word] for word in (kind, *options) if word in OPTIONS]
-    return Style(colour, dashes[0] if dashes else "solid")
+    return Style(colour, _dash(kind, *options))
+
+
+def _dash(*words: str) -> str:
+    return next((OPTIONS[word] for word in words if word in OPTIONS), "solid")
 
 
 def styles(names: Sequence[str]) -> list[Style]:
@@ -59,19 +64,18 @@ def styles(names: Sequence[str]) -> list[Style]:
     own = [own_style(name) for name in names]
     taken = {style for style in own if style}
     found: list[Style] = []
-    for style in own:
+    for name, style in zip(names, own, strict=True):
         if style is None or style in found:
-            style = next(
-                free for free in _free(style) if free not in taken or len(found) >= len(CYCLE) * 6
-            )
+            free = _free(style, _dash(*name.split(", ")))
+            style = next(one for one in free if one not in taken or len(found) >= len(CYCLE) * 6)
             taken.add(style)
         found.append(style)
     return found
 
 
-def _free(style: Style | None) -> Iterator[Style]:
-    """Other dashes of a method's colour, then all there are."""
+def _free(style: Style | None, first: str) -> Iterator[Style]:
+    """Other dashes of a method's colour, then all there are, beginning with a dash."""
     if style:
         yield from (Style(style.colour, dash) for dash in DASHES)
-    for dash in DASHES:
+    for dash in dict.fromkeys((first, *DASHES)):
         yield from (Style(colour, dash) for colour in CYCLE)

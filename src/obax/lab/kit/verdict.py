@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from .numbers import counted, plus_minus, readable
+from ..._support.counting import counted
+from .numbers import plus_minus, readable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,8 @@ from functools import partial
 
 import pandas as pd
 
+from ..._support.counting import counted
 from ..kit.learning import GOAL, Runs, above, judged, piece
-from ..kit.numbers import counted
 from ..kit.verdict import Gain, chain, paired
 from ..report import Claim
 from .config import Config, Method

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
+from ..._support.counting import counted
 from ..kit.learning import GOAL, Runs, above, judged, piece
-from ..kit.numbers import counted
 from ..kit.verdict import Gain, chain, paired, with_interval
 from ..report import Claim
 from .config import ADAPTATIONS, Config, Method

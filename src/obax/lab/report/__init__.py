@@ -118,16 +118,10 @@ class Findings:
         """Those of the answers, and the others."""
         return [*(answer.figure for answer in self.answers), *self.figures]
 
-    def verdicts(self, named: bool = True) -> str:
-        """The claims in a line: `2 reproduced (C1; C2), 1 within noise (C3)`; empty without any."""
-        by_verdict = collections.defaultdict(list)
-        for claim in self.claims:
-            by_verdict[claim.verdict].append(claim.id)
-        said = []
-        for verdict in (verdict for verdict in VERDICTS if by_verdict[verdict]):
-            ids = f" ({'; '.join(by_verdict[verdict])})" if named else ""
-            said.append(f"{len(by_verdict[verdict])} {verdict}{ids}")
-        return ", ".join(said)
+    def verdicts(self) -> str:
+        """The claims in a line: `2 reproduced, 1 within noise`; empty without any."""
+        found = collections.Counter(claim.verdict for claim in self.claims)
+        return ", ".join(f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict])
 
 
 def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogFormatter
 
 from ..._support import atomic
 from . import Figure
@@ -19,6 +20,14 @@ LINES = {
     "longdashdot": (0, (9, 2, 1, 2)),
 }
 """Plotly's dashes, as matplotlib writes them."""
+
+
+class Plain(LogFormatter):
+    """0.6, and not 6 x 10^-1; powers of ten alone where there are several."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """What stands at x."""
+        return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def draw(figure: Figure) -> Canvas:
@@ -46,6 +55,10 @@ def draw(figure: Figure) -> Canvas:
             axes.fill_between(series.x, low, high, color=colour, alpha=0.18, lw=0)
     axes.set(xlabel=figure.x_label, ylabel=figure.y_label)
     axes.set(**{f"{axis}scale": "log" for axis in "xy" if getattr(figure, f"log_{axis}")})
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(Plain())
+            axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.5)))
     axes.set_title(figure.title, fontsize=11, loc="left")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

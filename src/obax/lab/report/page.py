@@ -16,7 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..kit.numbers import counted, readable
+from ..._support.counting import counted
+from ..kit.numbers import readable
 from ..kit.styles import DASHES, Style
 from ..kit.verdict import RULE, VERDICTS
 from . import Answer, Claim, Figure, Findings, Table
@@ -204,7 +205,9 @@ def _cell(value: object) -> str:
         short = isinstance(value, int) or len(repr(value)) <= 5
         text = f"{value:g}" if short and abs(value) < 1e6 else readable(value)
         return f'<td class="number" data-value="{value!r}">{text}</td>'
-    kind = ' class="value"' if "±" in str(value) else ""
+    kind = (
+        ' class="value"' if "±" in str(value) else ' class="long"' if len(str(value)) > 24 else ""
+    )
     return f"<td{kind}>{escape(str(value))}</td>"
 
 
@@ -270,14 +273,19 @@ def _chart(figure: Figure, styles: Sequence[Style]) -> dict[str, Any]:
             }
         )
 
-    def axis(label: str, log: bool) -> dict[str, Any]:
+    def axis(label: str, log: bool, along: str) -> dict[str, Any]:
         # The name keeps its distance from the numbers, however many digits they have.
         title = {"text": label, "standoff": 8}
-        return {"title": title, "type": "log" if log else "linear", "automargin": True}
+        own: dict[str, Any] = {"type": "log" if log else "linear"}
+        shown = [value for trace in traces for value in trace[along] if value and value > 0]
+        if log and shown and max(shown) >= 100 * min(shown):
+            # Powers of ten alone: the twos and fives between them look like values of their own.
+            own["dtick"] = 1
+        return {"title": title, "automargin": True} | own
 
     layout = {
-        "xaxis": axis(figure.x_label, figure.log_x),
-        "yaxis": axis(figure.y_label, figure.log_y),
+        "xaxis": axis(figure.x_label, figure.log_x, "x"),
+        "yaxis": axis(figure.y_label, figure.log_y, "y"),
         # Whole settings, not their first letters.
         "hoverlabel": {"namelength": -1},
     }
