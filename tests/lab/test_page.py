@@ -76,7 +76,13 @@ def test_a_page_answers_before_it_explains(page):
     places = [text.index(words) for words in order]
     assert places == sorted(places)
     folded = text[places[-1] :]
-    for words in ("claims: 1 partly", "1 more figure", "How it was measured", "Settings", "reproduce"):
+    for words in (
+        "claims: 1 partly",
+        "1 more figure",
+        "How it was measured",
+        "Settings",
+        "reproduce",
+    ):
         assert words in folded and words not in text[: places[-1]]
     assert ">nan<" not in text
 
@@ -137,6 +143,27 @@ def test_several_runs_are_laid_over_each_other_by_their_folders(tmp_path):
     lines = [(trace["line"]["color"], trace["line"]["dash"]) for trace in drawn]
     assert lines[0][0] == lines[2][0] != lines[1][0] == lines[3][0]
     assert lines[0][1] == lines[1][1] != lines[2][1] == lines[3][1]
+
+
+def test_methods_of_one_colour_are_told_apart_where_the_dash_is_the_runs(tmp_path):
+    """And the figure says of which data both are."""
+    names = ("OAGD, w = 10", "OAGD, w = 10, leader held", "AutoBalance")
+    series = [Series(name, [1, 2], [1.0, 2.0]) for name in names]
+    of = [Figure("test", f"Accuracy ({d})", "t", "y", series, f"{d}.") for d in ("Adult", "MNIST")]
+    assert len({style.colour for style in of[0].styles()}) == 2
+    runs = [
+        (INFO, dataclasses.replace(found(), answers=[dataclasses.replace(answer, figure=figure)]))
+        for figure in of
+        for answer in found().answers
+    ]
+    text = report.write_comparison(tmp_path / "c.html", runs, ["mine", "yours"]).read_text()
+    assert "Accuracy (Adult); Accuracy (MNIST)" in text and "Adult. MNIST. The dash says" in text
+    charts = json.loads(re.search(r'id="charts">(.*?)</script>', text, re.S).group(1))
+    drawn = [trace["line"] for trace in charts["chart-bothtest"]["data"] if "name" in trace]
+    assert len({(line["color"], line["dash"]) for line in drawn}) == len(drawn) == 6
+    assert [line["color"] for line in drawn[:3]] == [line["color"] for line in drawn[3:]]
+    # What can keep its own colour does.
+    assert [drawn[i]["color"] for i in (0, 2)] == [of[0].styles()[i].colour for i in (0, 2)]
 
 
 def test_unknown_verdicts_are_rejected():

@@ -18,7 +18,7 @@ import pandas as pd
 
 from ..._support.counting import counted
 from ..kit.numbers import readable
-from ..kit.styles import DASHES, Style
+from ..kit.styles import CYCLE, DASHES, Style
 from ..kit.verdict import RULE, VERDICTS
 from . import Answer, Claim, Figure, Findings, Table
 
@@ -221,14 +221,30 @@ def _shared(runs: Sequence[Named]) -> Iterable[list[tuple[str, Figure]]]:
 
 
 def _overlay(figures: list[tuple[str, Figure]]) -> tuple[Figure, list[Style]]:
-    """One figure of several runs: the colour is the method's, the dash is the run's."""
+    """One figure of several runs: the colour is the method's, the dash is the run's. Methods that
+    have one colour and differ in their dash elsewhere take a free one here."""
     series, styles = [], []
+    own = {
+        one.label: style.colour
+        for _, figure in figures
+        for one, style in zip(figure.series, figure.styles(), strict=True)
+    }
+    free = iter(colour for colour in CYCLE if colour not in own.values())
+    colours: dict[str, str] = {}
+    for label, colour in own.items():
+        colours[label] = next(free, colour) if colour in colours.values() else colour
     for (run, figure), dash in zip(figures, itertools.cycle(DASHES)):
-        for one, style in zip(figure.series, figure.styles(), strict=True):
+        for one in figure.series:
             series.append(dataclasses.replace(one, label=f"{one.label} ({run})", method=""))
-            styles.append(Style(style.colour, dash))
-    said = f"{figures[0][1].caption} The dash says which run: {', '.join(r for r, _ in figures)}."
-    return dataclasses.replace(figures[0][1], series=series, caption=said), styles
+            styles.append(Style(colours[one.label], dash))
+    # Each run says of itself what differs, such as the data.
+    titles, captions = (
+        list(dict.fromkeys(getattr(figure, what) for _, figure in figures))
+        for what in ("title", "caption")
+    )
+    said = [*captions, f"The dash says which run: {', '.join(run for run, _ in figures)}."]
+    title, caption = "; ".join(titles), " ".join(said)
+    return dataclasses.replace(figures[0][1], series=series, title=title, caption=caption), styles
 
 
 def _differences(runs: Sequence[Named]) -> str:
