@@ -7,6 +7,7 @@ is `inner(x, y, round_t)`. x, y and the round are any pytrees; x and y may be wh
 which the functions get as they were given.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +108,11 @@ class Problem(eqx.Module):
         return not isinstance(self.inner_domain, Unconstrained)
 
     def __repr__(self) -> str:
-        named = (f"{name}={showing.shown(value)}" for name, value in showing.changed(self))
+        named = [
+            f"{name}={showing.shown(inspect.unwrap(value) if callable(value) else value)}"
+            for name, value in showing.changed(self)
+            if not isinstance(value, Unconstrained)
+        ]
         return f"Problem({', '.join(named)})"
 
     def outer_loss(

@@ -127,6 +127,10 @@ def test_words_for_people_and_for_notebooks(whole):
     state, history = whole
     assert repr(ALGORITHM) == "OAGD(alpha=0.1, beta=0.5, K=2, window=2 x 0.9, CG(5))"
     assert repr(PROBLEM.domain) == "Box(lower=-1.0, upper=0.5)"
+    known = obax.problems.quadratic(horizon=3).problem
+    for problem in (PROBLEM, known):
+        assert " at 0x" not in repr(problem) and "Unconstrained" not in repr(problem)
+    assert repr(known).startswith("Problem(outer=_outer, inner=_inner, domain=Box(lower=-2.0")
     assert repr(obax.Box(np.arange(3.0), 9.0 + np.arange(3.0)).lower) is not None
     assert "window" in ALGORITHM._repr_html_() and "Box(lower" in ALGORITHM._repr_html_()
     assert f"played_value={float(history.played_value[3]):.4g}" in repr(history[3])
@@ -491,3 +495,9 @@ def test_a_library_that_is_not_there_is_named(monkeypatch):
         play_with(obax.callbacks.TensorBoard("nowhere"))
     with pytest.raises(ValueError, match="mode must be one of"):
         obax.callbacks.WandB(mode="on-line")
+
+
+def test_a_round_of_shapes_alone_is_refused_in_words():
+    """An example_round may be one, and people try it."""
+    with pytest.raises(ValueError, match=r"round must hold numbers, but has shapes alone"):
+        ALGORITHM.step(STATE, jax.ShapeDtypeStruct((2,), jnp.float32))
