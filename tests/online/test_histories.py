@@ -499,5 +499,11 @@ def test_a_library_that_is_not_there_is_named(monkeypatch):
 
 def test_a_round_of_shapes_alone_is_refused_in_words():
     """An example_round may be one, and people try it."""
-    with pytest.raises(ValueError, match=r"round must hold numbers, but has shapes alone"):
-        ALGORITHM.step(STATE, jax.ShapeDtypeStruct((2,), jnp.float32))
+    shapes, zero = jax.ShapeDtypeStruct((2,), jnp.float32), jnp.zeros(2)
+    for use in (
+        lambda: ALGORITHM.step(STATE, shapes),
+        lambda: obax.check_hypergradient(PROBLEM, zero, zero, shapes),
+        lambda: obax.testing.check_problem(PROBLEM, shapes, zero, zero),
+    ):
+        with pytest.raises(ValueError, match=r"round must hold numbers, but has shapes alone"):
+            use()

@@ -119,6 +119,15 @@ def variable(tree: PyTree, name: str) -> PyTree:
     return converted
 
 
+def numbers(round: PyTree) -> None:
+    """Raise where a round has shapes alone, which say what rounds look like and are none."""
+    if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(round)):
+        raise ValueError(
+            "round must hold numbers, but has shapes alone, as an example_round may: those are for "
+            "init; here it takes a round of the stream."
+        )
+
+
 def same_tree(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> None:
     """Two trees of one structure whose leaves have the same shapes and dtypes."""
     if (came := structure(tree)) != (wanted := structure(expected)):

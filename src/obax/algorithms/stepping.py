@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import equinox as eqx
-import jax
 
-from .._support import trees
+from .._support import trees, validation
 from .._support.compiling import compiled
 
 F = TypeVar("F", bound=Callable)
@@ -29,11 +28,7 @@ class Step(eqx.Module):
 
     def __call__(self, state: Any, round: Any) -> Any:
         """Play one round."""
-        if any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(round)):
-            raise ValueError(
-                "round must hold numbers, but has shapes alone, as an example_round may: those are "
-                "for init; step takes a round of the stream."
-            )
+        validation.numbers(round)
         if trees.is_concrete((self.algorithm, state, round)):
             return _compiled(self.method, self.algorithm, state, round)
         return self.method(self.algorithm, state, round)

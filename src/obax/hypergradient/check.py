@@ -86,6 +86,7 @@ the hypergradient is off by 0.0e+00 relative; more inner steps bring it closer.
             "estimator must be one that can be evaluated at a point, but got Unrolled(), which "
             "differentiates an algorithm's steps; check with Dense() or CG()."
         )
+    validation.numbers(round)
     with jax.enable_x64(True):
         x = validation.variable(outer_var, "outer_var")
         y = None if inner_var is None else validation.variable(inner_var, "inner_var")

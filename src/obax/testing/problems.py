@@ -54,6 +54,7 @@ the follower's gradient is 2, not 0: the formula does not minimise inner.
 
 
 def _point(problem: Problem, round: PyTree, x: PyTree, y: PyTree, buffers: PyTree) -> Point:
+    validation.numbers(round)
     round = jax.tree.map(jnp.asarray, round)
     if x is None and problem.outer_argmin is not None:
         x = problem.outer_argmin(round)
