@@ -317,6 +317,31 @@ def test_the_bar_of_a_notebook(monkeypatch):
     assert not progress.in_notebook()
 
 
+@pytest.mark.slow
+def test_a_real_kernel_shows_bars_and_tables():
+    """What the test above plays; for who has ipykernel and nbclient."""
+    pytest.importorskip("ipykernel")
+    client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    cells = [
+        "import jax, obax\ngame = obax.problems.quadratic(horizon=50)\n"
+        "algorithm = obax.OAGD(game.problem, 0.1, 0.2, 5)\n"
+        "start = algorithm.init(game.outer_var, game.inner_var, game.example_round)\n"
+        "_, history = obax.run(algorithm, start, game.rounds, progress=True)",
+        "rounds = [jax.tree.map(lambda leaf: leaf[t], game.rounds) for t in range(30)]\n"
+        "for _ in obax.play(algorithm, start, rounds, progress=True):\n    pass",
+        "history",
+    ]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+    client.NotebookClient(book, timeout=600, kernel_name="python3").execute()
+    shown = [
+        "".join(one.data.get("text/html", "") for one in cell.outputs if "data" in one)
+        for cell in book.cells
+    ]
+    assert "<progress value='50' max='50'" in shown[0] and "50 of 50 rounds" in shown[0]
+    assert "<progress value='30' max='30'" in shown[1]
+    assert "<table><caption>history" in shown[2] and "50 rounds, none rejected" in shown[2]
+
+
 # --- trust ----------------------------------------------------------------------------------------
 
 
