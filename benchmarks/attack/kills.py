@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 HOME = Path(__file__).parents[2]
-TINY = ("--set", "horizon=30", "--seeds", "1")
+TINY = ("--set", "horizon=30", "--set", "scenarios=paper", "--seeds", "1")
 AT_ONCE = 0.25
 """Of the kills, so many come at any moment, the others once something has been written."""
 LONGEST, SHORTEST, START = 1.0, 1e-3, 3.0
@@ -37,6 +37,9 @@ class Victim(NamedTuple):
     """Which process is killed."""
     is_over: Callable[[Path], bool] = lambda folder: False
     """Whether nothing is left to lose: the table is there, and what remains is the report."""
+    writes: int = 1
+    """After how many of them a kill comes, at most: what takes seconds between one and the next
+    would otherwise die at its first, the lock, over and over again."""
 
 
 def victims(folder: Path, *, small: bool) -> list[Victim]:
@@ -68,9 +71,9 @@ def victims(folder: Path, *, small: bool) -> list[Victim]:
         Victim("obax stream --key (pool)", 50, lambda f: stream(f, *pool), streamed),
         Victim("play", 50, rounds("play"), played),
         Victim("run", 25, rounds("run"), played),
-        Victim("obax run", 25, run, table, is_over=has_table),
+        Victim("obax run", 25, run, table, is_over=has_table, writes=10),
         Victim("obax run --workers", 50, lambda f: run(f, "--workers", "2"), table, _anyone,
-               has_table),
+               has_table, writes=10),
     ]  # fmt: skip
 
 
@@ -79,7 +82,7 @@ def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[st
     which tells of all kills on the way."""
     place = folder / victim.name.replace(" ", "-")
     whole = _fresh(place / "whole")
-    _finish(victim.command(whole))
+    _finish(victim, whole)
     expected = _bytes(victim, whole)
     draw, done, chain = random.Random(seed), 0, 0
     broken = _fresh(place / "killed-0")
@@ -88,25 +91,27 @@ def kill(victim: Victim, folder: Path, count: int, seed: int = 0) -> Iterator[st
         chain += killed
         if not killed or victim.is_over(broken):
             # It came to its end before the kill: from the beginning again.
-            _finish(victim.command(broken))
+            _finish(victim, broken)
             yield from [_fault(victim, broken, expected)] * chain
             done, chain = done + chain, 0
             shutil.rmtree(broken)
             broken = _fresh(place / f"killed-{done}-{draw.randrange(10**9)}")
     if chain:
-        _finish(victim.command(broken))
+        _finish(victim, broken)
     yield from [_fault(victim, broken, expected)] * chain
 
 
 def _kill_once(victim: Victim, folder: Path, draw: random.Random) -> bool:
     """Whether there was something to kill."""
-    before = _newest(folder)
     with subprocess.Popen(victim.command(folder), stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, cwd=HOME) as process:  # fmt: skip
+                          stderr=subprocess.DEVNULL, cwd=HOME,
+                          env=_environment(folder)) as process:  # fmt: skip
         if draw.random() < AT_ONCE:
             time.sleep(draw.uniform(0.0, START))
         else:
-            _wait(process, lambda: _newest(folder) != before)
+            for _ in range(draw.randint(1, victim.writes)):
+                before = _newest(folder)
+                _wait(process, lambda before=before: _newest(folder) != before)
             time.sleep(SHORTEST * (LONGEST / SHORTEST) ** draw.random())
         if process.poll() is not None:
             return False
@@ -177,8 +182,20 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def _finish(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, cwd=HOME)
+def _environment(folder: Path) -> dict[str, str]:
+    """All attempts of a victim share compiled programs (`obax.enable_compilation_cache`), of which
+    kills may leave a part: otherwise most of them would fall into the same compilations."""
+    return os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "programs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+    }
+
+
+def _finish(victim: Victim, folder: Path) -> None:
+    command = victim.command(folder)
+    environment = _environment(folder)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=HOME, env=environment)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr[-500:]}")
 

@@ -218,10 +218,17 @@ def test_a_sweep_loses_terms_in_one_run_only():
     rounds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds_for(algorithm, "outer"))
     still = eqx.tree_at(lambda one: one.outer_step_size, algorithm, jnp.asarray(1e-12))
     state = algorithm.init(X1, Y1, fine(1))
-    _, history = obax.sweep([algorithm, still], state, rounds)
+    with pytest.warns(obax.RefusedTermWarning, match=r"^in 1 of 2 runs, history\[0\] the first"):
+        _, history = obax.sweep([algorithm, still], state, rounds)
     assert history.refused_terms.tolist() == [[0, 0, 1, 0, 0], [0] * 5]
     with pytest.warns(obax.RefusedTermWarning, match="1 past round left the window in round 2 "):
         _, alone = obax.run(algorithm, state, rounds)
+    with pytest.warns(
+        obax.RefusedTermWarning, match="1 past round left the window in round 2 "
+    ) as w:
+        for _ in obax.play(algorithm, state, rounds_for(algorithm, "outer")):
+            pass
+    assert len(w) == 1 and w[0].filename == __file__
     np.testing.assert_allclose(history.outer_var[0], alone.outer_var, rtol=1e-12)
     assert "window: 1 past round left it, NaN or Inf at a later x or y; 2 terms" in alone.summary()
     assert alone.to_pandas()["refused_terms"].sum() == 1

@@ -1,8 +1,7 @@
-"""What a run tells of itself: while it is played, at its end, and when it cannot be trusted."""
+"""What a run tells of itself: while it is played, and at its end."""
 
 import json
 import re
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.trust import CLOSELY, ENORMOUS, ROUNDS, SELDOM, LiveTrust, distrust
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -340,81 +338,6 @@ def test_a_real_kernel_shows_bars_and_tables():
     assert "<progress value='50' max='50'" in shown[0] and "50 of 50 rounds" in shown[0]
     assert "<progress value='30' max='30'" in shown[1]
     assert "<table><caption>history" in shown[2] and "50 rounds, none rejected" in shown[2]
-
-
-# --- trust ----------------------------------------------------------------------------------------
-
-
-def stiff(estimator):
-    """A follower whose curvatures are 1 and 1,000."""
-    scale = jnp.array([1.0, 1000.0])
-    problem = obax.Problem(
-        lambda x, y, r: 0.5 * jnp.sum((y - r) ** 2),
-        lambda x, y, r: 0.5 * jnp.sum(scale * (y - x) ** 2),
-    )
-    algorithm = obax.OAGD(problem, 1e-9, 1e-3, hypergradient=estimator)
-    return algorithm, algorithm.init(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
-
-
-def test_a_series_that_diverges_is_said_once():
-    case = stiff(obax.hypergradient.Neumann(3, 0.1))
-    with pytest.warns(obax.HypergradientWarning, match="cannot be trusted.*check_hyper") as caught:
-        obax.run(*case, ROUNDS_50)
-    assert len(caught) == 1 and caught[0].filename == __file__
-    with pytest.warns(obax.HypergradientWarning) as caught:
-        for _ in obax.play(*case, list(np.asarray(ROUNDS_50))):
-            pass
-    assert len(caught) == 1 and caught[0].filename == __file__
-
-
-def test_it_is_said_before_the_round_that_is_rejected_for_it():
-    with pytest.warns(obax.HypergradientWarning), pytest.raises(obax.RejectedRoundError):
-        obax.run(*stiff(obax.hypergradient.Neumann(8, 0.1)), ROUNDS_50)
-
-
-def test_a_system_that_is_never_solved_is_said():
-    with pytest.warns(obax.HypergradientWarning, match="in every one of 50 rounds"):
-        obax.run(*stiff(obax.hypergradient.Neumann(1, 1e-6)), ROUNDS_50)
-
-
-def test_a_sound_run_is_not_spoken_of():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        obax.run(*stiff(obax.hypergradient.CG()), ROUNDS_50)
-        for _ in obax.play(*stiff(obax.hypergradient.CG()), list(np.asarray(ROUNDS_50[:5]))):
-            pass
-
-
-def test_when_there_is_reason():
-    assert distrust(np.zeros(100)) is None
-    assert distrust(np.ones(ROUNDS - 1)) is None
-    assert "every one of 20 rounds" in distrust(np.ones(ROUNDS))
-    # One round in which it was solved is enough; rounds that did not ask do not count.
-    assert distrust(np.append(np.ones(ROUNDS), 0.5)) is None
-    assert distrust(np.append(np.ones(ROUNDS), 0.0)) is not None
-    assert distrust(np.array([0.1, 2 * ENORMOUS])) is not None
-    assert distrust(np.array([0.1, np.nan])) is not None
-
-
-def test_a_live_stream_is_looked_at_closely_and_then_seldom():
-    live = LiveTrust()
-    live.look(1, 0.0, stacklevel=1)
-    assert live.due == 2
-    live.look(2, 0.01, stacklevel=1)
-    assert live.due == 2 + SELDOM
-    with pytest.warns(obax.HypergradientWarning):
-        live.look(66, 1e9, stacklevel=1)
-    assert live.due == float("inf")
-    never = LiveTrust()
-    for round in range(1, ROUNDS):
-        never.look(round, 1.0, stacklevel=1)
-    with pytest.warns(obax.HypergradientWarning, match="in every one of 20 rounds"):
-        never.look(ROUNDS, 1.0, stacklevel=1)
-    # A leader that never asks is not looked at for ever.
-    still = LiveTrust()
-    for round in range(1, CLOSELY + 1):
-        still.look(round, 0.0, stacklevel=1)
-    assert still.due == CLOSELY + SELDOM and still.seen == []
 
 
 # --- callbacks ------------------------------------------------------------------------------------

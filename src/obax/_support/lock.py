@@ -63,7 +63,9 @@ def _taken(folder: Path) -> int:
     if fcntl is None:  # pragma: no cover
         return -1
     path = folder / NAME
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    # What a link points to is somebody's file, and would be cut.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -61,6 +61,14 @@ def count(value: object, name: str) -> int:
     return int(value)
 
 
+def seed(value: object, name: str) -> int:
+    """An integer that random numbers may start from."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= int(value) < 2**31:  # type: ignore[call-overload]
+        raise ValueError(f"{name} must be an integer in [0, 2**31), but got {value!r}.")
+    return int(value)  # type: ignore[call-overload]
+
+
 def flag(value: object, name: str) -> bool:
     """Yes or no: a word such as "no" would count as yes."""
     if not isinstance(value, bool | np.bool_):

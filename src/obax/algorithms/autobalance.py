@@ -21,7 +21,6 @@ round grows with t: that is what the online methods are compared with.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -81,7 +80,7 @@ class AutoBalance(Algorithm):
     outer_every: int = checked(validation.count, "outer_every", 20, static=True, kw_only=True)
     outer_rounds: int = checked(validation.count, "outer_rounds", 10, static=True, kw_only=True)
     passes: int = checked(validation.count, "passes", 1, static=True, kw_only=True)
-    seed: int = eqx.field(default=0, static=True, kw_only=True)
+    seed: int = checked(validation.seed, "seed", 0, static=True, kw_only=True)
     hypergradient: Hypergradient = any_estimator(CG(), "AutoBalance", kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")

@@ -20,7 +20,7 @@ from .._support.explicit import automatic
 from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..domain import Domain
-from ..hypergradient import Estimate, Hypergradient, Unrolled
+from ..hypergradient import Estimate, Hypergradient, Remedy, Unrolled
 from ..past import RingBuffer
 from ..problem import Problem
 from ..reach import warn_unreached
@@ -115,6 +115,11 @@ class Algorithm(eqx.Module):
     def differentiates_steps(self) -> bool:
         """Whether the hypergradient goes through the follower's steps, and not its optimum."""
         return isinstance(getattr(self, "hypergradient", None), Unrolled)
+
+    @property
+    def remedy(self) -> Remedy:
+        """What a large `info.solver_residual` says was left undone, and what to try, in words."""
+        return getattr(self, "hypergradient", Hypergradient).remedy
 
     # What a subclass may use.
 
@@ -266,6 +271,11 @@ class Algorithm(eqx.Module):
                 f"state must come from the init of an algorithm like this {type(self).__name__}, "
                 f"with the same window, estimator and optimisers, but it does not; call init again."
             )
+
+    @property
+    def has_window(self) -> bool:
+        """Whether it looks at more than the current round."""
+        return self._window is not None
 
     @property
     def _window(self) -> Window | None:

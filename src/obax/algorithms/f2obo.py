@@ -32,7 +32,7 @@ from jaxtyping import Array, Int
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from ..hypergradient import Estimate
+from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import inner_at, outer_gradient
 from .arguments import checked, positive, step_size
 from .base import Algorithm, State
@@ -93,6 +93,14 @@ class F2OBO(Algorithm):
     growth: float | Array = checked(_not_negative, "growth", 0.5)
     tolerance: float | Array = positive("tolerance", 1e-2)
     max_inner_steps: int = checked(validation.count, "max_inner_steps", 100, static=True)
+
+    @property
+    def remedy(self) -> Remedy:
+        return Remedy(
+            "the follower z, which minimises f + lambda_t g, was left with",
+            "more max_inner_steps, an inner_step_size that suits the curvature of g + f / lambda_t "
+            "(steps converge below 2 over it), or a smaller penalty or growth",
+        )
 
     def multiplier(self, t: Int[Array, ""]) -> Array:
         """lambda_t."""

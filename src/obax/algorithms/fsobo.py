@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from .._support import trees
 from .._support.trees import PyTree
-from ..hypergradient import Estimate
+from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import inner_at, outer_gradient, relative
 from .arguments import step_size
 from .base import Algorithm, State
@@ -73,6 +73,14 @@ class FSOBO(Algorithm):
     def dual(self) -> Descent:
         """How v moves."""
         return self.inner if self.dual_step_size is None else Descent(self.dual_step_size)
+
+    @property
+    def remedy(self) -> Remedy:
+        return Remedy(
+            "v, which takes one step a round towards H v = grad_y f, was left with",
+            "a larger dual_step_size where it stays about 1, a smaller one where it grows (steps "
+            "are stable below 2 / |H|), or obax.SOBOW, which solves the system in every round",
+        )
 
     def remember(self, start: State) -> FSOBOState:
         return FSOBOState(**vars(start), dual_var=jax.tree.map(jnp.zeros_like, start.inner_var))

@@ -145,12 +145,16 @@ def _residual_words(info: Info, accepted: np.ndarray) -> str:
     if not (np.asarray(info.hvps)[accepted] > 0).any() and not (residual > 0).any():
         return ""
     worst, rough = float(np.max(residual)), int(np.sum(~(residual <= ROUGH)))
-    words = f"linear systems of the hypergradient: largest relative residual {worst:.2g}, "
+    # A method without products with H has no system to solve.
+    solves = bool((np.asarray(info.hvps)[accepted] > 0).any())
+    what = "linear systems of the hypergradient" if solves else "hypergradient"
+    cure = "more solver steps, or a ridge term in the inner loss" if solves else "more inner steps"
+    words = f"{what}: largest relative residual {worst:.2g}, "
     if not rough:
         return words + f"never above {ROUGH}"
     return (
         f"{words}above {ROUGH} in {rough:,} of {counted(residual.size, 'round')}: there the "
-        f"hypergradient is rough (more solver steps, or a ridge term in the inner loss)"
+        f"hypergradient is rough ({cure})"
     )
 
 

@@ -21,7 +21,6 @@ compared with.
 import dataclasses
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -110,7 +109,7 @@ class ITD(Algorithm):
     rematerialise: bool = checked(
         validation.flag, "rematerialise", False, static=True, kw_only=True
     )
-    seed: int = eqx.field(default=0, static=True, kw_only=True)
+    seed: int = checked(validation.seed, "seed", 0, static=True, kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
 

@@ -34,7 +34,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
-from ..hypergradient import Estimate
+from ..hypergradient import Estimate, Remedy
 from .arguments import checked, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Count, Follower, Number, Optimiser, Steps
@@ -109,6 +109,15 @@ class RTHO(Algorithm):
     @property
     def differentiates_steps(self) -> bool:
         return True
+
+    @property
+    def remedy(self) -> Remedy:
+        # Gradient steps leave no residual.
+        return Remedy(
+            "the proximal step of the follower was left with",
+            "a smaller inner_step_size, which ties y closer to y_t, or gradient steps: "
+            "proximal=False",
+        )
 
     def __check_init__(self) -> None:
         self.outer.check("outer")

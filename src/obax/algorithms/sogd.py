@@ -32,7 +32,7 @@ from jaxtyping import Array, Int
 from .._support import trees
 from .._support.trees import PyTree
 from ..domain import Ball
-from ..hypergradient import Estimate
+from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import outer_gradient, relative
 from .arguments import positive
 from .base import Algorithm, State
@@ -103,6 +103,14 @@ class SOGD(Algorithm):
                 f"problem.inner_start must be None for {type(self).__name__}, whose momentum "
                 f"follows one y from round to round; use obax.OAGD."
             )
+
+    @property
+    def remedy(self) -> Remedy:
+        return Remedy(
+            "v, which takes one step a round towards H v = -grad_y f, was left with",
+            "a larger dual_ratio where it stays about 1, a smaller one or a smaller scale where it "
+            "grows (delta_t must be below 2 / |H|), or a radius that holds |H^-1 grad_y f|",
+        )
 
     def outer_step_size(self, t: Int[Array, ""]) -> Array:
         """alpha_t."""

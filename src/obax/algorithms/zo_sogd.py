@@ -30,6 +30,7 @@ from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from ..hypergradient import Remedy
 from .arguments import checked, positive
 from .sogd import SOGD, Point
 
@@ -37,9 +38,7 @@ Loss = Callable[[PyTree, PyTree], Array]
 
 
 def _seed(value: int, name: str) -> Array:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise ValueError(f"{name} must be an integer in [0, 2**31), but got {value!r}.")
-    return jnp.asarray(value, jnp.int32)
+    return jnp.asarray(validation.seed(value, name), jnp.int32)
 
 
 class ZOSOGD(SOGD):
@@ -77,6 +76,11 @@ class ZOSOGD(SOGD):
         validation.count, "directions_per_round", 1, static=True, kw_only=True
     )
     seed: int | Array = checked(_seed, "seed", 0, kw_only=True)
+
+    @property
+    def remedy(self) -> Remedy:
+        undone, cure = super().remedy
+        return Remedy(undone, f"more directions_per_round, another smoothing, {cure}")
 
     def first_key(self) -> PyTree:
         # Raw key data: a state then holds plain arrays only and any checkpoint can store it.

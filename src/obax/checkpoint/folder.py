@@ -1,5 +1,6 @@
 """The last few checkpoints of something that goes on, and the source that it goes on with."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,11 @@ class Folder:
         self.keep = keep
         # Of several processes that play together, the first one writes.
         self.writes = not jax.distributed.is_initialized() or jax.process_index() == 0
+        if os.path.lexists(self.path) and not self.path.is_dir():
+            raise ValueError(
+                f"checkpoints (checkpoint_dir, --checkpoint) must go to a folder, but {self.path} "
+                f"is none; choose another name."
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         if self.writes:
             lock.hold(self.path, self)

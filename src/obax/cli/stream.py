@@ -28,7 +28,10 @@ RENEW_SECONDS = 0.2
 
 def stream(
     source: Annotated[
-        str, typer.Argument(metavar="[FILE]", help="Rows to read; - is standard input.")
+        str,
+        typer.Argument(
+            metavar="[FILE]", help="Rows to read, a file or a pipe; - is standard input."
+        ),
     ] = "-",
     target: Annotated[str, typer.Option(help="The column to predict.")] = ...,  # type: ignore[assignment]
     task: Annotated[str, typer.Option(help="classify or regress.")] = "classify",
@@ -100,8 +103,7 @@ def stream(
         kind = "jsonl" if source.endswith((".jsonl", ".json", ".ndjson")) else "csv"
     if kind not in ("csv", "jsonl"):
         raise UserError(f"--format must be csv, jsonl or auto, but is {kind!r}.")
-    if source != "-" and not Path(source).is_file():
-        raise UserError(f"{source} is not a file.")
+    place = _place(source)
     model = _model(models[task], task, {
         "penalty": penalty, "memory": memory, "inertia": inertia, "learn": learn,
         "imbalance": imbalance, "features": features, "lags": lags, "members": members,
@@ -114,7 +116,7 @@ def stream(
     try:
         job = Job(
             model if key is None else Pool(model, key, max_keys=max_keys, start=start or "default"),
-            0 if source == "-" else Path(source),
+            place,
             kind,
             target,
             sys.stdout.buffer if out is None else out,
@@ -154,6 +156,21 @@ def stream(
     if job.rows and not job.score.rows:
         screen.say(f"obax: nothing was learned: {_why(job)}")
         raise typer.Exit(1)
+
+
+def _place(source: str) -> Path | int:
+    """The file, or where a pipe is read from, also one with a name such as `<(zcat rows.csv.gz)`
+    has."""
+    from .._support.errors import UserError
+
+    path = Path(source)
+    if source == "-":
+        return 0
+    if path.is_file():
+        return path
+    if path.exists() and not path.is_dir():
+        return os.open(path, os.O_RDONLY)
+    raise UserError(f"{source} is not a file.")
 
 
 class Screen:

@@ -11,7 +11,7 @@
 | `Unrolled` | not at all: reverse through the K steps | few inner steps, no convexity |
 """
 
-from .base import Estimate as Estimate, Hypergradient as Hypergradient
+from .base import Estimate as Estimate, Hypergradient as Hypergradient, Remedy as Remedy
 from .check import (
     HypergradientCheck as HypergradientCheck,
     check_hypergradient as check_hypergradient,

@@ -13,8 +13,9 @@ onto the directions of that face and b what the set's own curvature adds (`obax.
 whose v lies in the face: a system like the other, definite where H is on the face alone.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -46,6 +47,17 @@ class Estimate(NamedTuple):
     cross_products: Int[Array, ""] | int = 0
 
 
+class Remedy(NamedTuple):
+    """A residual in words, for people: what it says was left undone, and what to try then."""
+
+    undone: str
+    cure: str
+
+
+SYSTEM = "the linear system H v = grad_y f was left with"
+RIDGE = "a ridge term in the inner loss"
+
+
 class Solution(NamedTuple):
     """v with H v = grad_y f, the carry, and the number of Hessian-vector products taken."""
 
@@ -57,10 +69,13 @@ class Solution(NamedTuple):
 class Hypergradient(eqx.Module):
     """A way to get the hypergradient from an outer gradient and the inner problem."""
 
+    remedy: ClassVar[Remedy] = Remedy(SYSTEM, f"more steps of the estimator, or {RIDGE}")
+    """What to try where the residual is large."""
+
     def __repr__(self) -> str:
         # `CG(5)`: the first field by its place where it is the one that matters.
         words = [f"{name}={showing.shown(value)}" for name, value in showing.changed(self)]
-        first = next(iter(self.__dataclass_fields__), "")
+        first = next((field.name for field in dataclasses.fields(self)), "")
         return f"{type(self).__name__}({', '.join(words).removeprefix(f'{first}=')})"
 
     def init(self, inner_var: PyTree) -> PyTree:

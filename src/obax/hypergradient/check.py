@@ -13,6 +13,7 @@ from jaxtyping import Array
 from .._support import trees, validation
 from .._support.compiling import compiled
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Unconstrained
 from ..problem import Problem
 from .base import Hypergradient
@@ -49,6 +50,7 @@ class HypergradientCheck:
         return "\n".join(lines + [f"- {message}" for message in self.messages])
 
 
+@typed
 def check_hypergradient(
     problem: Problem,
     outer_var: PyTree,

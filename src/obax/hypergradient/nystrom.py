@@ -1,5 +1,7 @@
 """The Nystrom approximation of the inner Hessian, for large y."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
-from .base import Implicit, LinearMap, Solution, check_factors
+from .base import RIDGE, SYSTEM, Implicit, LinearMap, Remedy, Solution, check_factors
 
 
 class Nystrom(Implicit):
@@ -35,6 +37,9 @@ class Nystrom(Implicit):
     - `seed`: starts the random directions, which are new in every round.
     """
 
+    remedy: ClassVar[Remedy] = Remedy(
+        SYSTEM, f"a larger Nystrom.rank, no Nystrom.damping (each round then chooses), or {RIDGE}"
+    )
     rank: int = eqx.field(static=True)
     damping: Array | None
     seed: int = eqx.field(static=True)
@@ -44,7 +49,7 @@ class Nystrom(Implicit):
         if damping is not None:
             damping = validation.positive_number(damping, "Nystrom.damping")
         self.damping = damping
-        self.seed = int(seed)
+        self.seed = validation.seed(seed, "Nystrom.seed")
 
     def init(self, inner_var: PyTree) -> PyTree:
         # Raw key data: a state then holds plain arrays only and any checkpoint can store it.

@@ -1,6 +1,8 @@
 """Estimators that solve H v = grad_y f: by factors, by a Krylov method, or by iterating on the
 inner problem's gradient map y - eta grad_y g(x, y)."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,19 @@ from jaxtyping import Array
 from .._support import trees, validation
 from .._support.trees import PyTree
 from ..reduced import conjugate_gradients
-from .base import Implicit, LinearMap, Solution, check_factors, rounding, solve_with
+from .base import (
+    RIDGE,
+    SYSTEM,
+    Implicit,
+    LinearMap,
+    Remedy,
+    Solution,
+    check_factors,
+    rounding,
+    solve_with,
+)
+
+SMALL = "Dense() where the follower is small"
 
 
 class Dense(Implicit):
@@ -18,6 +32,8 @@ class Dense(Implicit):
 
     LU, so that an inner problem that is not convex gets an honest answer too.
     """
+
+    remedy: ClassVar[Remedy] = Remedy(SYSTEM, f"{RIDGE}: its Hessian is singular, or nearly so")
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         check_factors(self, gradient)
@@ -56,6 +72,11 @@ class CG(Krylov):
       reported is that of H v = grad_y f all the same.
     """
 
+    remedy: ClassVar[Remedy] = Remedy(
+        SYSTEM,
+        f"more CG.max_steps, CG(damping=...) where the inner loss is not convex, {SMALL}, or "
+        f"{RIDGE}",
+    )
     warm_start: bool = eqx.field(default=False, static=True)
     damping: float = eqx.field(default=0.0, static=True)
 
@@ -92,6 +113,9 @@ class GMRES(Krylov):
     reported is at most what was needed: a space may end early.
     """
 
+    remedy: ClassVar[Remedy] = Remedy(
+        SYSTEM, f"more GMRES.max_steps, a larger GMRES.restart, {SMALL}, or {RIDGE}"
+    )
     restart: int = eqx.field(default=20, static=True)
 
     def __check_init__(self) -> None:
@@ -120,6 +144,11 @@ class Neumann(Implicit):
     that; `terms` sets the cost, terms - 1 Hessian-vector products.
     """
 
+    remedy: ClassVar[Remedy] = Remedy(
+        SYSTEM,
+        f"a smaller Neumann.step_size where it is above 1 (the series converges below 2 / |H|), "
+        f"more Neumann.terms where it is not, CG(), or {SMALL}",
+    )
     terms: int = eqx.field(static=True)
     step_size: Array
 
@@ -145,6 +174,11 @@ class FixedPoint(Implicit):
     so the residual means the same; unlike `Neumann` the number of steps follows the tolerance.
     """
 
+    remedy: ClassVar[Remedy] = Remedy(
+        SYSTEM,
+        f"a smaller FixedPoint.step_size where it is above 1 (the steps converge below 2 / |H|), "
+        f"more FixedPoint.max_steps where it is not, CG(), or {SMALL}",
+    )
     step_size: Array
     max_steps: int = eqx.field(static=True)
     rtol: float | None = eqx.field(static=True)

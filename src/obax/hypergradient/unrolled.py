@@ -1,6 +1,7 @@
 """Reverse-mode differentiation through the follower's own steps."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -9,7 +10,7 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
-from .base import Estimate, Hypergradient, OuterGradient, relative
+from .base import Estimate, Hypergradient, OuterGradient, Remedy, relative
 
 
 class Unrolled(Hypergradient):
@@ -23,6 +24,10 @@ class Unrolled(Hypergradient):
     quadratic g it is |H v - grad_y f| / |grad_y f|, as for the other estimators.
     """
 
+    remedy: ClassVar[Remedy] = Remedy(
+        "the derivative through the follower's steps still depends on their start, with",
+        "more inner_steps, an inner_step_size below 2 / |H|, or CG(), which needs no steps",
+    )
     rematerialise: bool = eqx.field(static=True)
 
     def __init__(self, rematerialise: bool = True):

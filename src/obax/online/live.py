@@ -8,6 +8,7 @@ unpacked. Large leaves stay on the device as they are.
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -119,6 +120,7 @@ class LiveStep(Generic[T]):
         self.info: View[Info]
         self.accepted: int
         self.residual: int
+        self.refused: slice
         self.is_alone: bool
 
     def _step(self, words: Array, *alone: Array) -> Array | list[Array]:
@@ -141,6 +143,8 @@ class LiveStep(Generic[T]):
         self.info = View(info)
         span = self.info.words.spans[self.info.fields["accepted"][1].start]
         self.accepted = span[0] * WORD.itemsize
+        begin, end, _ = self.info.words.spans[self.info.fields["refused_terms"][1].start]
+        self.refused = slice(begin * WORD.itemsize, end * WORD.itemsize)
         self.residual = self.info.fields["solver_residual"][1].start
         left, left_alone = kept.pack(after)
         right, right_alone = self.info.words.pack(info)
@@ -229,6 +233,11 @@ class Live(Generic[T]):
         record, step = self.last
         words, index = step.info.words, step.residual
         return float(words.from_bytes(record, index)) if index in words.spans else 0.0
+
+    def refused(self) -> int:
+        """How many past rounds left the window in the last one."""
+        record, step = self.last
+        return int.from_bytes(record[step.refused], sys.byteorder)
 
 
 def _held(words: Words, tree: PyTree) -> Held:

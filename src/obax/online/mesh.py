@@ -21,6 +21,7 @@ from .._support import trees, validation
 from .._support.compiling import compiled
 from .._support.spread import Spread, spreading
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
 from ..checkpoint import Folder, Meta
@@ -170,6 +171,7 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
     return placed, trees.structure(wide).unflatten(leaves)
 
 
+@typed
 def collect(algorithm: Algorithm, state: S) -> S:
     """A state that lies over a mesh as one of the host, as a run without a mesh has it.
 
@@ -214,6 +216,10 @@ class LiveOnMesh(Generic[S]):
     def residual(self) -> float:
         """That of the last round's solver."""
         return float(self._info.solver_residual)
+
+    def refused(self) -> int:
+        """How many past rounds left the window in the last one."""
+        return int(self._info.refused_terms)
 
     def save(self, folder: Folder, round: int, meta: Meta) -> None:
         """A checkpoint as a run without a mesh writes it, once; no process goes on before."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Generic
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from .._support import forked, validation
@@ -18,7 +19,7 @@ from .live import Live
 from .mesh import Axes, LiveOnMesh, collect
 from .rejection import POLICIES, rejection
 from .stacks import S, check_given
-from .trust import LiveTrust
+from .trust import LiveTrust, warn_of_refused
 
 # Frames between a warning and whoever called `play`.
 OURS = 6
@@ -84,7 +85,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._callbacks = callbacks or Callbacks(None, None)
         self._told = folder is not None or bar.enabled or bool(self._callbacks)
         self._last: tuple[S, Info] | None = None
-        self._trust = LiveTrust()
+        self._trust = LiveTrust(algorithm.remedy)
+        # Only a window has terms to refuse, and that is said once.
+        self._may_refuse = algorithm.has_window
 
     def __next__(self) -> tuple[S, Info]:
         try:
@@ -104,6 +107,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             self.state = state
             if accepted and self.rounds >= self._trust.due:
                 self._trust.look(self.rounds, self._live.residual(), stacklevel=2)
+            if self._may_refuse and accepted and (refused := self._live.refused()):
+                self._may_refuse = False
+                warn_of_refused(np.asarray([refused]), 2, self.rounds - 1)
             if self._told:
                 self._tell(state, info, round)
         except BaseException:

@@ -147,7 +147,7 @@ def run(
     whole = _joined(histories)
     if trees.is_concrete(whole.solver_residual):
         accepted = np.asarray(whole.accepted)
-        warn_of(np.asarray(whole.solver_residual)[accepted], stacklevel=OURS)
+        warn_of(np.asarray(whole.solver_residual)[accepted], algorithm.remedy, stacklevel=OURS)
         warn_of_refused(np.asarray(whole.refused_terms) * accepted, stacklevel=OURS)
         if progress:
             print(whole.summary())
@@ -196,7 +196,8 @@ def _raise_if_rejected(
         return
     index = int(np.argmin(accepted))
     # What made it diverge may be known already.
-    warn_of(np.asarray(history.solver_residual)[:index], stacklevel=OURS + 1)
+    residuals = np.asarray(history.solver_residual)[:index]
+    warn_of(residuals, algorithm.remedy, stacklevel=OURS + 1)
     if index:
         state, _ = _scan(algorithm, state, at(rounds, slice(index)), None)
     raise rejection(algorithm, state, at(rounds, index), offset + index)

@@ -20,9 +20,13 @@ from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
 from .places import apart, on_every_device, sweep_devices
 from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
+from .trust import warn_of_sweep
 
 if TYPE_CHECKING:
     from distributed import Client
+
+# Frames between a warning and whoever called `sweep`, the decorator's among them.
+OURS = 4
 
 
 @automatic_mesh()
@@ -92,6 +96,8 @@ def sweep(
             f"but it holds {len(state.t)}, with seeds={seeds} and rounds of leading length "
             f"{horizon}."
         )
+    if client is not None and not hasattr(client, "nthreads"):
+        raise ValueError(f"client must be a dask.distributed.Client, but got {client!r}.")
     if client is not None and mesh is not None:
         raise ValueError("client and mesh must not both be given: workers have their own devices.")
     if batch is not None and client is None:
@@ -102,7 +108,7 @@ def sweep(
         states, history = sweep_on_workers(
             numbers, shared, len(family), state, rounds, seeds, record, client, batch
         )
-        return at((states, history), 0) if single else (states, history)
+        return _checked(family, single, states, history)
     devices = sweep_devices(mesh, axis, len(family) * (horizon if seeds else 1))
     if devices is None:
         state, rounds = automatic((state, rounds))
@@ -110,7 +116,15 @@ def sweep(
         given = on_every_device((numbers, shared, state, rounds), devices.mesh)
         numbers, shared, state, rounds = given
     states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family), devices)
-    return at((states, history), 0) if single else (states, history)
+    return _checked(family, single, states, history)
+
+
+def _checked(family: list[Algorithm], single: bool, states: S, history: Info) -> tuple[S, Info]:
+    """What was asked for, once what cannot be trusted has been said."""
+    states, history = at((states, history), 0) if single else (states, history)
+    if trees.is_concrete(history.solver_residual):
+        warn_of_sweep(history, family[0].remedy, OURS)
+    return states, history
 
 
 @compiled

@@ -120,6 +120,8 @@ class Job:
                 numeric=numbers,
                 id=id,
                 key=key,
+                # Checkpoints of 0.2.0 know nothing of it.
+                inside=place.get("inside", False),
                 seen=Seen.of(place["seen"]) if place else Seen(),
             )
             if stop is not None:
@@ -206,8 +208,8 @@ class Job:
         with atomic.naming(self._named):
             self.out.flush()
         written, output = 0, Seen()
-        # Of a pipe, what was written cannot be taken back.
-        if self.out.seekable():
+        # Of a pipe, what was written cannot be taken back; /dev/null only says that it could.
+        if _is_file(self.out):
             with atomic.naming(self._named):
                 os.fsync(self.out.fileno())
             written = self.out.tell()
@@ -217,6 +219,7 @@ class Job:
             "offset": self.source.offset,
             "header": self.source.header,
             "seen": self.source.seen.plain(),
+            "inside": self.source.inside,
             "rest": self.source.rest.decode("latin-1"),
             "written": written,
             "output": output.plain(),
@@ -301,6 +304,9 @@ class Job:
 
     def _cut_back(self, out: Path, meta: dict[str, Any]) -> BinaryIO:
         """The output, as long as it was at the checkpoint."""
+        if out.exists() and not out.is_file() and not out.is_dir():
+            # A pipe or a device: as standard output, it goes on from wherever it is.
+            return out.open("wb")
         if not meta:
             self._begin(out)
             return out.open("w+b")
@@ -333,6 +339,14 @@ class Job:
             )
         if note is not None:
             atomic.write_text(note, json.dumps(name))
+
+
+def _is_file(out: BinaryIO) -> bool:
+    """Whether it can be cut back to where it was: not a pipe, a device or a buffer."""
+    try:
+        return stat.S_ISREG(os.fstat(out.fileno()).st_mode)
+    except OSError:
+        return False
 
 
 def ends(descriptor: int, size: int) -> Seen:

@@ -14,6 +14,7 @@ from .beginning import MARK, Seen, check_beginning, check_header
 
 LARGEST_BATCH = 512
 LONGEST_LINE = 1 << 20
+TOO_LONG = f"a line longer than {LONGEST_LINE:,} bytes"
 CHUNK = 1 << 16
 MISSING = {"", "na", "nan", "null", "none", "?"}
 Parsed = list[str] | dict[str, object]
@@ -62,6 +63,8 @@ class Source:
 
     rest: bytes = b""
     """What has been read and not yet handed out."""
+    inside: bool = False
+    """Within a line that was refused because it does not end."""
     seen: Seen = dataclasses.field(default_factory=Seen)
     """The ends of what has been handed out."""
     wait: Callable[[int], bool] = lambda descriptor: True
@@ -95,13 +98,20 @@ class Source:
             chunk = os.read(self.descriptor, CHUNK)
             self._ended = not chunk
             self.rest += chunk
-            if not self._begun and (self._ended or b"\n" in self.rest):
+            enough = b"\n" in self.rest or len(self.rest) > LONGEST_LINE
+            if not self._begun and (self._ended or enough):
                 self._begun = True
                 check_beginning(self.rest, self.kind)
-            if len(self.rest) > LONGEST_LINE and b"\n" not in self.rest:
-                # Nothing that long is a row; without this a broken writer would fill the memory.
-                self._hand_out(len(self.rest))
-                return [f"a line longer than {LONGEST_LINE:,} bytes"]
+        if self.inside:
+            end = self.rest.find(b"\n") + 1
+            self.inside = not end
+            self._hand_out(end or len(self.rest))
+            return []
+        if len(self.rest) > LONGEST_LINE and b"\n" not in self.rest:
+            # Nothing that long is a row; without this a broken writer would fill the memory.
+            self.inside = True
+            self._hand_out(len(self.rest))
+            return [TOO_LONG]
         found: list[Parsed | str] = []
         begin = 0
         while len(found) < limit:
@@ -123,6 +133,8 @@ class Source:
         self.rest = self.rest[size:]
 
     def _parse(self, raw: bytes) -> Parsed | str | None:
+        if len(raw) > LONGEST_LINE:
+            return TOO_LONG
         try:
             text = raw.decode().lstrip(MARK).strip("\r\n")
         except UnicodeDecodeError:
@@ -132,11 +144,12 @@ class Source:
         return _json_object(text) if self.kind == "jsonl" else self._csv_fields(text)
 
     def _csv_fields(self, text: str) -> list[str] | str | None:
+        # Of a field over several lines, both the first and the last: neither is a row.
+        if text.count('"') % 2:
+            return "a line that is not CSV: a quoted field must end on the line it begins on"
         try:
             fields = next(csv.reader([text], strict=True))
         except csv.Error as error:
-            if text.count('"') % 2:
-                return "a line that is not CSV: a quoted field must end on the line it begins on"
             return f"a line that is not CSV ({error})"
         if self.header is None:
             self.header = [name.strip() for name in fields]

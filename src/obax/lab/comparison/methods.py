@@ -28,6 +28,7 @@ from ...algorithms import (
     Algorithm,
     Info,
 )
+from ...hypergradient import Remedy
 from ...online import run, sweep
 from ...problem import Problem
 from ...window import Window
@@ -55,6 +56,11 @@ class Repeated(Algorithm):
         self.problem = algorithm.problem
         self.algorithm = algorithm
         self.repeats = jnp.asarray(repeats, jnp.int32)
+
+    @property
+    def remedy(self) -> Remedy:
+        """That of the method."""
+        return self.algorithm.remedy
 
     def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
         """All times."""
