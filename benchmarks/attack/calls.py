@@ -60,7 +60,7 @@ class Call:
         return f"{self.what}({self.argument}={self.value!r})"
 
 
-def _problem() -> obax.Problem:
+def problem() -> obax.Problem:
     return obax.Problem(
         outer=lambda x, y, round: 0.5 * jnp.sum((y - round) ** 2),
         inner=lambda x, y, round: 0.5 * jnp.sum((y - x) ** 2),
@@ -78,7 +78,7 @@ def _each(what: str, kind: Callable[..., object], right: dict[str, Any],
 
 
 def algorithms() -> Iterator[Call]:
-    problem = _problem()
+    bilevel = problem()
     steps = {"outer_step_size": 0.1, "inner_step_size": 0.1}
     bad_steps = dict.fromkeys(steps, (*NUMBERS, 0.0, *SCHEDULES))
     optimisers = {f"{level}_optimiser": OBJECTS for level in ("outer", "inner")}
@@ -111,7 +111,7 @@ def algorithms() -> Iterator[Call]:
                          "horizon": NUMBERS}),
     }  # fmt: skip
     for name, (right, wrong) in named.items():
-        yield from _each(name, getattr(obax, name), {"problem": problem, **right}, wrong)
+        yield from _each(name, getattr(obax, name), {"problem": bilevel, **right}, wrong)
 
 
 def parts() -> Iterator[Call]:
@@ -138,7 +138,7 @@ def parts() -> Iterator[Call]:
     yield from _each("Nystrom", hypergradient.Nystrom, {"rank": 2}, {"rank": COUNTS,
                      "damping": NUMBERS})  # fmt: skip
     yield from _each("Unrolled", hypergradient.Unrolled, {}, {"rematerialise": FLAGS})
-    f = _problem().outer
+    f = problem().outer
     yield from _each("Problem", obax.Problem, {"outer": f, "inner": f}, {
         "outer": (None, *OBJECTS), "inner": OBJECTS, "domain": OBJECTS, "inner_argmin": OBJECTS,
         "outer_argmin": OBJECTS, "inner_start": OBJECTS, "has_buffers": FLAGS})  # fmt: skip
@@ -180,7 +180,7 @@ def models() -> Iterator[Call]:
 
 
 def drivers() -> Iterator[Call]:
-    algorithm = obax.OAGD(_problem(), 0.1, 0.1)
+    algorithm = obax.OAGD(problem(), 0.1, 0.1)
     state = algorithm.init(0.0, 0.0, jnp.zeros(()))
     rounds = jnp.ones(4)
     right: dict[str, Any] = {"algorithm": algorithm, "state": state, "rounds": rounds}
@@ -207,7 +207,7 @@ def drivers() -> Iterator[Call]:
         "outer_var": (math.nan, "x", None, 0, [], object()),
         "inner_var": (math.nan, "x", None, 0, [], object()),
     })  # fmt: skip
-    windowed = obax.OAGD(_problem(), 0.2, 0.1, window=obax.Window(2))
+    windowed = obax.OAGD(problem(), 0.2, 0.1, window=obax.Window(2))
     sweeps: dict[str, Any] = {"algorithms": [algorithm], "state": state, "rounds": rounds}
     yield from _each("sweep", obax.sweep, sweeps, {
         "state": (None, *OBJECTS), "seeds": FLAGS, "record": OBJECTS,
@@ -221,5 +221,7 @@ def drivers() -> Iterator[Call]:
 
 
 def calls() -> list[Call]:
-    """All of them."""
-    return [*algorithms(), *parts(), *models(), *drivers()]
+    """All of them: those that need a thought, and those that follow from signatures."""
+    from . import surface
+
+    return [*algorithms(), *parts(), *models(), *drivers(), *surface.calls()]

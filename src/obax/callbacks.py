@@ -25,6 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from ._support import atomic, validation
+from ._support.typed import typed
 from .algorithms import Info
 from .algorithms.history import NUMBERS, coordinates, size_of_x
 
@@ -57,6 +58,7 @@ def metrics(info: Info) -> dict[str, float]:
 class JSONLines:
     """A line of JSON for each call, appended to a file: `t` and the `metrics`."""
 
+    @typed
     def __init__(self, file: str | Path):
         self.path = Path(file)
         self._file: IO[str] | None = None
@@ -87,6 +89,7 @@ class Watch:
 
     FILE = "watch.json"
 
+    @typed
     def __init__(self, folder: str | Path, title: str = "run", seconds: float = 1.0):
         self.folder, self.title, self.seconds = Path(folder), title, seconds
         self._rows: list[tuple[int, dict[str, float]]] = []
@@ -152,6 +155,7 @@ class TensorBoard:
     """Scalars for TensorBoard, written by tensorboardX; or by any `writer` with `add_scalar`, such
     as torch's."""
 
+    @typed
     def __init__(self, folder: str | Path = "runs", *, writer: Any = None):
         self.folder, self._given, self._writer = Path(folder), writer, writer
 
@@ -178,6 +182,7 @@ class MLflow:
     `mlflow.db` where the program runs; "sqlite:///runs.db" names another.
     """
 
+    @typed
     def __init__(
         self, experiment: str | None = None, *, tracking_uri: str | None = None, **params: object
     ):
@@ -214,6 +219,7 @@ class WandB:
     What else `wandb.init` takes is passed on: `name=`, `dir=`, `config=`.
     """
 
+    @typed
     def __init__(self, project: str = "obax", *, mode: str = "offline", **options: object):
         self.mode = validation.one_of(mode, ("offline", "online", "disabled"), "mode")
         self.options = {"project": project, **options}

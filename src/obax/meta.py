@@ -5,6 +5,7 @@ import optax
 
 from ._support import validation
 from ._support.trees import PyTree
+from ._support.typed import typed
 from .algorithms.descent import Follower, Number, Steps
 from .algorithms.itd import ITD
 from .algorithms.oagd import OAGD
@@ -13,6 +14,7 @@ from .problems.meta_learning import Features, batch_features, meta_learning
 from .window import Window
 
 
+@typed
 def prox_linear(
     step_size: float,
     outer_step_size: Number | None = None,
@@ -54,6 +56,7 @@ def prox_linear(
     )
 
 
+@typed
 def adapt(algorithm: OAGD | ITD, outer_var: PyTree, round: PyTree) -> PyTree:
     """y, what the follower of this algorithm makes of a round, started where the problem says.
 

@@ -3,13 +3,15 @@
 import jax.numpy as jnp
 
 import obax
+from benchmarks.attack import surface
 from benchmarks.attack.calls import HOME, Call, calls
 from benchmarks.attack.commands import Command, commands
+from obax._support.typed import typed
 
 
 def test_every_wrong_call_is_told_in_words():
     table = calls()
-    assert len(table) > 1300
+    assert len(table) > 3500
     bad = [f"{call}: {answer}" for call in table if (answer := call.answer())]
     assert not bad, "\n".join(bad)
 
@@ -20,6 +22,33 @@ def test_every_wrong_command_line_is_told_in_words(tmp_path):
     bad = [answer for line in table if (answer := line.answer())]
     assert not bad, "\n".join(bad)
     assert Command(("list",)).answer()
+
+
+def test_a_public_name_that_is_new_is_attacked_by_itself(monkeypatch):
+    def fresh(size: int, weight: float = 1.0, *, loud: bool = False):
+        """Takes anything."""
+
+    fresh.__module__ = "obax.meta"
+    monkeypatch.setattr(obax.meta, "fresh", fresh, raising=False)
+    found = [call for call in surface.calls() if call.what == "fresh"]
+    assert {call.argument for call in found} == {"size", "weight", "loud"}
+    # Until somebody says how it is called rightly, and it checks what it is given.
+    assert all(call.answer() for call in found)
+    monkeypatch.setitem(surface.RIGHT, "fresh", lambda: {"size": 1})
+    monkeypatch.setattr(obax.meta, "fresh", typed(fresh))
+    assert [call.answer() for call in surface.calls() if call.what == "fresh"] == (
+        ["taken"] + [None] * (len(found) - 1)  # -3: a range is for the function to say
+    )
+
+
+def test_every_algorithm_estimator_detector_and_driver_is_among_them():
+    names = {call.what for call in surface.calls()}
+    kinds = [one for one in vars(obax.algorithms).values() if isinstance(one, type)]
+    algorithms = {one.__name__ for one in kinds if issubclass(one, obax.Algorithm)} - {"Algorithm"}
+    assert algorithms <= names and len(algorithms) >= 13
+    core = {"Replay", "ScaleChange", "Window", "run", "play", "sweep", "compare", "Pool", "dynamic",
+            "DiscountedRidge", "JSONLines", "check_hypergradient", "quadratic"}  # fmt: skip
+    assert core <= names
 
 
 def test_the_judge_sees_what_is_wrong():

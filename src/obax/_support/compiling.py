@@ -13,6 +13,7 @@ import jaxlib
 from jax.experimental.compilation_cache import compilation_cache
 
 from . import forked
+from .typed import typed
 
 T = TypeVar("T")
 
@@ -89,6 +90,7 @@ def compiled(
     return call
 
 
+@typed
 def enable_compilation_cache(folder: str | Path | None = None) -> Path:
     """Keep compiled programs in a folder, from which the next process takes them; returns it.
 

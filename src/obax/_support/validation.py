@@ -19,12 +19,17 @@ def strong(array: Array) -> Array:
     return jax.lax.convert_element_type(array, array.dtype)
 
 
-def positive_number(value: ArrayLike, name: str) -> Array:
-    """One number > 0, not an array of them."""
-    array = positive(value, name)
+def number(value: ArrayLike, name: str) -> Array:
+    """One finite number, not an array of them."""
+    array = as_number(value, name)
     if array.shape != ():
         raise ValueError(f"{name} must be one number, but has shape {array.shape}.")
     return array
+
+
+def positive_number(value: ArrayLike, name: str) -> Array:
+    """One number > 0."""
+    return positive(number(value, name), name)
 
 
 def positive(value: ArrayLike | Sequence[float], name: str) -> Array:
@@ -59,6 +64,14 @@ def count(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1, but got {value!r}.")
     return int(value)
+
+
+def seed(value: object, name: str) -> int:
+    """An integer that random numbers may start from."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= int(value) < 2**31:  # type: ignore[call-overload]
+        raise ValueError(f"{name} must be an integer in [0, 2**31), but got {value!r}.")
+    return int(value)  # type: ignore[call-overload]
 
 
 def flag(value: object, name: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._support.errors import nearest
+from .._support.typed import typed
 from .examination import SettingResult, Violation, examine
 from .families.catalogue import SETTINGS
 from .lower_bound import GameRow, game
@@ -42,6 +43,7 @@ class Certificates:
         return json.loads(json.dumps(found), parse_constant=lambda name: None)
 
 
+@typed
 def certify(
     settings: Sequence[str] | None = None,
     problems: int = PROBLEMS,

@@ -10,10 +10,12 @@ from jax.experimental import multihost_utils
 
 from .._support import atomic
 from .._support.trees import PyTree
+from .._support.typed import typed
 from .leaves import as_array, is_shared, read, restored
 from .manifest import FORMAT, PLAIN, STRANGE, VERSION, CheckpointError, Meta, opened
 
 
+@typed
 def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     """Write a state to one file, atomically.
 
@@ -46,6 +48,7 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     multihost_utils.sync_global_devices(f"obax.save {path}")
 
 
+@typed
 def load(path: str | Path, *, like: PyTree) -> PyTree:
     """Read what `save` wrote.
 

@@ -22,11 +22,13 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 from .instance import Instance
 
 
+@typed
 def actor_critic(
     horizon: int,
     states: int = 2,
@@ -83,6 +85,7 @@ def best_policy(A: np.ndarray, B: np.ndarray, discount: float) -> tuple[np.ndarr
     return np.linalg.solve(np.eye(B.shape[1]) + b.T @ value @ b, b.T @ value @ a), value
 
 
+@typed
 def critic_matrix(y: Array, states: int) -> Float[Array, "n n"]:
     """P of the entries on and above its diagonal."""
     upper = jnp.zeros((states, states), y.dtype).at[jnp.triu_indices(states)].set(y)

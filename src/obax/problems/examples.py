@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._support import validation
+from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 from .instance import Instance
@@ -11,6 +12,7 @@ from .instance import Instance
 SEQUENCES = ("inner", "outer")
 
 
+@typed
 def comparability(horizon: int, sequence: str = "inner") -> Instance:
     """Example 1 of Appendix A.1: path lengths that do not bound each other. With x in [-1, 1],
 
@@ -37,6 +39,7 @@ def comparability(horizon: int, sequence: str = "inner") -> Instance:
     return Instance(problem, rounds, jnp.zeros(()), jnp.zeros(()))
 
 
+@typed
 def lower_bound_game(horizon: int, seed: int = 0) -> Instance:
     """The game in the proof of Theorem 5 (lower bound): nobody can do better than S_{2,T}. With
     a_t, b_t independent standard normal,

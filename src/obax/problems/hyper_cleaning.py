@@ -16,12 +16,14 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 from .instance import Instance
 from .quadratic import walk
 
 
+@typed
 def hyper_cleaning(
     horizon: int,
     sources: int = 10,
@@ -49,7 +51,8 @@ def hyper_cleaning(
     >>> print(jax.tree.map(lambda leaf: leaf.shape, stream.rounds["training"]))
     ((3, 12, 5), (3, 12), (3, 12))
     """
-    for value, name in ((horizon, "horizon"), (sources, "sources"), (features, "features")):
+    for value, name in ((horizon, "horizon"), (sources, "sources"), (features, "features"),
+                        (samples, "samples"), (clean, "clean")):  # fmt: skip
         validation.count(value, name)
     if not 0 <= bad <= sources:
         raise ValueError(f"bad must be between 0 and sources = {sources}, but got {bad!r}.")

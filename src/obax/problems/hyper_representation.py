@@ -15,11 +15,13 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Ball
 from ..problem import Problem
 from .instance import Instance
 
 
+@typed
 def hyper_representation(
     horizon: int,
     inputs: int = 10,
@@ -48,7 +50,8 @@ def hyper_representation(
     >>> round(float(subspace_error(teacher @ jnp.array([[2.0, 1.0], [0.0, 1.0]]), teacher)), 6)
     0.0
     """
-    for value, name in ((horizon, "horizon"), (inputs, "inputs"), (features, "features")):
+    for value, name in ((horizon, "horizon"), (inputs, "inputs"), (features, "features"),
+                        (support, "support"), (query, "query")):  # fmt: skip
         validation.count(value, name)
     if features > inputs:
         raise ValueError(f"features must be at most inputs = {inputs}, but got {features!r}.")
@@ -94,6 +97,7 @@ def _inner_argmin(x: Array, round: PyTree) -> Array:
     return jnp.linalg.solve(gram, features.T @ b / len(b))
 
 
+@typed
 def subspace_error(x: Array, teacher: Array) -> Array:
     """The sine of the largest angle between the spaces that two matrices span: 0 if they are one
     space, 1 if a direction of one is missing from the other."""

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 
@@ -37,6 +38,7 @@ def predict_with_model(
     return model(inputs, buffers, training=training, key=key)
 
 
+@typed
 def loss_tuning(
     classes: int,
     *,
@@ -87,11 +89,14 @@ def loss_tuning(
     return Problem(outer, inner, domain, has_buffers=True)
 
 
+@typed
 def loss_tuning_start(classes: int, gamma: float = 1.0, delta: float = 0.0) -> PyTree:
     """x_1: gamma_j = 1 and Delta_j = 0, the plain cross-entropy."""
+    validation.count(classes, "classes")
     return {"gamma": jnp.full(classes, float(gamma)), "delta": jnp.full(classes, float(delta))}
 
 
+@typed
 def balanced_weights(labels: ArrayLike, classes: int) -> Float[np.ndarray, " classes"]:
     """u_j = 1 / (share of class j in these labels): the weights of the balanced loss.
 

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..models import ConvolutionalFeatures, DenseFeatures, Statistics
 from ..problem import Problem
 from .loss_tuning import cross_entropy
@@ -51,6 +52,7 @@ def batch_features(features: PyTree, inputs: PyTree) -> Float[Array, "n features
     return features(inputs)
 
 
+@typed
 def meta_learning(
     adaptation: str = "prox-linear",
     *,
@@ -123,6 +125,7 @@ def meta_learning(
     )
 
 
+@typed
 def task_logits(
     problem: Problem, outer_var: PyTree, inner_var: PyTree, inputs: PyTree
 ) -> Float[Array, "n ways"]:
@@ -139,6 +142,7 @@ class Embedded(NamedTuple):
     features: Float[Array, "n features"]
 
 
+@typed
 def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
     """`(x, round) -> round` with the features of x in place of the inputs, for `part="head"`.
 

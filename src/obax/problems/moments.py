@@ -16,12 +16,14 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Domain
 from ..problem import Problem
 from ..window import AtReset, Window
 from .instance import Instance
 
 
+@typed
 def windowed(instance: Instance, window: Window) -> Instance:
     """A dynamic regression stream whose rounds hold the moments of the window: the same decisions,
     at the cost of w = 1.

@@ -6,12 +6,14 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 from ..theory import Constants
 from .instance import Instance
 
 
+@typed
 def quadratic(
     horizon: int,
     outer_dim: int = 2,
@@ -53,8 +55,9 @@ def quadratic(
     for ratio, name in ((condition, "condition"), (outer_condition, "outer_condition")):
         if not ratio >= 1:
             raise ValueError(f"{name} must be a number >= 1, but got {ratio!r}.")
-    if not drift >= 0:
-        raise ValueError(f"drift must be a number >= 0, but got {drift!r}.")
+    for number, name in ((drift, "drift"), (radius, "radius")):
+        if not number >= 0:
+            raise ValueError(f"{name} must be a number >= 0, but got {number!r}.")
     rng = np.random.default_rng(seed)
     diagonal = min(outer_dim, inner_dim)
     spectrum = np.geomspace(1.0, condition, inner_dim) if inner_dim > 1 else np.ones(1)
@@ -135,6 +138,7 @@ def _constants(
     )
 
 
+@typed
 def online_minmax(
     horizon: int,
     outer_dim: int = 2,
@@ -182,7 +186,7 @@ def online_minmax(
     for number, name in ((convexity, "convexity"), (concavity, "concavity"), (box, "box")):
         if not number > 0:
             raise ValueError(f"{name} must be a number > 0, but got {number!r}.")
-    for number, name in ((coupling, "coupling"), (drift, "drift")):
+    for number, name in ((coupling, "coupling"), (drift, "drift"), (radius, "radius")):
         if not number >= 0:
             raise ValueError(f"{name} must be a number >= 0, but got {number!r}.")
     rng = np.random.default_rng(seed)

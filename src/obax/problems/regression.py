@@ -15,11 +15,13 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 from .instance import Instance
 
 
+@typed
 def dynamic_regression(
     horizon: int = 5000,
     stages: int = 3,
@@ -49,7 +51,8 @@ def dynamic_regression(
 
     A round holds `training` and `validation`, each (a, b), and `reset` if it was asked for.
     """
-    for value, name in ((horizon, "horizon"), (stages, "stages"), (samples, "samples")):
+    for value, name in ((horizon, "horizon"), (stages, "stages"), (samples, "samples"),
+                        (inner_dim, "inner_dim")):  # fmt: skip
         validation.count(value, name)
     if outer_dim not in (1, inner_dim):
         raise ValueError(

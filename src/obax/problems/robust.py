@@ -16,12 +16,14 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Simplex
 from ..problem import Problem
 from .instance import Instance
 from .quadratic import walk
 
 
+@typed
 def robust_regression(
     horizon: int,
     groups: int = 4,
@@ -52,7 +54,8 @@ def robust_regression(
     >>> print(stream.problem.inner_argmin(jnp.zeros(3), round))
     [0. 0. 0. 1.]
     """
-    for value, name in ((horizon, "horizon"), (groups, "groups"), (features, "features")):
+    for value, name in ((horizon, "horizon"), (groups, "groups"), (features, "features"),
+                        (samples, "samples")):  # fmt: skip
         validation.count(value, name)
     for number, name in ((rho, "rho"), (ridge, "ridge")):
         if not number > 0:

@@ -17,11 +17,13 @@ from jaxtyping import Array
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..problem import Problem
 from .instance import Instance
 from .quadratic import walk
 
 
+@typed
 def strategic_regression(
     horizon: int,
     features: int = 2,
@@ -88,6 +90,7 @@ def _inner_argmin(x: Array, round: PyTree) -> Array:
     return x / round["cost"]
 
 
+@typed
 def strategic_rule(theta: np.ndarray, cost: float, genuine: float) -> np.ndarray:
     """The best rule without noise, for G = 0 or G = 1."""
     if genuine not in (0, 1):

@@ -30,6 +30,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._support import validation
+from .._support.typed import typed
 from ..problem import Problem
 
 LOSSES = ("logistic", "squared", "huber")
@@ -81,6 +82,7 @@ class RowProblem(Problem):
     """D_t: `(x, y, start, row, past) -> scalar`, for `obax.RTHO(..., proximal=)`."""
 
 
+@typed
 def stream_row(
     loss: str = "logistic",
     *,

@@ -26,6 +26,7 @@ from jaxtyping import Array
 from .. import reduced
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..problem import Problem
 from ..reduced import Flat, Pair, Solver, answer, compiled
 from . import inputs
@@ -36,6 +37,7 @@ from .results import Comparator, warn_if_missed
 MOST_STARTS = 8
 
 
+@typed
 def inner_solution(
     problem: Problem,
     outer_vars: PyTree,
@@ -70,6 +72,7 @@ def inner_solution(
     return _comparator("given", given, Pair(x, y, none, inner, none))
 
 
+@typed
 def outer_solutions(
     problem: Problem, rounds: PyTree, *, starts: PyTree = None, **search: Unpack[Search]
 ) -> Comparator:
@@ -93,6 +96,7 @@ def outer_solutions(
     return _comparator("rounds", given, found)
 
 
+@typed
 def static_solution(
     problem: Problem, rounds: PyTree, *, starts: PyTree = None, **search: Unpack[Search]
 ) -> Comparator:
@@ -111,6 +115,7 @@ def static_solution(
     return _comparator("static", given, _search_static(given, _points(given, starts)))
 
 
+@typed
 def stage_solutions(
     problem: Problem,
     rounds: PyTree,

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..domain import Domain
 from ..problem import Problem
 from ..reduced import Solver, compiled, one_round, pulled_back, reduced_gradient
@@ -23,6 +24,7 @@ from .inputs import Setup
 from .results import Comparator, RegretCurve
 
 
+@typed
 def local(
     problem: Problem,
     outer_vars: PyTree,
@@ -49,6 +51,7 @@ def local(
     return _squares("current", problem, outer_vars, rounds, window, inner_start, solver)
 
 
+@typed
 def local_past(
     problem: Problem,
     outer_vars: PyTree,
@@ -82,6 +85,7 @@ def _squares(at: str, *arguments: PyTree) -> RegretCurve:
     return RegretCurve(terms, jnp.cumsum(terms), None, found)
 
 
+@typed
 def projected(
     problem: Problem,
     outer_vars: PyTree,

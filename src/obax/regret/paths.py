@@ -27,6 +27,7 @@ from jaxtyping import Array, Float
 
 from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..problem import Problem
 from ..reduced import Scalar, Vector, compiled, norms, reduced_gradient, reduced_value
 from ..window import Window
@@ -67,6 +68,7 @@ class PathLengths(eqx.Module):
         return {name: float(curve[-1]) for name, curve in named.items() if curve is not None}
 
 
+@typed
 def path_lengths(
     problem: Problem,
     rounds: PyTree,
@@ -99,6 +101,7 @@ def path_lengths(
     [0. 2. 3.] [0. 4. 6.] [0. 2. 3.] True
     """
     order = inputs.power(order)
+    validation.count(samples, "samples")
     given = inputs.setup(problem, rounds, **search)
     comparators, static = optima(given, comparators, static, search)
     H, exact = None, False
@@ -125,6 +128,7 @@ class Variations(eqx.Module):
     static: Comparator
 
 
+@typed
 def variations(
     problem: Problem,
     rounds: PyTree,
@@ -159,6 +163,7 @@ def variations(
     )
 
 
+@typed
 def bound_arguments(
     bound: Callable[..., Any],
     problem: Problem,
@@ -180,6 +185,7 @@ def bound_arguments(
     >>> print(measured["T"], measured["P_1"], measured["P_2"])
     [1 2 3] [0. 1. 3.] [0. 1. 5.]
     """
+    validation.count(samples, "samples")
     names = [name for name in inspect.signature(bound).parameters if name != "self"]
     given = inputs.setup(problem, rounds, **search)
     comparators, static = optima(given, None, None, search)
@@ -250,7 +256,7 @@ def _squared_gradients(given: Setup, outer_vars: PyTree) -> Array:
     return jnp.cumsum(flat.map_rounds(square, given.rounds, outer_vars))
 
 
-@compiled
+@typed
 def path_of(points: PyTree, order: float = 2) -> Float[Array, " T"]:
     """The length of a path through points that are stacked on axis 0, up to each of them: the sum
     of |z_{s-1} - z_s|^p.
@@ -258,6 +264,12 @@ def path_of(points: PyTree, order: float = 2) -> Float[Array, " T"]:
     >>> print(path_of(jnp.array([0.0, 1.0, 3.0])))
     [0. 1. 5.]
     """
+    validation.positive_number(order, "order")
+    return _path_of(points, order)
+
+
+@compiled
+def _path_of(points: PyTree, order: float) -> Float[Array, " T"]:
     steps = jax.tree.map(lambda leaf: leaf[1:] - leaf[:-1], points)
     return _running(norms(steps), order)
 

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..problem import Problem
 from ..reduced import compiled, length_of
 from . import inputs
@@ -40,6 +41,7 @@ from .inputs import Search
 from .results import Comparator, ComparatorWarning, RegretCurve
 
 
+@typed
 def dynamic(
     problem: Problem,
     outer_vars: PyTree,
@@ -74,6 +76,7 @@ def dynamic(
     return _against(outer_solutions, problem, outer_vars, rounds, comparators, search)
 
 
+@typed
 def static(
     problem: Problem,
     outer_vars: PyTree,
@@ -93,6 +96,7 @@ def static(
     return _against(static_solution, problem, outer_vars, rounds, comparators, search)
 
 
+@typed
 def interval(
     problem: Problem,
     outer_vars: PyTree,
@@ -122,6 +126,7 @@ def interval(
     return static(problem, outer_vars, rounds, **search)
 
 
+@typed
 def staged(
     problem: Problem,
     outer_vars: PyTree,
@@ -157,6 +162,7 @@ def staged(
     return _difference(problem, losses, comparators, rounds, played)
 
 
+@typed
 def played(
     problem: Problem,
     losses: PyTree,

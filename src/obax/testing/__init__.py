@@ -13,6 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from .._support.typed import typed
 from ..algorithms import Algorithm
 from ..problem import Problem
 from .cases import CASES as CASES, Case as Case
@@ -25,6 +26,7 @@ from .checks import (
 from .problems import check_problem as check_problem
 
 
+@typed
 def check_algorithm(
     algorithm: Algorithm | Callable[[Problem], Algorithm], *, case: Case | None = None
 ) -> list[str]:

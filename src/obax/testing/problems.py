@@ -8,6 +8,7 @@ import numpy as np
 
 from .._support import trees, validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from ..hypergradient import check_hypergradient
 from ..problem import Problem
 from .checks import ConformanceError
@@ -15,6 +16,7 @@ from .checks import ConformanceError
 Point = tuple[PyTree, PyTree, PyTree, PyTree]
 
 
+@typed
 def check_problem(
     problem: Problem,
     round: PyTree,

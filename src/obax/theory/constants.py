@@ -52,6 +52,9 @@ class Constants:
             if name == "estimated" or (value is None and field.default is None):
                 continue
             try:
+                if isinstance(value, str | bool):
+                    # One that can be read as a number is a slip all the same.
+                    raise TypeError
                 number = float(value)
             except (TypeError, ValueError):
                 raise ValueError(f"{name} must be a real number, but got {value!r}") from None
@@ -62,6 +65,8 @@ class Constants:
             if name in _NON_NEGATIVE and number < 0:
                 raise ValueError(f"{name} must not be negative, but got {number}")
             object.__setattr__(self, name, number)
+        if not isinstance(self.estimated, bool):
+            raise ValueError(f"estimated must be True or False, but got {self.estimated!r}")
         if self.mu_g > self.ell_g1:
             raise ValueError(
                 "mu_g must be at most ell_g1 (the least curvature of g_t cannot exceed the "

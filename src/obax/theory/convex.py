@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
+from .._support.typed import typed
 from .constants import Constants
 from .setting import (
     Curve,
@@ -100,6 +101,7 @@ class ConvexStatic(Setting):
         return np.asarray(leader + _cost(self.constants, alpha_1, printed, *inner_paths))
 
 
+@typed
 def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None) -> ConvexDynamic:
     r"""Steps and bound of Theorem 7; by default the largest alpha allowed.
 
@@ -122,6 +124,7 @@ def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None
     )
 
 
+@typed
 def convex_static(constants: Constants) -> ConvexStatic:
     r"""Steps and bound of Theorem 8.
 

@@ -14,7 +14,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Key
 
 from .. import reduced
+from .._support import validation
 from .._support.trees import PyTree
+from .._support.typed import typed
 from .constants import Constants
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 SWEEPS = 8
 
 
+@typed
 def estimate_constants(
     problem: "Problem",
     rounds: PyTree,
@@ -62,8 +65,11 @@ def estimate_constants(
     >>> round(constants.mu_g, 4), round(constants.ell_g1, 4), round(constants.mu_f, 4)
     (1.0, 2.0, 1.0)
     """
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, but got {samples}")
+    validation.count(samples, "samples")
+    if not hasattr(problem, "inner_loss"):
+        raise ValueError(f"problem must be an obax.Problem, but got {problem!r}.")
+    if not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
+        raise ValueError(f"key must be a key of jax.random, as jax.random.key(0), but got {key!r}.")
     if problem.inner is None or problem.has_buffers:
         came = "no follower" if problem.inner is None else "has_buffers=True"
         raise ValueError(

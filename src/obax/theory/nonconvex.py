@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
+from .._support.typed import typed
 from .constants import Constants
 from .setting import Curve, Setting, admissible_step_size, measured
 
@@ -56,6 +57,7 @@ class NonconvexLocal(Setting):
     printed_bound = bound
 
 
+@typed
 def nonconvex_local(
     constants: Constants, *, outer_step_size: float | None = None
 ) -> NonconvexLocal:

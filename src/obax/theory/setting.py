@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 from numpy.typing import NDArray
 
+from .._support import validation
 from .constants import Constants
 
 Curve = NDArray[np.float64]
@@ -44,6 +45,11 @@ class Setting:
         return 2.0 / (self.constants.ell_g1 + self.constants.mu_g)
 
 
+def _number(value: ArrayLike, name: str) -> ArrayLike:
+    validation.positive(value, name)
+    return value
+
+
 class InverseTime(eqx.Module):
     """scale / t.
 
@@ -51,7 +57,7 @@ class InverseTime(eqx.Module):
     0.5
     """
 
-    scale: float
+    scale: float = eqx.field(converter=lambda value: _number(value, "scale"))
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Float[Array, ""]:
         return self.scale / _as_float(t)
@@ -64,7 +70,7 @@ class InverseSqrtTime(eqx.Module):
     1.0
     """
 
-    scale: float
+    scale: float = eqx.field(converter=lambda value: _number(value, "scale"))
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Float[Array, ""]:
         return self.scale / jnp.sqrt(_as_float(t))
@@ -79,7 +85,7 @@ class LogarithmicInnerSteps(eqx.Module):
     [3, 6, 12]
     """
 
-    kappa_g: float
+    kappa_g: float = eqx.field(converter=lambda value: _number(value, "kappa_g"))
     power: ClassVar[float] = 4.0
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Int[Array, ""]:

@@ -90,6 +90,7 @@ class DiscountedRidge:
     def __post_init__(self) -> None:
         for name in ("memory", "penalty", "inertia"):
             validation.positive_number(getattr(self, name), name)
+        validation.flag(self.intercept, "intercept")
 
     @property
     def forgetting(self) -> float:
@@ -169,7 +170,7 @@ class SharedMixture:
 
     def __post_init__(self) -> None:
         validation.count(self.members, "members")
-        if not 0.0 <= self.share < 1.0:
+        if not 0.0 <= float(validation.number(self.share, "share")) < 1.0:
             raise ValueError(
                 f"share must be a number from 0 up to, but not, 1, but got {self.share!r}."
             )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
+from .._support.typed import typed
 from .constants import Constants
 from .setting import (
     Curve,
@@ -129,6 +130,7 @@ class StronglyConvexStatic(Setting):
         return np.asarray(leader + follower)
 
 
+@typed
 def strongly_convex_dynamic(
     constants: Constants, *, outer_step_size: float | None = None
 ) -> StronglyConvexDynamic:
@@ -158,6 +160,7 @@ def strongly_convex_dynamic(
     )
 
 
+@typed
 def strongly_convex_static(constants: Constants) -> StronglyConvexStatic:
     r"""Steps and bound of Theorem 6.
 

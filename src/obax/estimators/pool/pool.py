@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..._support import typed
 from .. import forks
 from ..classifier import StreamingClassifier, as_array, ranked
 from ..estimator import Played
@@ -85,6 +86,8 @@ class Pool(Look):
                 f"model must be a StreamingClassifier or StreamingRegressor, but is "
                 f"{type(model).__name__}."
             )
+        typed.check(key, "key", str)
+        typed.check(folder, "folder", str | os.PathLike | None)
         if "_core" in model.__dict__:
             raise ValueError(
                 f"model must be fresh, because every key begins anew, but this "

@@ -12,6 +12,7 @@ import numpy as np
 from ... import regret as regrets
 from ..._support import validation
 from ..._support.trees import PyTree
+from ..._support.typed import typed
 from ...algorithms import Algorithm, Info
 from ...online import run
 from ...problem import Problem
@@ -23,6 +24,7 @@ from .result import LOSS, Comparison
 REGRETS = ("dynamic", "static", "local")
 
 
+@typed
 def compare(
     problem: Problem | Instance,
     rounds: PyTree,
@@ -86,8 +88,9 @@ def compare(
 def _streams(rounds: PyTree) -> tuple[list[PyTree], int]:
     """The streams, and the length that they all have."""
     streams = rounds if isinstance(rounds, list) else [rounds]
-    found = {len(leaf) for one in streams for leaf in jax.tree.leaves(one)}
-    if len(found) != 1:
+    leaves = [leaf for one in streams for leaf in jax.tree.leaves(one)]
+    found = {len(leaf) if np.ndim(leaf) else 0 for leaf in leaves}
+    if len(found) != 1 or 0 in found:
         raise ValueError(
             "rounds must be one stream, stacked on axis 0, or a list of streams of one length, but "
             f"has leaves of lengths {sorted(found)}."
