@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from obax.estimators import StreamingClassifier, StreamingRegressor
+from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
 
 
 def rows(n, seed=0):
@@ -80,9 +80,21 @@ def test_when_every_row_is_rejected_there_is_one_warning_and_a_reason():
 
 def test_rejections_among_rows_that_are_learned_are_no_alarm():
     model = StreamingClassifier()
-    model.learn_one({"a": 1.0}, True)
-    model.learn_many([{"a": math.inf}] * 200, [True] * 200)
-    assert model.rejected_.count == 200
+    for _ in range(4):
+        model.learn_one({"a": 1.0}, True)
+        model.learn_many([{"a": math.inf}] * 99, [True] * 99)
+    assert model.rejected_.count == 396
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_one_bad_row_that_rules_all_others_out_is_spoken_of(pooled):
+    model = StreamingClassifier()
+    learn = Pool(model).learn_many if pooled else model.learn_many
+    who = (["ann"] * 101,) if pooled else ()
+    rows = [{"a": "n.a."}] + [{"a": 1.0 + i} for i in range(100)]
+    reason = "the last 100 rows were all rejected, most often .* not a word as before"
+    with pytest.warns(UserWarning, match=reason):
+        learn(*who, rows, [True, False] * 50 + [True])
 
 
 def test_after_a_poisoned_burst_the_loss_returns():

@@ -36,6 +36,17 @@ class Rejected:
         self.count += 1
         self._kept.append({"row": row, "reason": reason, "values": values})
 
+    def alarm(self, learned: bool) -> str | None:
+        """What is to be said where nothing was learned so far, or nothing since many rows: one bad
+        row in the beginning may settle what all later ones cannot be."""
+        if len(self._kept) < KEPT:
+            return None
+        if not learned:
+            return f"{KEPT} rows were rejected and none was learned, {self.most_often()}."
+        if self._kept[-1]["row"] - self._kept[0]["row"] == KEPT - 1:
+            return f"the last {KEPT} rows were all rejected, {self.most_often()}."
+        return None
+
     def most_often(self) -> str:
         """Why, most of the time, in words that follow on a sentence. Reasons count as the same if
         they differ in the value alone."""

@@ -35,8 +35,6 @@ from .table import Features, Table
 from .wide import Placed, Wide
 
 NOT_FINITE = "learning it would have made the model NaN or Inf"
-PATIENCE = 100
-"""So many rows are rejected, and none learned, before there is a warning."""
 
 
 class Model:
@@ -126,15 +124,11 @@ class Model:
         return Outcome(said, out[:, LOSS], out[:, REACH], x, rejected, self.plan)
 
     def _reject(self, row: int, reason: str, values: Features) -> None:
-        """Count and keep a rejected row; a warning, once, if nothing else has come so far."""
+        """Count and keep a rejected row; a warning, once, if nothing else comes."""
         self.rejected.add(row, reason, values)
-        if self.rejected.count >= PATIENCE and not self.record.seen and not self.warned:
+        if not self.warned and (words := self.rejected.alarm(bool(self.record.seen))):
             self.warned = True
-            warnings.warn(
-                f"{PATIENCE} rows were rejected and none was learned, "
-                f"{self.rejected.most_often()}.",
-                stacklevel=5,
-            )
+            warnings.warn(words, stacklevel=5)
 
     # ---- growth ----------------------------------------------------------------------------
 

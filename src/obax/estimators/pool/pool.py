@@ -16,7 +16,7 @@ from ..classifier import StreamingClassifier, as_array, ranked
 from ..estimator import Played
 from ..given import Targets, as_dict, index_of, targets_of
 from ..history import Rejected
-from ..model import NOT_FINITE, PATIENCE
+from ..model import NOT_FINITE
 from ..options import integer, one_of
 from ..outcome import named
 from ..regressor import StreamingRegressor
@@ -281,19 +281,15 @@ class Pool(Look):
         self._renewal += max(state.RENEW, len(self._keys.names))
 
     def _reject(self, batch: Batch, rejected: dict[int, str], first: int) -> None:
-        """Count and keep rejected rows; a warning, once, if nothing else has come so far."""
+        """Count and keep rejected rows; a warning, once, if nothing else comes."""
         with self._lock:
             for i in sorted(rejected):
                 values = {self.key: batch.keys[i], **batch.row(i)}
                 self._rejected.add(first + i + 1, rejected[i], values)
-            warn = self._rejected.count >= PATIENCE and not self._warned and not self.learned_
-            self._warned = self._warned or warn
-        if warn:
-            warnings.warn(
-                f"{PATIENCE} rows were rejected and none was learned, "
-                f"{self._rejected.most_often()}.",
-                stacklevel=4,
-            )
+            words = None if self._warned else self._rejected.alarm(bool(self.learned_))
+            self._warned = self._warned or words is not None
+        if words is not None:
+            warnings.warn(words, stacklevel=4)
 
     def _ordered(self, predictions: np.ndarray) -> np.ndarray:
         if not self._options.classify:
