@@ -61,7 +61,7 @@ def calls() -> Iterator[Call]:
 def _made(thing: Callable[..., Any], given: dict[str, Any]) -> object:
     made = thing(**given)
     # Estimators check their options when they are used, as scikit-learn asks for.
-    return made.prepare() if hasattr(made, "prepare") else made
+    return made.prepare() if thing.__module__.startswith("obax.estimators") else made
 
 
 def _wrong(parameter: inspect.Parameter) -> tuple[Any, ...]:
@@ -139,7 +139,8 @@ def _streamed() -> dict[str, Any]:
 
 
 RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
-    **dict.fromkeys(("OAGD", "OGD", "SOBOW", "FSOBO", "AOBO", "F2OBO", "WOBO", "OBBO", "RTHO"),
+    "OGD": lambda: {"problem": problem(), "inner_step_size": 0.1},
+    **dict.fromkeys(("OAGD", "SOBOW", "FSOBO", "AOBO", "F2OBO", "WOBO", "OBBO", "RTHO"),
                     _steps),
     **dict.fromkeys(("SOGD", "ZOSOGD"), lambda: {"problem": problem()}),
     **dict.fromkeys(("AutoBalance", "ITD"), lambda: _steps(capacity=4)),
@@ -157,8 +158,13 @@ RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "collect": _driven,
     "check_hypergradient": lambda: {"problem": problem(), "outer_var": 0.0, "inner_var": 0.0,
                                     "round": jnp.zeros(())},
-    "adapt": lambda: {"algorithm": obax.OAGD(problem(), 0.1, 0.1), "outer_var": 0.0,
-                      "round": jnp.zeros(())},
+    "adapt": lambda: {
+        "algorithm": obax.OAGD(
+            obax.Problem(problem().outer, problem().inner, inner_start=lambda x: 0.0 * x), 0.1, 0.1
+        ),
+        "outer_var": jnp.zeros(()), "round": jnp.zeros(()),
+    },
+    "meta_learning": lambda: {"step_size": 0.1},
     "prox_linear": lambda: {"step_size": 0.1, "outer_step_size": 0.1},
     **dict.fromkeys(("quadratic", "online_minmax", "lower_bound_game", "comparability",
                      "actor_critic", "hyper_cleaning", "hyper_representation", "robust_regression",
@@ -190,10 +196,10 @@ RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "whole": lambda: {"tree": _instance()},
     "save": lambda: {"path": "/nowhere/at/all", "state": jnp.ones(2)},
     "load": lambda: {"path": "/nowhere/at/all", "like": jnp.ones(2)},
-    "windowed": lambda: {"instance": _instance(), "window": obax.Window(2)},
+    "windowed": lambda: {"instance": obax.problems.dynamic_regression(6), "window": obax.Window(2)},
     "loss_tuning": lambda: {"classes": 3, "predict": lambda model, inputs: inputs},
     "loss_tuning_start": lambda: {"classes": 3},
-    "balanced_weights": lambda: {"labels": jnp.zeros(3, int), "classes": 3},
+    "balanced_weights": lambda: {"labels": jnp.arange(3), "classes": 3},
     "compare": lambda: {
         **_streamed(), "algorithms": {"mine": obax.OAGD(_instance().problem, 0.1, 0.1)},
         "outer_var": _instance().outer_var, "inner_var": _instance().inner_var,

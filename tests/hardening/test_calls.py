@@ -1,6 +1,7 @@
 """Wrong calls: none taken, none answered by a traceback from elsewhere."""
 
 import jax.numpy as jnp
+import pytest
 
 import obax
 from benchmarks.attack import surface
@@ -39,6 +40,16 @@ def test_a_public_name_that_is_new_is_attacked_by_itself(monkeypatch):
     assert [call.answer() for call in surface.calls() if call.what == "fresh"] == (
         ["taken"] + [None] * (len(found) - 1)  # -3: a range is for the function to say
     )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_right_calls_are_taken(tmp_path, monkeypatch):
+    # Otherwise a wrong one would prove nothing.
+    monkeypatch.chdir(tmp_path)
+    for name, thing in surface.things().items():
+        if name not in ("certify", "check_algorithm", "load", "save"):  # for long, or a file
+            surface._made(thing, surface.RIGHT.get(name, dict)())
 
 
 def test_every_algorithm_estimator_detector_and_driver_is_among_them():

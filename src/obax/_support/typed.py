@@ -78,6 +78,8 @@ def _fits(value: object, kind: Any) -> bool:
         return isinstance(value, bool | np.bool_)
     if typing.get_origin(kind) is Callable or kind is Callable:
         return callable(value)
+    if isinstance(kind, TypeVar):
+        return kind.__bound__ is None or isinstance(value, kind.__bound__)
     held = typing.get_origin(kind) or kind
     if not isinstance(held, type) or hasattr(held, "array_type") or held.__name__ == "Array":
         # An array by whatever name, a variable, or what only type checkers know.
