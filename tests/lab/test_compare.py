@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_said():
     longer = jax.tree.map(lambda leaf: leaf[:7], rounds)
     for given, message in (
         ((PROBLEM, rounds, {}, x, y), "algorithms must be a dict of at least one algorithm"),
-        ((PROBLEM, rounds, [1], x, y), "algorithms must be a dict of at least one algorithm"),
+        ((PROBLEM, rounds, [1], x, y), "algorithms must be a dict, but got"),
         ((PROBLEM, rounds, {"mine": 3}, x, y), r"algorithms\['mine'\] must be an algorithm"),
         ((PROBLEM, rounds, other, x, y), r"\['mine'\]\.problem must be the problem that is"),
         ((PROBLEM, rounds, ALGORITHMS), "outer_var must say where the leader starts"),

@@ -191,7 +191,7 @@ def test_bounds_are_fed_by_name():
 
 def test_bad_input():
     for order in (0, "2", True, float("inf")):
-        with pytest.raises(ValueError, match="order must be a number >= 1"):
+        with pytest.raises(ValueError, match="order must be a number"):
             regret.path_lengths(GAME, ROUNDS, order, **STARTS)
     static = regret.static_solution(GAME, ROUNDS, **STARTS)
     with pytest.raises(ValueError, match="comparators must be of kind 'rounds' for 3 rounds"):

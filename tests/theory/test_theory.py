@@ -823,7 +823,8 @@ def test_gamma_needs_mu_f():
 )
 @pytest.mark.parametrize("chosen", [0.0, -1.0, 1.0, math.nan])
 def test_steps_beyond_the_theorem_are_rejected(prescribe, chosen):
-    with pytest.raises(ValueError, match=rf"outer_step_size of {prescribe.__name__} must lie in"):
+    words = f"of {prescribe.__name__} must lie in" if chosen == chosen else "must be a number"
+    with pytest.raises(ValueError, match=f"outer_step_size {words}"):
         prescribe(SIMPLE, outer_step_size=chosen)
     largest = prescribe(SIMPLE).outer_step_size
     assert prescribe(SIMPLE, outer_step_size=largest / 2).outer_step_size == largest / 2
@@ -848,7 +849,7 @@ def test_bad_estimates_are_rejected():
     concave = Problem(lambda x, y, round: jnp.sum(y), lambda x, y, round: -jnp.sum(y**2))
     with pytest.raises(ValueError, match=r"problem.inner must be strongly convex in y \(A2\)"):
         theory.estimate_constants(concave, jnp.zeros((2, 1)), x, x, key=key)
-    with pytest.raises(ValueError, match="samples must be at least 1, but got 0"):
+    with pytest.raises(ValueError, match="samples must be an integer >= 1, but got 0"):
         theory.estimate_constants(concave, jnp.zeros((2, 1)), x, x, key=key, samples=0)
     ragged = (jnp.zeros((2, 1)), jnp.zeros((3, 1)))
     with pytest.raises(ValueError, match="rounds must be a pytree stacked on a common"):

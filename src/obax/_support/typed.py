@@ -9,9 +9,10 @@ import functools
 import inspect
 import math
 import os
+import sys
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -113,4 +114,7 @@ def _is_union(hint: Any) -> bool:
 
 def _shown(kind: Any) -> str:
     held = typing.get_origin(kind) or kind
-    return "a function" if held is Callable else f"a {getattr(held, '__name__', held)}"
+    name = getattr(held, "__name__", str(held))
+    if name in getattr(sys.modules.get("obax"), "__all__", ()):
+        return f"an obax.{name}"
+    return {Callable: "a function", Mapping: "a dict"}.get(held, f"a {name}")

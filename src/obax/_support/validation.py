@@ -19,17 +19,12 @@ def strong(array: Array) -> Array:
     return jax.lax.convert_element_type(array, array.dtype)
 
 
-def number(value: ArrayLike, name: str) -> Array:
-    """One finite number, not an array of them."""
-    array = as_number(value, name)
+def positive_number(value: ArrayLike, name: str) -> Array:
+    """One number > 0, not an array of them."""
+    array = positive(value, name)
     if array.shape != ():
         raise ValueError(f"{name} must be one number, but has shape {array.shape}.")
     return array
-
-
-def positive_number(value: ArrayLike, name: str) -> Array:
-    """One number > 0."""
-    return positive(number(value, name), name)
 
 
 def positive(value: ArrayLike | Sequence[float], name: str) -> Array:

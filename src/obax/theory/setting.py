@@ -46,7 +46,7 @@ class Setting:
 
 
 def _number(value: ArrayLike, name: str) -> ArrayLike:
-    validation.positive(value, name)
+    validation.as_number(value, name)
     return value
 
 

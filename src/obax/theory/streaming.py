@@ -53,6 +53,7 @@ $\ln N$ above the best member.
 
 import dataclasses
 import math
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -170,7 +171,8 @@ class SharedMixture:
 
     def __post_init__(self) -> None:
         validation.count(self.members, "members")
-        if not 0.0 <= float(validation.number(self.share, "share")) < 1.0:
+        number = isinstance(self.share, Real) and not isinstance(self.share, bool)
+        if not number or not 0.0 <= self.share < 1.0:
             raise ValueError(
                 f"share must be a number from 0 up to, but not, 1, but got {self.share!r}."
             )
