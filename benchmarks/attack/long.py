@@ -27,6 +27,8 @@ for _ in game:
 assert game.rounds == int(sys.argv[1]), game.rounds
 print(used() - before)
 """
+SOME = 400
+"""Mappings of ten programs or so, which the collector may not have come to."""
 PROGRAMS = """
 import sys, warnings
 from obax._support import compiling
@@ -73,7 +75,7 @@ print(min(counts[-turn:]) - min(counts[turn : 2 * turn]))
 def programs(count: int) -> str | None:
     """Compiled one after the other in one process: what is wrong, or `None`. Of few, fewer are
     kept than a person's process keeps: otherwise nothing would have to be released."""
-    return _grown(PROGRAMS, count, count, "mappings", max(2, count // 20))
+    return _grown(PROGRAMS, count, max(count, SOME), "mappings", max(2, count // 20))
 
 
 def live(count: int) -> str | None:

@@ -208,7 +208,7 @@ RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "JSONLines": lambda: {"file": "/nowhere/at/all"},
     "Watch": lambda: {"folder": "/nowhere/at/all"},
     "check_algorithm": lambda: {"algorithm": obax.OAGD(problem(), 0.1, 0.1)},
-    "check_problem": lambda: {"problem": problem(), "round": jnp.zeros(()), "outer_var": 0.0,
+    "check_problem": lambda: {"problem": problem(), "round": jnp.zeros(()), "outer_var": 1.0,
                               "inner_var": 0.0},
 }  # fmt: skip
 TAKEN = {

@@ -138,7 +138,7 @@ def test_one_kill_of_each(tmp_path):
 def test_what_goes_on_for_long():
     assert long.live(20_000) is None and long.programs(80) is None
     hoard = "counts = []", "compiling._Programs.look = lambda *given: None\ncounts = []"
-    assert "mappings" in long._grown(long.PROGRAMS.replace(*hoard), 80, 80, "mappings", 4)
+    assert "mappings" in long._grown(long.PROGRAMS.replace(*hoard), 80, long.SOME, "mappings", 4)
     leak = "    if game", "    kept.append(bytearray(2**12))\n    if game"
     script = "kept = []\n" + long.ROUNDS.replace(*leak)
     assert "MiB" in long._grown(script, 20_000, 16.0, "MiB")
