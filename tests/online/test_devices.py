@@ -1,9 +1,8 @@
-"""Runs over the devices of a mesh: 8 simulated ones and two real processes, in processes of their
-own (`on_devices.py`), and what can be seen with one device."""
+"""Runs over the devices of a mesh: 8 simulated ones, in a process of their own (`on_devices.py`),
+and what can be seen with one device. Two real processes: test_processes.py."""
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.mesh import Axes, on_mesh
+from obax.online.axes import Axes
+from obax.online.mesh import on_mesh
 from obax.online.places import divides
 
 ROOT = Path(__file__).parents[2]
@@ -114,26 +114,6 @@ def test_faults_are_seen(found):
     assert not does_not_grow(loop)
     assert not agrees(mean)
     assert agrees(whole) and not holds_its_part(whole)
-
-
-@pytest.mark.slow
-def test_two_processes(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    children = [start("--process", index, port, tmp_path) for index in (0, 1)]
-    answers = [answer(child) for child in children]
-    for each in answers:
-        for name in REQUIRED:
-            assert max(each[name].values()) < 1e-12
-        # Seven rounds played, saved after three and six; written by one, read by both.
-        assert each["resumed"]["rounds"] == 4
-        assert each["resumed"]["state"] < 1e-12
-        # The checkpoint of six rounds goes on without a mesh.
-        assert each["without a mesh"] < 1e-12
-        assert each["saved"] == 0
-        assert each["rejected"][0] == 3
-        assert "round['a'] is not finite" in each["rejected"][1]
 
 
 # With one device.
