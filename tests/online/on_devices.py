@@ -16,6 +16,7 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAG}"
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import obax
 from obax.online.axes import Axes
@@ -59,13 +60,13 @@ def examined(name, window_axis="w"):
             collectives(method, state, rounds, axes),
             collectives(larger, with_past, rounds, axes),
         ]
-    leaf = jax.tree.leaves(buffer_of(spread))[0]
+    kept = jax.tree.leaves(buffer_of(spread).rounds)
     return {
         "history": apart(history, spread_history),
         "state": apart(alone, collect(method, spread)),
         "live": apart(history.played_value[:2], live),
-        "shape": leaf.shape,
-        "shards": [shard.data.shape for shard in leaf.addressable_shards],
+        "shapes": [leaf.shape for leaf in kept],
+        "shards": [shards(leaf) for leaf in kept],
         "collectives": [len(found) for found in lines],
         "in the solver's loop": [
             sum("while/body/jvp" in line for line in found) for found in lines
@@ -73,9 +74,53 @@ def examined(name, window_axis="w"):
     }
 
 
+def shards(leaf):
+    return [shard.data.shape for shard in leaf.addressable_shards]
+
+
+def sharded_follower():
+    """Parameters that lie as their owner says stay there, and the window over the other axis."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 4), ("w", "p"))
+    problem = obax.Problem(
+        outer=lambda x, y, round: jnp.mean((y["m"] - round) ** 2) / 2,
+        inner=lambda x, y, round: jnp.sum((y["m"] - round) ** 2 + jnp.exp(x) * y["m"] ** 2) / 2,
+    )
+    method = obax.OAGD(problem, 0.1, 0.1, 2, obax.Window(4, curvature="current"))
+    rounds = np.random.default_rng(0).normal(size=(6, 8))
+    there = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("p"))
+    plain = method.init(0.0, {"m": np.zeros(8)}, rounds[0])
+    state = method.init(0.0, {"m": jax.device_put(np.zeros(8), there)}, rounds[0])
+    alone, history = obax.run(method, plain, rounds)
+    spread, spread_history = obax.run(method, state, rounds, mesh=mesh, window_axis="w")
+    return {
+        "history": apart(history, spread_history),
+        "state": apart(alone, collect(method, spread)),
+        "shards": shards(spread.inner_var["m"]),
+    }
+
+
+def swept():
+    """Settings x seeds: each device has its part of them."""
+    problem = obax.Problem(outer=lambda x, y, round: (x - round) ** 2 / 2)
+    settings = [obax.OGD(problem, outer_step_size=size) for size in (0.1, 0.2, 0.3, 0.4)]
+    state = settings[0].init(0.0, None, np.zeros(()))
+    rounds = np.random.default_rng(0).normal(size=(4, 5))
+    mesh = jax.make_mesh((8,), ("s",))
+    alone, history = obax.sweep(settings, state, rounds, seeds=True)
+    spread = obax.sweep(settings, state, rounds, seeds=True, mesh=mesh, axis="s")
+    try:
+        obax.sweep(settings[:3], state, rounds, seeds=True, mesh=mesh, axis="s")
+    except ValueError as error:
+        told = str(error)
+    return {"apart": apart((alone, history), spread), "told": told}
+
+
 def simulated(names):
     axis = lambda name: None if name == "mutant: buffer on every device" else "w"  # noqa: E731
-    return {name: examined(name, axis(name)) for name in names}
+    others = {"sharded follower": sharded_follower, "sweep": swept}
+    return {
+        name: others[name]() if name in others else examined(name, axis(name)) for name in names
+    }
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def answer(child, seconds=300):
 
 @pytest.fixture(scope="module")
 def quick():
-    return answer(start("current"))
+    return answer(start("current", "sharded follower", "sweep"))
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,10 @@ def agrees(one):
 
 def holds_its_part(one):
     """4 devices of the window's axis, of which each holds 2 of 8 rounds and half of their batch."""
-    size, batch, *rest = one["shape"] + [None] if len(one["shape"]) == 1 else one["shape"]
-    part = [size // 4] if batch is None else [size // 4, batch // 2, *rest]
-    return one["shape"][0] == 8 and one["shards"] == [part] * 8
+    pairs = zip(one["shapes"], one["shards"], strict=True)
+    return len(one["shapes"]) == 4 and all(
+        shape[:2] == [8, 8] and shards == [[2, 4, *shape[2:]]] * 8 for shape, shards in pairs
+    )
 
 
 def does_not_grow(one):
@@ -93,6 +94,18 @@ def test_eight_devices_in_short(quick):
     assert does_not_grow(quick["current"])
     # Both leaves of y in one sum.
     assert quick["current"]["in the solver's loop"] == [1, 1]
+
+
+def test_a_follower_stays_where_its_owner_put_it(quick):
+    found = quick["sharded follower"]
+    assert max(found["history"], found["state"]) < 1e-12
+    assert found["shards"] == [[2]] * 8
+
+
+def test_a_sweep_over_devices_is_the_sweep(quick):
+    assert quick["sweep"]["apart"] < 1e-12
+    assert "settings x seeds" in quick["sweep"]["told"]
+    assert "is 12; 8 or 16 would do" in quick["sweep"]["told"]
 
 
 @pytest.mark.slow
