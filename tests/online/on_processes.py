@@ -48,25 +48,6 @@ class Pair:
     def half(self, rounds):
         return jax.tree.map(lambda leaf: np.split(leaf, 2, axis=1)[self.index], rounds)
 
-    def late(self):
-        """One comes to its first sum later than gloo waits where devices do not know each other."""
-        rounds, method = stream(), algorithm("sobow", 4)
-        state = method.init(*START, first(rounds))
-        step, naps = type(method).step, [60] * self.index
-
-        def slow(self, *given):
-            # While the program is made, which one of them takes long for.
-            if naps:
-                time.sleep(naps.pop())
-            return step(self, *given)
-
-        type(method).step = slow
-        try:
-            _, history = obax.run(method, state, self.half(rounds), **self.where)
-        finally:
-            type(method).step = step
-        return apart(obax.run(method, state, rounds)[1], history)
-
     def trajectory(self, name):
         """A method with two processes, and alone."""
         rounds, method = stream(), algorithm(name, 4)
@@ -249,7 +230,7 @@ def main(index, port, folder, *parts):
     # At the first meeting gloo waits for half a minute only.
     exchange("here")
     pair = Pair(index, folder)
-    own = ("checkpoints", "sweep", "faults", "late", "stuck", "fails")
+    own = ("checkpoints", "sweep", "faults", "stuck", "fails")
     return {part: getattr(pair, part)() if part in own else pair.trajectory(part) for part in parts}
 
 

@@ -133,12 +133,6 @@ def test_two_processes(tmp_path):
         assert each["sweep"] < 1e-12
 
 
-@pytest.mark.slow
-def test_one_compiles_longer_than_gloo_waits(tmp_path):
-    for each in together(tmp_path, "late"):
-        assert each["late"] < 1e-12
-
-
 # The harness: what it would hide if it waited.
 
 

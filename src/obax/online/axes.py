@@ -1,14 +1,11 @@
 """Which axis of a mesh takes what, and whether all processes mean the same."""
 
-import functools
-import itertools
 import json
 from typing import NamedTuple
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
 
 from .._support import trees, validation
 from .._support.atomic import checksum
@@ -20,7 +17,7 @@ from ..algorithms import Algorithm
 from ..algorithms.base import State
 from ..checkpoint import digest
 from ..rounds import RoundSpec
-from .places import axis_of, divides, is_local, local_part, put
+from .places import axis_of, divides, is_local, local_part
 
 WHOLE = PartitionSpec()
 
@@ -112,26 +109,6 @@ def agree(algorithm: Algorithm, state: State, axes: Axes) -> None:
         ("state", digest(own, [leaf.dtype for leaf in own])),
     ):
         same(name, f"one with the checksum {hashed}", axes.several)
-    _meet(axes.mesh)
-
-
-@functools.lru_cache
-def _meet(mesh: Mesh) -> None:
-    """Let all devices that will sum something find each other while all processes are here.
-
-    On CPU, gloo waits for half a minute where some devices meet for the first time, and a process
-    that compiles for longer than another may be later than that.
-    """
-    counts = range(1, len(mesh.axis_names) + 1)
-    groups = [some for n in counts for some in itertools.combinations(mesh.axis_names, n)]
-
-    def sums(one: Array) -> list[Array]:
-        # Of numbers that differ: a sum of equal ones would be a product.
-        own = one + jax.lax.axis_index(mesh.axis_names)
-        return [jax.lax.psum(own, some) for some in groups]
-
-    spread = jax.shard_map(sums, mesh=mesh, in_specs=WHOLE, out_specs=WHOLE, check_vma=False)
-    jax.block_until_ready(jax.jit(spread)(put(np.zeros(()), NamedSharding(mesh, WHOLE))))
 
 
 def is_spec(node: object) -> bool:
