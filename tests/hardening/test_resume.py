@@ -145,6 +145,14 @@ def test_checkpoints_closer_than_the_ends_that_are_kept(tmp_path):
     assert digests(0, 1) == [checkpoint.digest(jnp.asarray(ROUNDS[0]), dtypes)]
 
 
+def test_a_short_run_that_was_saved_often_goes_on(tmp_path):
+    """Each checkpoint has the tail of its own rounds, not of those before it too."""
+    go("run", tmp_path, stop=7, checkpoint_every=3)
+    meta = checkpoint.read_meta(Folder(tmp_path).files()[-1])
+    assert meta["input"]["tail"] == checkpoint.stacked_digests(ROUNDS, [np.float64])(0, 7)
+    go("run", tmp_path, checkpoint_every=3)
+
+
 def test_a_source_that_forgets_is_told_of(begun):
     class Forgetful:
         def __init__(self):

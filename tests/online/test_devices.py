@@ -1,9 +1,8 @@
-"""Runs over the devices of a mesh: 8 simulated ones and two real processes, in processes of their
-own (`on_devices.py`), and what can be seen with one device."""
+"""Runs over the devices of a mesh: 8 simulated ones, in a process of their own (`on_devices.py`),
+and what can be seen with one device. Two real processes: test_processes.py."""
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.mesh import Axes, on_mesh
+from obax.online.axes import Axes
+from obax.online.mesh import on_mesh
 from obax.online.places import divides
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def answer(child, seconds=300):
 
 @pytest.fixture(scope="module")
 def quick():
-    return answer(start("current"))
+    return answer(start("current", "sharded follower", "sweep"))
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,10 @@ def agrees(one):
 
 def holds_its_part(one):
     """4 devices of the window's axis, of which each holds 2 of 8 rounds and half of their batch."""
-    size, batch, *rest = one["shape"] + [None] if len(one["shape"]) == 1 else one["shape"]
-    part = [size // 4] if batch is None else [size // 4, batch // 2, *rest]
-    return one["shape"][0] == 8 and one["shards"] == [part] * 8
+    pairs = zip(one["shapes"], one["shards"], strict=True)
+    return len(one["shapes"]) == 4 and all(
+        shape[:2] == [8, 8] and shards == [[2, 4, *shape[2:]]] * 8 for shape, shards in pairs
+    )
 
 
 def does_not_grow(one):
@@ -93,6 +94,18 @@ def test_eight_devices_in_short(quick):
     assert does_not_grow(quick["current"])
     # Both leaves of y in one sum.
     assert quick["current"]["in the solver's loop"] == [1, 1]
+
+
+def test_a_follower_stays_where_its_owner_put_it(quick):
+    found = quick["sharded follower"]
+    assert max(found["history"], found["state"]) < 1e-12
+    assert found["shards"] == [[2]] * 8
+
+
+def test_a_sweep_over_devices_is_the_sweep(quick):
+    assert quick["sweep"]["apart"] < 1e-12
+    assert "settings x seeds" in quick["sweep"]["told"]
+    assert "is 12; 8 or 16 would do" in quick["sweep"]["told"]
 
 
 @pytest.mark.slow
@@ -114,26 +127,6 @@ def test_faults_are_seen(found):
     assert not does_not_grow(loop)
     assert not agrees(mean)
     assert agrees(whole) and not holds_its_part(whole)
-
-
-@pytest.mark.slow
-def test_two_processes(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    children = [start("--process", index, port, tmp_path) for index in (0, 1)]
-    answers = [answer(child) for child in children]
-    for each in answers:
-        for name in REQUIRED:
-            assert max(each[name].values()) < 1e-12
-        # Seven rounds played, saved after three and six; written by one, read by both.
-        assert each["resumed"]["rounds"] == 4
-        assert each["resumed"]["state"] < 1e-12
-        # The checkpoint of six rounds goes on without a mesh.
-        assert each["without a mesh"] < 1e-12
-        assert each["saved"] == 0
-        assert each["rejected"][0] == 3
-        assert "round['a'] is not finite" in each["rejected"][1]
 
 
 # With one device.

@@ -6,9 +6,9 @@ import zipfile
 from pathlib import Path
 
 import jax
-from jax.experimental import multihost_utils
 
 from .._support import atomic
+from .._support.processes import Together
 from .._support.trees import PyTree
 from .._support.typed import typed
 from .leaves import as_array, is_shared, read, restored
@@ -43,9 +43,9 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     if not is_shared(state):
         atomic.write_bytes(Path(path), data)
         return
-    if jax.process_index() == 0:
-        atomic.write_bytes(Path(path), data)
-    multihost_utils.sync_global_devices(f"obax.save {path}")
+    with Together(several=True):
+        if jax.process_index() == 0:
+            atomic.write_bytes(Path(path), data)
 
 
 @typed

@@ -9,6 +9,7 @@ from typing import cast
 import jax
 
 from .._support import atomic, lock
+from .._support.processes import Together, same
 from .._support.trees import PyTree
 from .file import from_bytes, save
 from .manifest import CheckpointError, DamagedError, Meta, opened
@@ -19,24 +20,27 @@ SUFFIX = ".obax"
 class Folder:
     """The last few checkpoints of something that goes on: `keep` of them, named by their round.
 
-    No other process can have the same folder until this object is closed or gone.
+    No other process can have the same folder until this object is closed or gone. With `several`,
+    all processes of the computation have it together: the first one writes, all read, none goes on
+    before the others.
     """
 
-    def __init__(self, path: str | Path, keep: int = 3):
+    def __init__(self, path: str | Path, keep: int = 3, *, several: bool = False):
         self.path = Path(path)
         self.keep = keep
-        # Of several processes that play together, the first one writes.
-        self.writes = not jax.distributed.is_initialized() or jax.process_index() == 0
-        if os.path.lexists(self.path) and not self.path.is_dir():
-            raise ValueError(
-                f"checkpoints (checkpoint_dir, --checkpoint) must go to a folder, but {self.path} "
-                f"is none; choose another name."
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        if self.writes:
-            lock.hold(self.path, self)
-            # Whatever lies aside now is nobody's.
-            atomic.sweep_up(self.path)
+        self.several = several
+        self.writes = not several or jax.process_index() == 0
+        with Together(several):
+            if os.path.lexists(self.path) and not self.path.is_dir():
+                raise ValueError(
+                    f"checkpoints (checkpoint_dir, --checkpoint) must go to a folder, but "
+                    f"{self.path} is none; choose another name."
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
+            if self.writes:
+                lock.hold(self.path, self)
+                # Whatever lies aside now is nobody's.
+                atomic.sweep_up(self.path)
 
     def close(self) -> None:
         """Let others write to the folder."""
@@ -44,11 +48,12 @@ class Folder:
 
     def save(self, round: int, state: PyTree, meta: Meta | None = None) -> None:
         """A checkpoint after so many rounds; the oldest go."""
-        if not self.writes:
-            return
-        save(self.path / f"{round:012d}{SUFFIX}", state, meta={"round": round} | (meta or {}))
-        for old in self.files()[: -self.keep]:
-            old.unlink(missing_ok=True)
+        with Together(self.several):
+            if self.writes:
+                file = self.path / f"{round:012d}{SUFFIX}"
+                save(file, state, meta={"round": round} | (meta or {}))
+                for old in self.files()[: -self.keep]:
+                    old.unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
         """Oldest first."""
@@ -64,6 +69,8 @@ class Folder:
         `check` sees the meta before the state is read: what it raises is an error.
         """
         errors = []
+        newest = [file.name for file in self.files()[-1:]]
+        same(f"what is in {self.path}", newest[0] if newest else "nothing", self.several)
         for file in reversed(self.files()):
             try:
                 data = file.read_bytes()

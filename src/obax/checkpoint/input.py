@@ -62,7 +62,7 @@ class Input:
     def ends(self, digests: Digests, played: int) -> "Input":
         """The same, after so many rounds, all of which are there to be read."""
         self.head = [*digests(0, min(ENDS, played))]
-        self.tail.extend(digests(max(0, played - ENDS), played))
+        self.tail = deque(digests(max(0, played - ENDS), played), maxlen=ENDS)
         return self
 
     def due(self, played: int, every: int) -> int:

@@ -4,6 +4,7 @@
 `vmap`. All three play the same `algorithm.step`.
 """
 
+from .._support.processes import ProcessError as ProcessError
 from .mesh import collect as collect
 from .play import Play as Play, play as play
 from .rejection import RejectedRoundError as RejectedRoundError

@@ -78,8 +78,10 @@ class RunCheckpoints:
     without its past.
     """
 
-    def __init__(self, folder: Path, saving: Saving, input: Input, digests: Digests):
-        self.states, self.every = Folder(folder, saving.keep), saving.every
+    def __init__(
+        self, folder: Path, saving: Saving, input: Input, digests: Digests, *, several: bool
+    ):
+        self.states, self.every = Folder(folder, saving.keep, several=several), saving.every
         self._input, self._digests = input, digests
 
     def save(self, begin: int, end: int, state: PyTree, history: Info) -> None:

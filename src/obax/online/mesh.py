@@ -8,98 +8,27 @@ one sum over devices for an average of gradients, and one for a Hessian-vector p
 """
 
 import dataclasses
-from typing import Generic, NamedTuple, cast
+from typing import cast
 
 import equinox as eqx
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
 from .._support.compiling import compiled
 from .._support.spread import Spread, spreading
 from .._support.trees import PyTree
 from .._support.typed import typed
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
-from ..checkpoint import Folder, Meta
 from ..past import RingBuffer
 from ..problem import Problem
-from ..rounds import RoundSpec
 from ..window import Window
-from .places import axis_of, divides, local_part, on_host, put
+from .axes import WHOLE, Axes, is_spec
+from .places import divides, on_host, put
 from .stacks import S
-
-WHOLE = PartitionSpec()
-
-
-class Axes(NamedTuple):
-    """Which axis of a mesh takes what."""
-
-    mesh: Mesh
-    window: str | None
-    batch: PyTree
-
-    @classmethod
-    def of(cls, mesh: Mesh | None, window_axis: str | None, batch_axis: PyTree) -> "Axes | None":
-        """The axes as they were given to a driver, if the mesh has them; `None` without a mesh."""
-        named = [("window_axis", window_axis)]
-        named += [("batch_axis", axis) for axis in jax.tree.leaves(batch_axis)]
-        if mesh is None:
-            for name, axis in named:
-                if axis is not None:
-                    raise ValueError(f"{name} needs mesh, a jax.sharding.Mesh, but mesh is None.")
-            return None
-        validation.instance(mesh, Mesh, "mesh", "a jax.sharding.Mesh")
-        for name, axis in named:
-            if axis is not None:
-                axis_of(mesh, axis, name)
-        # Arrays say how they lie and the compiler finds the rest. With axes of the type Explicit,
-        # the default of jax.make_mesh, every operation of a loss would have to say it.
-        return cls(Mesh(mesh.devices, mesh.axis_names), window_axis, batch_axis)
-
-    @property
-    def spread(self) -> Spread | None:
-        """How the terms of a window are spread."""
-        return None if self.window is None else Spread(self.mesh, self.window)
-
-    def at(self, spec: PartitionSpec = WHOLE) -> NamedSharding:
-        """Where an array lies; without a specification, whole on every device."""
-        return NamedSharding(self.mesh, spec)
-
-    def round_specs(self, spec: RoundSpec) -> PyTree:
-        """How the leaves of a round lie: their axis 0, if they have one, over the batch axis."""
-        is_axis = lambda node: node is None or isinstance(node, str)  # noqa: E731
-        example = spec.example()
-        given = jax.tree.broadcast(self.batch, example, is_leaf=is_axis)
-        axes = iter(jax.tree.leaves(given, is_leaf=is_axis))
-
-        def one(name: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
-            axis = next(axes)
-            if axis is None or not leaf.shape:
-                return WHOLE
-            what = f"the batch of {name}, axis 0 of {list(leaf.shape)}"
-            divides(leaf.shape[0], self.mesh.shape[axis], f"batch_axis {axis!r}", what)
-            return PartitionSpec(axis)
-
-        return trees.map_with_name(one, example, "round")
-
-    def put_rounds(self, rounds: PyTree, spec: RoundSpec, *, stacked: bool) -> PyTree:
-        """A round, or stacked ones, where the axes say.
-
-        Of several processes, each gives its own part of the batch, or the whole of it.
-        """
-        if trees.structure(rounds) != spec.treedef:
-            spec.check(rounds, stacked=stacked)
-        specs = jax.tree.leaves(self.round_specs(spec), is_leaf=_is_spec)
-        leaves = []
-        for leaf, (shape, _), part in zip(jax.tree.leaves(rounds), spec.leaves, specs, strict=True):
-            part = PartitionSpec(None, *part) if stacked else part
-            whole = (*np.shape(leaf)[:1], *shape) if stacked else shape
-            leaves.append(local_part(leaf, self.at(part), whole))
-        return spec.treedef.unflatten(leaves)
 
 
 class OnMesh(eqx.Module):
@@ -198,43 +127,6 @@ def layouts(algorithm: Algorithm, state: S, spread: Spread | None) -> tuple[S, S
     return shapes(None), shapes(spread)
 
 
-class LiveOnMesh(Generic[S]):
-    """A state that moves from round to round on a mesh; what `Live` is on one device."""
-
-    def __init__(self, algorithm: Algorithm, state: S, axes: Axes):
-        self.plain, self.axes = algorithm, axes
-        self.algorithm, self.state = on_mesh(algorithm, state, axes)
-
-    def play(self, round: PyTree) -> tuple[S, Info, bool]:
-        """The state after a round, the info, and whether the round was accepted."""
-        round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
-        self.state.round_spec.check(round)
-        self.state, info = _step(self.algorithm, self.state, round)
-        self._info = info
-        return self.state, info, bool(info.accepted)
-
-    def residual(self) -> float:
-        """That of the last round's solver."""
-        return float(self._info.solver_residual)
-
-    def refused(self) -> int:
-        """How many past rounds left the window in the last one."""
-        return int(self._info.refused_terms)
-
-    def save(self, folder: Folder, round: int, meta: Meta) -> None:
-        """A checkpoint as a run without a mesh writes it, once; no process goes on before."""
-        state = collect(self.plain, self.state)
-        if jax.process_index() == 0:
-            folder.save(round, state, meta)
-        if jax.process_count() > 1:
-            multihost_utils.sync_global_devices(f"obax checkpoint {round}")
-
-
-@compiled
-def _step(algorithm: Algorithm, state: S, round: PyTree) -> tuple[S, Info]:
-    return algorithm.step(state, round)
-
-
 @compiled
 def _attempt(algorithm: Algorithm, state: S, round: PyTree, spread: Spread | None) -> PyTree:
     with spreading(spread):
@@ -243,10 +135,6 @@ def _attempt(algorithm: Algorithm, state: S, round: PyTree, spread: Spread | Non
 
 def _fields(state: State) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(state) if not field.metadata.get("static")]
-
-
-def _is_spec(node: object) -> bool:
-    return isinstance(node, PartitionSpec)
 
 
 def _given(leaf: PyTree, mesh: Mesh) -> PartitionSpec:
@@ -266,7 +154,7 @@ def _specs_like(held: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[Partit
     shapes = [leaf.shape[1:] for leaf in leaves]
     for example, specs in kinds:
         if [leaf.shape for leaf in jax.tree.leaves(example)] == shapes:
-            return jax.tree.leaves(specs, is_leaf=_is_spec)
+            return jax.tree.leaves(specs, is_leaf=is_spec)
     return [WHOLE] * len(leaves)
 
 

@@ -37,16 +37,27 @@ def divides(size: int, parts: int, axis: str, what: str) -> None:
 
 def put(leaf: ArrayLike, place: NamedSharding) -> Array:
     """An array that every process has whole, or that lies over all of them, where it belongs."""
-    if place.is_fully_addressable or not _is_local(leaf):
+    if place.is_fully_addressable or not is_local(leaf):
         return jax.device_put(leaf, place)
     whole = np.asarray(leaf)
     return jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
 
 
-def local_part(leaf: ArrayLike, place: NamedSharding, shape: tuple[int, ...]) -> Array:
+def local_part(leaf: ArrayLike, place: NamedSharding, shape: tuple[int, ...], name: str) -> Array:
     """An array from what this process has of it, a part or the whole."""
-    if place.is_fully_addressable or not _is_local(leaf):
+    if place.is_fully_addressable or not is_local(leaf):
         return jax.device_put(leaf, place)
+    parts = zip(*place.addressable_devices_indices_map(shape).values(), strict=True)
+    # How much of each dimension lies here: slices that differ do not overlap.
+    own = tuple(
+        sum(len(range(*part)) for part in {one.indices(size) for one in some})
+        for some, size in zip(parts, shape, strict=True)
+    )
+    if np.shape(leaf) not in (own, shape):
+        raise ValueError(
+            f"{name} must have the shape {list(own)}, the part of this process, or {list(shape)}, "
+            f"all of it, but has {list(np.shape(leaf))}."
+        )
     return jax.make_array_from_process_local_data(place, np.asarray(leaf), shape)
 
 
@@ -92,5 +103,6 @@ def apart(play: Callable[..., T], devices: Spread | None) -> Callable[..., T]:
     )
 
 
-def _is_local(leaf: ArrayLike) -> bool:
+def is_local(leaf: ArrayLike) -> bool:
+    """Whether this process has all of an array."""
     return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable

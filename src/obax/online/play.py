@@ -10,13 +10,16 @@ from jax.sharding import Mesh
 
 from .._support import forked, validation
 from .._support.explicit import automatic, explicit_mesh
+from .._support.processes import Together
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..checkpoint import Folder, Input, Meta, check_seekable, digest, seek, source_digests
+from .axes import Axes, agree
 from .calls import Callbacks, OnRound, Saving
 from .live import Live
-from .mesh import Axes, LiveOnMesh, collect
+from .live_mesh import LiveOnMesh, SharedSource
+from .mesh import collect
 from .rejection import POLICIES, rejection
 from .stacks import S, check_given
 from .trust import LiveTrust, warn_of_refused
@@ -50,6 +53,10 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self.rounds = 0
         self.rejected = 0
         self._folder, self._every = folder, every
+        self._several = axes is not None and axes.several
+        if axes is not None and axes.several:
+            agree(algorithm, state, axes)
+            source = SharedSource(source, axes, state.round_spec)
         like = state if axes is None or folder is None else collect(algorithm, state)
         self._due: float = float("inf")
         if folder is not None:
@@ -60,9 +67,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             again = source_digests(source, self._dtypes)
 
             def check(meta: Meta) -> None:
-                # Of several processes each may have a part of every round, and one has written.
-                if folder.writes:
-                    self._input.check(meta, folder.path, again, OURS)
+                self._input.check(meta, folder.path, again, OURS)
 
             found = folder.latest(like, check)
             if found is not None:
@@ -132,7 +137,8 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         if self._callbacks:
             self._last = state, info
             if self.rounds % self._callbacks.every == 0:
-                self._callbacks.tell(self.rounds, state, info)
+                with Together(self._several):
+                    self._callbacks.tell(self.rounds, state, info)
 
     def __enter__(self) -> "Play[S]":
         return self
@@ -219,7 +225,7 @@ def play(
     folder = None
     if saving.folder is not None:
         check_seekable(source)
-        folder = Folder(saving.folder, saving.keep)
+        folder = Folder(saving.folder, saving.keep, several=axes is not None and axes.several)
     bar = Progress(total, enabled=progress)
     return Play(
         algorithm, state, source, bar, on_rejected, folder, saving.every, callbacks, axes,

@@ -14,13 +14,16 @@ from .._support.compiling import compiled
 from .._support.explicit import automatic, automatic_mesh
 from .._support.functions import shared
 from .._support.packing import Packing
+from .._support.processes import Together, same
 from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
 from ..checkpoint import Input, stacked_digests
+from .axes import Axes, agree
 from .calls import Callbacks, OnRound, RunCheckpoints, Saving
-from .mesh import Axes, collect, on_mesh
+from .mesh import collect, on_mesh
+from .places import put
 from .rejection import POLICIES, rejection
 from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
 from .trust import warn_of, warn_of_refused
@@ -92,20 +95,25 @@ def run(
     saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
     record = shared(record)
     axes = Axes.of(mesh, window_axis, batch_axis)
+    several = axes is not None and axes.several
+    with Together(several):
+        if axes is not None:
+            # Of several processes each may have given a part.
+            rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
+        check_stacked(state.round_spec, rounds)
+        if axes is None:
+            state, rounds = automatic((state, rounds))
+        horizon = length(rounds)
+        callbacks = Callbacks(on_round, every)
     if axes is not None:
-        # Of several processes each may have given a part.
-        rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
-    check_stacked(state.round_spec, rounds)
-    if axes is None:
-        state, rounds = automatic((state, rounds))
-    horizon = length(rounds)
-    callbacks = Callbacks(on_round, every)
+        same("the number of rounds", horizon, several)
+        agree(algorithm, state, axes)
     folder = None
     if saving.folder is not None:
         parts = {"algorithm": algorithm, "record": record}
         given = Input(parts, state.round_spec.example(), "rounds", other=other_input)
         digests = stacked_digests(rounds, [dtype for _, dtype in state.round_spec.leaves])
-        folder = RunCheckpoints(saving.folder, saving, given, digests)
+        folder = RunCheckpoints(saving.folder, saving, given, digests, several=several)
     wanted = [callbacks.every] * bool(callbacks) + ([] if folder is None else [folder.every])
     piece = math.gcd(*wanted) if wanted else (_piece(horizon) if progress else horizon)
     histories: list[Info] = []
@@ -115,6 +123,9 @@ def run(
         found, histories, begin = folder.latest(
             plain, lambda n: _shapes(algorithm, plain, rounds, record, n), OURS
         )
+        if axes is not None:
+            everywhere = axes.at()
+            histories = jax.tree.map(lambda leaf: put(leaf, everywhere), histories)
         state, saved = found if begin else state, begin
         if begin > horizon:
             raise ValueError(
@@ -140,7 +151,9 @@ def run(
                 folder.save(saved, end, kept, _joined(since))
                 saved = end
             if callbacks and (end % callbacks.every == 0 or end == horizon):
-                callbacks.tell(end, state, history[-1])
+                last = history[-1]
+                with Together(several):
+                    callbacks.tell(end, state, last)
             if progress:
                 bar.advance(end - start, float(history.played_value[-1]))
     callbacks.close()
