@@ -198,7 +198,7 @@ def test_a_killed_worker_changes_nothing(client, tmp_path, data):
 
 
 @pytest.mark.slow
-def test_ten_kills_change_nothing(client, tmp_path):
+def test_ten_kills_change_nothing(client, tmp_path, data):
     settings = {"parts": 60, "milliseconds": 1000}
     killed = killed_run(client, tmp_path / "killed", 10, **settings)
     assert metrics(killed) == metrics(run(tmp_path / "alone", parts=60, milliseconds=1000))
@@ -312,6 +312,11 @@ def test_bad_calls_are_one_readable_line(tmp_path, monkeypatch):
         found = command("--scheduler", bad, "--out", tmp_path / "r")
         assert isinstance(found.exception, UserError), found.exception
         assert f"no Dask scheduler answers at {bad}" in str(found.exception)
+    # Somebody who listens and says nothing is no scheduler either.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        found = command("--scheduler", address, "--out", tmp_path / "r")
+        assert f"no Dask scheduler answers at {address}" in str(found.exception)
     assert not (tmp_path / "r").exists()
     monkeypatch.setitem(sys.modules, "distributed", None)
     found = command("--workers", 2)

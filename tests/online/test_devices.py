@@ -184,6 +184,18 @@ def test_checkpoints_do_not_depend_on_the_mesh(small, mesh, tmp_path):
     np.testing.assert_allclose(last.outer_var, obax.run(method, state, rounds)[0].outer_var)
 
 
+def test_a_run_goes_on_with_a_mesh_and_without(small, mesh, tmp_path):
+    method, state, rounds = small
+    where = {"mesh": mesh, "window_axis": "w", "batch_axis": {"target": "b", "scale": None}}
+    saved = {"checkpoint_dir": tmp_path, "checkpoint_every": 2}
+    some = lambda n: jax.tree.map(lambda leaf: leaf[:n], rounds)  # noqa: E731
+    obax.run(method, state, some(2), **saved)
+    obax.run(method, state, some(4), **saved, **where)
+    _, history = obax.run(method, state, rounds, **saved, **where)
+    _, plain = obax.run(method, state, rounds)
+    np.testing.assert_allclose(history.outer_var, plain.outer_var, rtol=1e-12)
+
+
 def test_axes_that_the_mesh_does_not_have(small, mesh):
     method, state, rounds = small
     for given in ({"window_axis": "v"}, {"batch_axis": "v"}):

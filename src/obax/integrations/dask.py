@@ -7,6 +7,7 @@ is ever read from a disk.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import logging
@@ -105,14 +106,23 @@ def connect(address: str) -> Iterator[Client]:
     dask_distributed = distributed()
     with _quiet():
         try:
+            # A client waits for ever for somebody who listens and says nothing.
+            asyncio.run(_greet(address))
             client = dask_distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TimeoutError) as error:
             raise UserError(
-                f"no Dask scheduler answers at {address} ({TIMEOUT:.0f} s; {error}). Is it "
+                f"no Dask scheduler answers at {address} ({TIMEOUT:.0f} s; "
+                f"{str(error) or 'nothing was said'}). Is it "
                 f"running, and is the address of the form tcp://HOST:PORT?"
             ) from error
         with client:
             yield client
+
+
+async def _greet(address: str) -> None:
+    async with asyncio.timeout(TIMEOUT):
+        comm = await distributed().comm.connect(address, timeout=TIMEOUT)
+        await comm.close()
 
 
 _KEPT: dict[str, Any] = {}
