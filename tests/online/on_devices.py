@@ -22,8 +22,7 @@ import obax
 from obax.online.axes import Axes
 from obax.online.mesh import collect, on_mesh
 from obax.past import RingBuffer, Terms
-
-from .mesh_cases import START, algorithm, apart, first, stream, unstacked
+from tests.online.mesh_cases import START, algorithm, apart, first, stream, unstacked
 
 jax.config.update("jax_enable_x64", True)
 KINDS = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"

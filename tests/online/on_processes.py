@@ -29,8 +29,7 @@ import obax
 from obax._support import atomic, lock
 from obax._support.processes import exchange
 from obax.online.mesh import collect
-
-from .mesh_cases import START, algorithm, apart, first, stream, unstacked
+from tests.online.mesh_cases import START, algorithm, apart, first, stream, unstacked
 
 jax.config.update("jax_enable_x64", True)
 TARGETS = np.arange(24.0).reshape(6, 4)

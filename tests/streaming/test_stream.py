@@ -162,7 +162,8 @@ def test_nothing_learned_is_told_and_ends_with_1(tmp_path):
     assert "none has a value for 'labels'. Did you mean 'label'?\n" in done.stderr
     # One row that is learned is enough.
     (tmp_path / "rows.csv").write_text(refused + "1,1,1,2\n")
-    assert stream(tmp_path / "rows.csv", *arguments).exit_code == 0
+    done = stream(tmp_path / "rows.csv", *arguments)
+    assert done.exit_code == 0 and "the last 100 rows were all rejected" in done.stderr
 
 
 def test_the_score_is_that_of_what_was_written(tmp_path):

@@ -91,10 +91,13 @@ def _fits(value: object, kind: Any) -> bool:
 
 
 def _check_tree(value: object, name: str) -> None:
+    import equinox as eqx
     import jax
 
-    for leaf in jax.tree.leaves(value):
-        if not _is_numeric(leaf):
+    is_module = lambda node: isinstance(node, eqx.Module)  # noqa: E731
+    for leaf in jax.tree.leaves(value, is_leaf=is_module):
+        # A network holds functions and words too, which stay as they are.
+        if not is_module(leaf) and not _is_numeric(leaf):
             raise ValueError(
                 f"{name} must hold arrays of numbers, but has {leaf!r} of type "
                 f"{type(leaf).__name__} in it."

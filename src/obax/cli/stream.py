@@ -134,7 +134,8 @@ def stream(
         with warnings.catch_warnings():
             # The screen says it, without a line of Python.
             warnings.filterwarnings("ignore", "100 rows were rejected and none was learned")
-            warnings.filterwarnings("always", "features beyond the first")
+            for told in ("features beyond the first", "the last 100 rows were all rejected"):
+                warnings.filterwarnings("always", told)
             warnings.showwarning = lambda message, *_, **__: screen.say(f"obax: warning: {message}")
             job.run()
     except (StreamError, ValueError) as error:

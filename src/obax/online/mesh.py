@@ -23,6 +23,7 @@ from .._support.trees import PyTree
 from .._support.typed import typed
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
+from ..hypergradient import Remedy
 from ..past import RingBuffer
 from ..problem import Problem
 from ..window import Window
@@ -43,6 +44,11 @@ class OnMesh(eqx.Module):
     def problem(self) -> Problem:
         """The algorithm's."""
         return self.algorithm.problem
+
+    @property
+    def remedy(self) -> Remedy:
+        """The algorithm's."""
+        return self.algorithm.remedy
 
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
         """One round."""
