@@ -75,10 +75,15 @@ def agrees(one):
 
 
 def holds_its_part(one):
-    """4 devices of the window's axis, of which each holds 2 of 8 rounds and half of their batch."""
-    pairs = zip(one["shapes"], one["shards"], strict=True)
-    return len(one["shapes"]) == 4 and all(
-        shape[:2] == [8, 8] and shards == [[2, 4, *shape[2:]]] * 8 for shape, shards in pairs
+    """4 devices of the window's axis, of which each holds 2 of 8 rounds and half of their batch; or
+    2 of 8 past hypergradients, which SOBOW keeps instead."""
+
+    def part(shape):
+        return [2] if len(shape) == 1 else [2, 4, *shape[2:]]
+
+    pairs = [*zip(one["shapes"], one["shards"], strict=True)]
+    return len(pairs) in (1, 4) and all(
+        shape in ([8], [8, 8], [8, 8, 3]) and shards == [part(shape)] * 8 for shape, shards in pairs
     )
 
 
