@@ -296,20 +296,38 @@ def test_every_experiment_reads_its_table(experiment):
 @pytest.mark.parametrize(
     ("gap", "wobbling", "words"),
     [
-        (0.1, (), "Yes: OAGD, w = 5 (best of 3) ends 10.0 ± 0.0 points above OGD in test accuracy"),
-        (-0.1, (), "No: OAGD, w = 5 (best of 3) ends 10.00 ± 0.00 points below OGD"),
-        (0.1, ("oagd-w5",), "Not beyond noise: OAGD, w = 5 (best of 3) ends"),
+        (0.1, (), "Yes: OAGD, w = 5 ends 10.0 ± 0.0 points above OAGD, w = 5, leader held in test"),
+        (-0.1, (), "No: OAGD, w = 5 ends 10.00 ± 0.00 points below OAGD, w = 5, leader held"),
+        (0.1, ("oagd-w5",), "Not beyond noise: OAGD, w = 5 ends"),
     ],
 )
 def test_the_answer_follows_the_table(gap, wobbling, words):
-    others = 0.4 + min(gap, 0) - 0.1
-    accuracy = collections.defaultdict(lambda: others, {"ogd": 0.4, "oagd-w5": 0.4 + gap})
-    table = made_up(C3, accuracy, C3_SECONDS, wobbling)
-    (answer,) = lab.find("mnist-imbalance").findings(C3, table).answers
+    """The best of those that train alike: a longer window without its twin does not count."""
+    config = dataclasses.replace(C3, methods=("ogd", "oagd-w5", "oagd-w5-held", "oagd-w10"))
+    accuracy = {"ogd": 0.1, "oagd-w5": 0.4 + gap, "oagd-w5-held": 0.4, "oagd-w10": 0.9}
+    (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS, wobbling))
     assert answer.words.startswith(words)
+
+
+def test_more_training_is_not_taken_for_tuning():
+    accuracy = {"ogd": 0.4, "oagd-w1": 0.5, "oagd-w5": 0.6}
+    config = dataclasses.replace(C3, methods=("ogd", "oagd-w1", "oagd-w5"))
+    (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS))
+    assert answer.words.startswith(
+        "Not told apart from more training: OAGD, w = 5 (best of 2) ends"
+    )
+    assert "has 5 follower steps, one of OGD one" in answer.words and "-held" in answer.words
+    # One step per round is what OGD takes.
+    config = dataclasses.replace(C3, methods=("ogd", "oagd-w1"))
+    (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS))
+    assert answer.words.startswith("Yes: OAGD, w = 1 ends 10.0 ± 0.0 points above OGD")
     alone = dataclasses.replace(C3, methods=("oagd-w1", "oagd-w5"))
-    (answer,) = lab.find("mnist-imbalance").findings(alone, made_up(alone, accuracy, {})).answers
+    (answer,) = answers(alone, made_up(alone, accuracy, {}))
     assert answer.words.startswith("Not tested here")
+
+
+def answers(config, table):
+    return lab.find("mnist-imbalance").findings(config, table).answers
 
 
 C3 = Config(

@@ -151,14 +151,19 @@ class Runs(Generic[M]):
         most, least = ([m for m in methods if numbers[m] == end] for end in (ends[-1], ends[0]))
         return most, least
 
-    def contest(self, question: str, ones: Sequence[M], others: Sequence[M]) -> Answer:
+    def contest(
+        self, question: str, ones: Sequence[M], others: Sequence[M], doubt: str = ""
+    ) -> Answer:
         """Whether the best of the ones ends above the best of the others, and at what time; with
-        every method in the table and in the figure."""
+        every method in the table and in the figure. A `doubt` says why a gain need not be what the
+        question is about: then it is no yes."""
         one, other = self.best(ones), self.best(others)
         words = "Not tested here: methods that the question is about were not run."
         if one and other:
             gain, where = self.points(one, other), "above"
             lead = asked([gain.verdict], "method")
+            if doubt and gain.verdict == "reproduced":
+                lead = "Not told apart from more training"
             if gain.mean < 0:
                 gain, where = dataclasses.replace(gain, mean=-gain.mean), "below"
             ratio = self.last(one).mean() / self.last(other).mean()
@@ -166,7 +171,7 @@ class Runs(Generic[M]):
             words = (
                 f"{lead}: {chosen} ends {gain.size} points {where} {self.name(other)} in "
                 f"test accuracy ({gain.basis}), in "
-                f"{readable(ratio)} times its seconds."
+                f"{readable(ratio)} times its seconds{f' ({doubt})' if doubt else ''}."
             )
         if self.synthetic:
             words += f" {SYNTHETIC}"

@@ -1,5 +1,7 @@
 """What the tables of the loss-tuning experiments say. Reads tables only."""
 
+import dataclasses
+
 import pandas as pd
 
 from ..kit.curves import band
@@ -8,6 +10,8 @@ from ..report import Figure, Findings, Table
 from .claims import claims, first_steps
 from .config import QUESTIONS, Config, Method
 
+TUNING = ("imbalance", "table", "shift")
+"""The kinds that ask whether tuning helps."""
 FINAL = 0.95
 """Final accuracies are means over the measurements after this share of the rounds."""
 
@@ -15,8 +19,9 @@ FINAL = 0.95
 def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
     """Everything that the report shows; `kind` names the question and the claims."""
     runs = Runs(config.runs().values(), table, FINAL)
+    ones, others = _sides(kind, runs)
     return Findings(
-        answers=[runs.contest(QUESTIONS[kind], *_sides(kind, runs))],
+        answers=[runs.contest(QUESTIONS[kind], ones, others, _doubt(kind, runs, ones, others))],
         claims=claims(kind, config, runs),
         figures=[*runs.panels([TRAINING, TIME]), *_paths(runs)],
         tables=[
@@ -38,14 +43,32 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
 
 
 def _sides(kind: str, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
-    """Whose accuracies the question is about: leaders that move against none, the longest window
-    against the shortest, the best step sizes against the worst."""
+    """Whose accuracies the question is about: a leader that moves against the same one held, or
+    without such a pair against none; the longest window against the shortest, the best step sizes
+    against the worst."""
     moving = [m for m in runs.methods if m.kind == "OAGD" and not m.held]
-    if kind in ("imbalance", "table", "shift"):
+    if kind in TUNING:
+        twins = {m: dataclasses.replace(m, held=True) for m in moving}
+        if one := runs.best(m for m in moving if twins[m] in runs.methods):
+            return [one], [twins[one]]
         return moving, [m for m in runs.methods if m.kind == "OGD"]
     if kind == "steps":
         return runs.extremes(moving, sorted(moving, key=lambda m: runs.final(m).mean()).index)
     return runs.extremes(moving, lambda m: m.w or 0)
+
+
+def _doubt(kind: str, runs: Runs[Method], ones: list[Method], others: list[Method]) -> str:
+    """Why a gain over OGD need not be the leader's: a window trains the follower more."""
+    one = runs.best(ones)
+    if kind not in TUNING or one is None or any(other.held for other in others):
+        return ""
+    steps = (one.w or 1) * (one.passes or 1)
+    if steps == 1:
+        return ""
+    return (
+        f"a round of the first has {steps} follower steps, one of OGD one: the same method with "
+        f"its leader held, -held, would tell"
+    )
 
 
 def _named(method: Method) -> dict[str, str]:
