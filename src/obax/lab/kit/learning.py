@@ -152,18 +152,22 @@ class Runs(Generic[M]):
         return most, least
 
     def contest(
-        self, question: str, ones: Sequence[M], others: Sequence[M], doubt: str = ""
+        self,
+        question: str,
+        ones: Sequence[M],
+        others: Sequence[M],
+        doubt: tuple[str, str] | None = None,
     ) -> Answer:
         """Whether the best of the ones ends above the best of the others, and at what time; with
-        every method in the table and in the figure. A `doubt` says why a gain need not be what the
-        question is about: then it is no yes."""
+        every method in the table and in the figure. A `doubt` says what else a gain may be due to,
+        and why: then it is no yes."""
         one, other = self.best(ones), self.best(others)
         words = "Not tested here: methods that the question is about were not run."
         if one and other:
             gain, where = self.points(one, other), "above"
             lead = asked([gain.verdict], "method")
             if doubt and gain.verdict == "reproduced":
-                lead = "Not told apart from more training"
+                lead = f"Not told apart from {doubt[0]}"
             if gain.mean < 0:
                 gain, where = dataclasses.replace(gain, mean=-gain.mean), "below"
             ratio = self.last(one).mean() / self.last(other).mean()
@@ -171,7 +175,7 @@ class Runs(Generic[M]):
             words = (
                 f"{lead}: {chosen} ends {gain.size} points {where} {self.name(other)} in "
                 f"test accuracy ({gain.basis}), in "
-                f"{readable(ratio)} times its seconds{f' ({doubt})' if doubt else ''}."
+                f"{readable(ratio)} times its seconds{f' ({doubt[1]})' if doubt else ''}."
             )
         if self.synthetic:
             words += f" {SYNTHETIC}"

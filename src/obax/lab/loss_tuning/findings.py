@@ -57,15 +57,17 @@ def _sides(kind: str, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
     return runs.extremes(moving, lambda m: m.w or 0)
 
 
-def _doubt(kind: str, runs: Runs[Method], ones: list[Method], others: list[Method]) -> str:
-    """Why a gain over OGD need not be the leader's: a window trains the follower more."""
+def _doubt(
+    kind: str, runs: Runs[Method], ones: list[Method], others: list[Method]
+) -> tuple[str, str] | None:
+    """What a gain over OGD may be due to besides the leader: a window trains the follower more."""
     one = runs.best(ones)
     if kind not in TUNING or one is None or any(other.held for other in others):
-        return ""
+        return None
     steps = (one.w or 1) * (one.passes or 1)
     if steps == 1:
-        return ""
-    return (
+        return None
+    return "more training", (
         f"a round of the first has {steps} follower steps, one of OGD one: the same method with "
         f"its leader held, -held, would tell"
     )
