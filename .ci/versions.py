@@ -2,7 +2,8 @@
 
 `oldest` prints the lower bounds of pyproject.toml (core and tests) as constraints, `freeze` what is
 installed of everything that obax may ask for, `check` fails unless the constraints are what is
-installed, and `contents` unless a wheel and an sdist hold what they should and nothing else.
+installed, and `contents` unless a wheel and an sdist hold what they should and nothing else, and a
+wheel is small.
 """
 
 import re
@@ -26,6 +27,8 @@ SDIST = {
     "examples",
     "benchmarks",
     ".ci",
+    "build_backend",
+    "CMakeLists.txt",
     "mkdocs.yml",
     "pyproject.toml",
     "PKG-INFO",
@@ -35,14 +38,15 @@ WHEEL = (
     "obax/__init__.py",
     "obax/py.typed",
     "obax/lab/report/page.html",
-    "obax/lab/kit/durations.json",
     "licenses/LICENSE",
     "METADATA",
 )
 JUNK = re.compile(
-    r"__pycache__|\.pyc$|\.so$|\.log$|\.egg-info|\.(?:pytest|mypy|ruff)_cache|\.hypothesis|/runs/|\.obax$"
+    r"__pycache__|\.pyc$|\.so$|\.pyd$|\.log$|\.egg-info|\.(?:pytest|mypy|ruff)_cache|\.hypothesis|/runs/|\.obax$"
 )
-LARGEST = 500_000
+# The compiled engine, once in each wheel.
+ENGINE = re.compile(r"obax/_engine(?:\.[\w-]+)?\.(?:so|pyd)$")
+LARGEST, LARGEST_WHEEL = 500_000, 3_000_000
 
 
 def asked(*extras: str) -> list[Requirement]:
@@ -58,7 +62,8 @@ def asked(*extras: str) -> list[Requirement]:
 def oldest() -> dict[str, str]:
     """The lower bound of each package, the highest where it is asked for twice."""
     bounds: dict[str, Version] = {}
-    for line in asked("test"):
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for line in [*asked("test"), *map(Requirement, build)]:
         lower = [Version(it.version) for it in line.specifier if it.operator in (">=", "==")]
         if not lower:
             raise SystemExit(f"pyproject.toml: {line} has no lower bound.")
@@ -104,6 +109,12 @@ def contents(package: Path) -> None:
         with zipfile.ZipFile(package) as wheel:
             sizes = {it.filename: it.file_size for it in wheel.infolist()}
         missing = [name for name in WHEEL if not any(it.endswith(name) for it in sizes)]
+        if len(engines := [it for it in sizes if ENGINE.match(it)]) != 1:
+            missing.append(f"one engine, but {len(engines)}")
+        for name in engines:
+            del sizes[name]
+        if package.stat().st_size > LARGEST_WHEEL:
+            raise SystemExit(f"{package.name}: {package.stat().st_size / 1e6:.1f} MB, too large.")
         foreign = [it for it in sizes if not re.match(r"obax(-[\d.]+\.dist-info)?/", it)]
     else:
         with tarfile.open(package) as sdist:
@@ -118,7 +129,7 @@ def contents(package: Path) -> None:
         raise SystemExit(
             f"{package.name}: missing {missing}, does not belong {junk}, too large {large}."
         )
-    print(f"{package.name}: {len(sizes)} files, {sum(sizes.values()) / 1e6:.1f} MB")
+    print(f"{package.name}: {len(sizes)} files, {package.stat().st_size / 1e6:.2f} MB")
 
 
 def main(words: list[str]) -> None:
