@@ -8,11 +8,67 @@ import numpy as np
 import pytest
 
 import obax
+from obax._support import native
 from obax.estimators import StreamingClassifier, StreamingRegressor
-from obax.estimators.kernel import conformal
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 WINDOW, POINTS = 2000, 0.02
+ROWS, GAMMA, SCALE_ROWS = 500, 0.03, 100
+
+
+class Scores:
+    """What the engine says it does, in NumPy: the scores of the last rows and one level."""
+
+    def __init__(self, coverage, numbers=True):
+        self.coverage, self.level, self.numbers = coverage, 1 - coverage, numbers
+        self.scores, self.scale, self.count = [], 0.0, 0
+
+    @property
+    def reach(self):
+        if not self.scores:
+            return math.inf
+        ordered = np.sort(self.scores)
+        rank = math.ceil((len(ordered) + 1) * (1 - self.level))
+        if rank <= 0:
+            return 0.0 if self.numbers else -1.0
+        if rank <= len(ordered):
+            return ordered[rank - 1] * self.scale
+        if not self.numbers:
+            return 1.0
+        return ordered[-1] * self.scale * 2 ** max(0.0, -self.level / GAMMA)
+
+    def add(self, error):
+        missed = float(error > self.reach)
+        self.level = min(self.level - GAMMA * (missed - (1 - self.coverage)), 1 + GAMMA)
+        if not self.numbers:
+            self.scale = 1.0
+        elif self.scale == 0:
+            self.scale = error
+        score = min(error / self.scale, 1e12) if self.scale > 0 else 0.0
+        self.scores = [*self.scores, score][-ROWS:]
+        if self.numbers:
+            self.count = min(self.count + 1, SCALE_ROWS)
+            self.scale += (error - self.scale) / self.count
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+def test_the_engine_keeps_the_scores_that_it_says(coverage):
+    X, y = drifting(1500)
+    model, scores = StreamingRegressor(), Scores(coverage)
+    played = model.play(X, y, coverage=coverage)
+    reach = np.diff(played.intervals, axis=1)[:, 0] / 2
+    for i, said in enumerate(played.predictions):
+        assert reach[i] == pytest.approx(scores.reach, rel=1e-6, abs=1e-9)
+        scores.add(abs(y[i] - said))
+    X, y = labels(1500)
+    model = StreamingClassifier()
+    model.prepare()._model.add_classes([0, 1, 2])
+    model._model.reach(coverage)
+    scores = Scores(coverage, numbers=False)
+    for row, label in zip(X.tolist(), y.tolist(), strict=True):
+        row = dict(enumerate(row))
+        assert model._model.reach(coverage) == pytest.approx(scores.reach, rel=1e-9)
+        scores.add(1 - model.predict_proba_one(row)[label])
+        model.learn_one(row, label)
 
 
 def worst(covered, coverage, window=WINDOW):
@@ -49,14 +105,12 @@ def errors_of_a_drift(rows=6000, seed=0):
     )
 
 
-def inside(
-    ring, errors, coverage, observe=conformal.observe.py_func, reach=conformal.reach.py_func
-):
+def inside(scores, errors):
     """Which errors were within reach, each before it was observed."""
-    slot, found = conformal.ask(ring, coverage), []
+    found = []
     for error in errors:
-        found.append(error <= reach(ring, slot))
-        observe(ring, error, True)
+        found.append(error <= scores.reach)
+        scores.add(error)
     return np.array(found)
 
 
@@ -80,7 +134,7 @@ def test_coverage_of_classes_under_drift(coverage):
     found = model.progressive_set(X, y, coverage)
     covered = np.array([label in one for one, label in zip(found, y, strict=True)])
     assert worst(covered, coverage) < POINTS
-    # The first row of each class cannot be covered; the kernel has it know the class.
+    # The first row of each class cannot be covered; the engine has it know the class.
     assert model.coverage_[coverage] == pytest.approx(covered.mean(), abs=4 / len(y))
     assert {label for one in found for label in one} <= {0, 1, 2}
 
@@ -95,80 +149,64 @@ def test_a_jump_costs_little_and_a_class_that_is_certain_is_left_out_as_asked():
 
 
 def test_a_number_that_is_exact_is_covered():
-    ring = np.zeros(conformal.SIZE)
-    assert inside(ring, np.zeros(3000), 0.5).all()
+    scores = Scores(0.5)
+    assert inside(scores, np.zeros(3000)).all()
     rng = np.random.default_rng(0)
-    after = inside(ring, np.abs(rng.standard_normal(3000)), 0.5)
-    assert worst(after, 0.5) < POINTS and np.isfinite(ring).all()
+    after = inside(scores, np.abs(rng.standard_normal(3000)))
+    assert worst(after, 0.5) < POINTS and np.isfinite(scores.scores).all()
 
 
-def without_feedback(ring, error, numbers):
+class WithoutFeedback(Scores):
     """A mutant: the level stays where it is."""
-    table = ring[conformal.HEAD : conformal.SCORES].reshape(-1, conformal.SLOT)
-    level = table[:, conformal.LEVEL].copy()
-    conformal.observe.py_func(ring, error, numbers)
-    table[:, conformal.LEVEL] = level
+
+    def add(self, error):
+        level = self.level
+        super().add(error)
+        self.level = level
 
 
-def with_the_wrong_sign(ring, error, numbers):
-    """A mutant: misses narrow what is said next."""
-    table = ring[conformal.HEAD : conformal.SCORES].reshape(-1, conformal.SLOT)
-    level = table[:, conformal.LEVEL].copy()
-    conformal.observe.py_func(ring, error, numbers)
-    table[:, conformal.LEVEL] = np.clip(2 * level - table[:, conformal.LEVEL], -1, 2)
+class WithTheWrongSign(Scores):
+    """A mutant: misses narrow the next interval."""
+
+    def add(self, error):
+        level = self.level
+        super().add(error)
+        self.level = float(np.clip(2 * level - self.level, -1, 2))
 
 
-def with_learned_rows(ring, error, numbers):
+class WithLearnedRows(Scores):
     """A mutant: scores of the row after it was learned, which is nearer by then."""
-    conformal.observe.py_func(ring, 0.7 * error, numbers)
+
+    def add(self, error):
+        super().add(0.7 * error)
 
 
 def test_the_check_of_coverage_notices_what_is_broken():
     errors = errors_of_a_drift()
-    assert worst(inside(np.zeros(conformal.SIZE), errors, 0.9), 0.9) < POINTS
-    for mutant in (without_feedback, with_the_wrong_sign, with_learned_rows):
-        broken = inside(np.zeros(conformal.SIZE), errors, 0.9, observe=mutant)
-        assert worst(broken, 0.9) > POINTS, mutant.__name__
+    assert worst(inside(Scores(0.9), errors), 0.9) < POINTS
+    for mutant in (WithoutFeedback, WithTheWrongSign, WithLearnedRows):
+        assert worst(inside(mutant(0.9), errors), 0.9) > POINTS, mutant.__name__
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 @pytest.mark.parametrize("numbers", [False, True])
 def test_an_adversary_cannot_break_it(numbers, coverage):
     """Who sees the reach, goes beyond it where that can be done, and stays as near as can be in
-    between. All that coverage can lose or gain is the way that the level went: see `conformal`."""
-    ring, least, most = np.zeros(conformal.SIZE), 1e-3, 1e3 if numbers else 1.0
-    slot, found, levels = conformal.ask(ring, coverage), [], []
+    between. All that coverage can lose or gain is the way that the level went."""
+    scores, least, most = Scores(coverage, numbers), 1e-3, 1e3 if numbers else 1.0
+    found, levels = [], []
     for t in range(8000):
-        within = conformal.reach.py_func(ring, slot)
+        within = scores.reach
         error = min(max(1.1 * within if t // 900 % 2 else 0.9 * within, least), most)
         found.append(error <= within)
-        conformal.observe.py_func(ring, error, numbers)
-        levels.append(ring[conformal.HEAD + conformal.LEVEL])
+        scores.add(error)
+        levels.append(scores.level)
     missed = np.cumsum(1.0 - np.array(found)) - (1 - coverage) * np.arange(1, 8001)
-    np.testing.assert_allclose(1 - coverage - conformal.GAMMA * missed, levels, atol=1e-9)
-    beyond = 0.6 if numbers else conformal.GAMMA  # Twenty doublings from the least to the most.
-    assert -beyond <= min(levels) and max(levels) <= 1 + conformal.GAMMA
-    assert worst(found, coverage) <= (1 + beyond + conformal.GAMMA) / (WINDOW * conformal.GAMMA)
+    np.testing.assert_allclose(1 - coverage - GAMMA * missed, levels, atol=1e-9)
+    beyond = 0.6 if numbers else GAMMA  # Twenty doublings from the least to the most.
+    assert -beyond <= min(levels) and max(levels) <= 1 + GAMMA
+    assert worst(found, coverage) <= (1 + beyond + GAMMA) / (WINDOW * GAMMA)
     assert worst(found, coverage) < POINTS
-
-
-def test_the_scores_stay_in_order_and_the_reach_is_their_quantile():
-    ring, rng = np.zeros(conformal.SIZE), np.random.default_rng(0)
-    plain = []
-    for i in range(1300):
-        # Many that are alike, before and after the first coverage is asked for.
-        error = float(rng.integers(0, 20)) if i % 3 else float(rng.random())
-        if i == 700:
-            conformal.ask(ring, 0.8)
-        conformal.observe.py_func(ring, error, False)
-        plain = [*plain, error][-conformal.ROWS :]
-        if i >= 700:
-            ordered = ring[conformal.ORDERED : conformal.ORDERED + len(plain)]
-            np.testing.assert_array_equal(ordered, np.sort(plain))
-            level = ring[conformal.HEAD + conformal.LEVEL]
-            if 0.01 < level < 1:
-                rank = math.ceil((len(plain) + 1) * (1 - level))
-                assert conformal.reach.py_func(ring, 0) == np.sort(plain)[rank - 1]
 
 
 def test_a_row_at_a_time_says_what_many_do():
@@ -238,7 +276,7 @@ def test_before_the_first_row_and_beyond_the_last_slot():
     model = StreamingRegressor()
     assert model.predict_interval_one({"a": 1.0}) == (-math.inf, math.inf)
     assert StreamingClassifier().predict_set_one({"a": 1.0}) == set()
-    for i in range(conformal.MOST - 1):
+    for i in range(native.loaded().MOST_COVERAGES - 1):
         model.predict_interval_one({"a": 1.0}, coverage=0.1 + i / 100)
     with pytest.raises(ValueError, match="one of at most 16"):
         model.predict_interval_one({"a": 1.0}, coverage=0.05)

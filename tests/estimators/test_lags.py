@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from states import same, state
 
 from obax import datasets
 from obax.estimators import StreamingClassifier, StreamingRegressor
@@ -97,8 +98,8 @@ def test_a_row_without_a_target_leaves_the_last_one():
     plain.learn_many(rows, labels)
     targets = [label for known in labels.tolist() for label in (known, None)]
     gaps.play(np.repeat(rows, 2, axis=0), targets)
-    np.testing.assert_array_equal(gaps._core.vector, plain._core.vector)
-    recent = plain._core.plan.parts(plain._core.vector)["recent"]
+    same(gaps, plain)
+    recent = state(plain)["recent"]
     np.testing.assert_array_equal(recent, labels[:-3:-1])
 
 
@@ -108,7 +109,7 @@ def test_a_rejected_row_is_not_a_lag():
     model.learn_many(rows, labels)
     model.learn_one({0: math.inf, 1: 0.0, 2: 0.0}, int(1 - labels[-1]))
     assert model.rejected_.count == 1
-    recent = model._core.plan.parts(model._core.vector)["recent"]
+    recent = state(model)["recent"]
     np.testing.assert_array_equal(recent, labels[:-3:-1])
 
 
@@ -120,15 +121,15 @@ def test_lags_of_classes_that_come_late():
     for row, label in zip(rows.tolist(), labels.tolist(), strict=True):
         one.learn_one(dict(enumerate(row)), label)
     assert len(whole.classes_) == 4
-    np.testing.assert_array_equal(one._core.vector, whole._core.vector)
-    found = whole._core.centre[:, 4 : 4 + 2 * 4]
+    same(one, whole)
+    found = whole._model.engine.centre[:, 4 : 4 + 2 * 4]
     assert np.abs(found).min() > 0.0
 
 
 def test_the_score_of_the_last_label_is_the_one_it_says():
     rows, labels = sticky(300, classes=3)
     model = StreamingClassifier()
-    model.prepare()._core.add_classes([0, 1, 2])
+    model.prepare()._model.add_classes([0, 1, 2])
     losses = model.play(rows, labels).loss
     total, repeats = losses[0], 0
     for t in range(1, 300):
@@ -136,7 +137,7 @@ def test_the_score_of_the_last_label_is_the_one_it_says():
         same = labels[t] == labels[t - 1]
         total -= math.log(again if same else (1 - again) / 2)
         repeats += same
-    assert model._core.record.repeat_total == pytest.approx(total, rel=1e-12)
+    assert model._model.engine.repeat_loss == pytest.approx(total, rel=1e-12)
 
 
 def test_the_score_of_the_last_target_is_the_one_it_says():
@@ -147,4 +148,4 @@ def test_the_score_of_the_last_target_is_the_one_it_says():
         past = targets[:t]
         now, last = ((targets[[t, t - 1]] - past.mean()) / past.std()).clip(-10, 10)
         total += 0.5 * (now - last) ** 2
-    assert model._core.record.repeat_total == pytest.approx(total, rel=1e-9)
+    assert model._model.engine.repeat_loss == pytest.approx(total, rel=1e-9)

@@ -6,11 +6,12 @@ import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
-import test_kernel as rows_of
+import test_engine as rows_of
+import test_mixture as mixture
+from states import differ, same, same_numbers, state
 
 import obax
 from obax.estimators import StreamingClassifier, StreamingRegressor
-from obax.estimators.kernel import mixture
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -19,12 +20,12 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("name", rows_of.CASES)
 def test_a_weight_multiplies_the_loss_in_the_problem_of_the_row(name, weight):
     """In the follower's step, in its curvature and sensitivity, and in the leader's slope."""
-    plan, vector, row, target = rows_of.draw(name)
-    (after,), _, _ = rows_of.follow(plan, vector, row[None], [target], weight=weight)
-    algorithm, state = rows_of.stated(plan, vector)
+    plan, before, row, target = rows_of.draw(name)
+    (after,), _, _ = rows_of.follow(plan, before, row[None], [target], weight=weight)
+    algorithm, state = rows_of.stated(plan, before)
     state, _ = eqx.filter_jit(algorithm.step)(state, rows_of.as_round(row, target, weight))
-    rows_of.agrees(plan, after, vector, state, rtol=1e-9, atol=1e-11)
-    (plain,), _, _ = rows_of.follow(plan, vector, row[None], [target])
+    rows_of.agrees(plan, after, before, state, rtol=1e-9, atol=1e-11)
+    (plain,), _, _ = rows_of.follow(plan, before, row[None], [target])
     gap = plan.parts(after)["weights"] - plan.parts(plain)["weights"]
     assert np.abs(gap).max() > 1e-3  # a mutant without the weight is seen
 
@@ -53,11 +54,11 @@ def test_the_same_weights_however_rows_come(make, options):
         one.learn_one(dict(enumerate(row)), target, w=weight)
     plain.learn_many(frame, targets)
     for other in (many, parts):
-        np.testing.assert_array_equal(other._core.vector, one._core.vector)
-    assert not np.array_equal(plain._core.vector, one._core.vector)
+        same(other, one)
+    assert differ(plain, one)
     full = make(**options)
     full.learn_many(frame, targets, 1.0)
-    np.testing.assert_array_equal(full._core.vector, plain._core.vector)
+    same(full, plain)
 
 
 @pytest.mark.parametrize("make", [StreamingClassifier, StreamingRegressor])
@@ -69,12 +70,12 @@ def test_a_row_of_weight_0_is_only_predicted(make):
     with_them.learn_many(values, targets, weights)
     kept = np.flatnonzero(weights)
     without.learn_many(values[kept], [targets[i] for i in kept])
-    np.testing.assert_array_equal(with_them._core.vector, without._core.vector)
-    before = with_them._core.vector.copy()
+    same(with_them, without)
+    before = state(with_them)
     with_them.learn_one(dict(enumerate(values[0].tolist())), targets[0], w=0)
     with_them.learn_one(dict(enumerate(values[0].tolist())), None, w=0)
-    np.testing.assert_array_equal(with_them._core.vector, before)
-    assert with_them.rejected_.count == 0 and with_them._core.rows == 152
+    same_numbers(state(with_them), before)
+    assert with_them.rejected_.count == 0 and with_them._model.engine.given == 152
 
 
 def test_a_class_of_a_row_of_weight_0_is_not_news():
@@ -95,7 +96,7 @@ def test_what_cannot_be_a_weight_is_an_error(wrong):
     for bad in (-1.0, math.nan):
         with pytest.raises(ValueError, match=r"sample_weight must be finite numbers >= 0"):
             model.fit(np.ones((3, 1)), [1.0] * 3, sample_weight=[1.0, bad, 1.0])
-    assert "_core" not in model.__dict__ or model._core.rows == 0
+    assert "_model" not in model.__dict__ or model._model.engine.given == 0
 
 
 def test_late_labels_have_weights():
@@ -104,7 +105,7 @@ def test_late_labels_have_weights():
         late.predict_one({"a": float(i % 5)}, id=i)
         late.learn_one(id=i, y=float(i % 3), w=0.5 * (i % 4))
         now.learn_one({"a": float(i % 5)}, float(i % 3), w=0.5 * (i % 4))
-    np.testing.assert_array_equal(late._core.vector, now._core.vector)
+    same(late, now)
     late.predict_one({"a": 1.0}, id="x")
     with pytest.raises(ValueError, match="w must be"):
         late.learn_one(id="x", y=1.0, w=-1)
@@ -121,8 +122,8 @@ def test_class_weights_are_weights_of_rows():
         one.learn_one(dict(enumerate(row)), label, weight * by_class.get(label, 1.0))
         heavy.learn_one(dict(enumerate(row)), label, weight)
     many.learn_many(values, labels, weights)
-    np.testing.assert_array_equal(heavy._core.vector, one._core.vector)
-    np.testing.assert_array_equal(many._core.vector, one._core.vector)
+    same(heavy, one)
+    same(many, one)
 
 
 def test_balanced_classes_count_as_much_as_each_other():
@@ -164,14 +165,14 @@ def test_class_weights_are_in_checkpoints_and_clones(tmp_path):
     found = obax.load(tmp_path / "model", like=StreamingClassifier())
     assert found.class_weight == by_class == model.clone().class_weight
     assert [type(key) for key in found.class_weight] == [bool, str, int]
-    assert found._core.options.class_weight == by_class
+    assert found._model.options.class_weight == by_class
 
 
 def test_the_bound_of_the_mixture_holds_for_weighted_losses():
     """Sums of min(weight, 1) times the loss: within ln N of the best member's, on any stream. A
     mutant that takes whole weights as powers breaks it."""
 
-    def excess(temper, seed):
+    def excess(power, seed):
         rng = np.random.default_rng(seed)
         shares, ours, theirs = np.full(4, 0.25), 0.0, np.zeros(4)
         for _ in range(300):
@@ -181,13 +182,27 @@ def test_the_bound_of_the_mixture_holds_for_weighted_losses():
             by = min(weight, 1.0)
             ours -= by * math.log(shares @ likelihood)
             theirs -= by * np.log(likelihood)
-            temper(np.ones(4), likelihood, weight)
-            mixture.renew(shares, np.ones(4), likelihood, 0.0)
+            shares = moved(shares, likelihood, power(weight))
         return ours - theirs.min()
 
-    def whole(awake, likelihood, weight):
-        likelihood[:] = (likelihood / likelihood.max()) ** weight
-
     bound = math.log(4) + 1e-9
-    assert max(excess(mixture.temper, seed) for seed in range(10)) <= bound
-    assert max(excess(whole, seed) for seed in range(10)) > bound
+    assert max(excess(lambda weight: min(weight, 1.0), seed) for seed in range(10)) <= bound
+    assert max(excess(lambda weight: weight, seed) for seed in range(10)) > bound
+
+
+def moved(shares, likelihood, power):
+    """The shares after a row, as the engine says that they move."""
+    new = shares * (likelihood / likelihood.max()) ** power
+    return np.maximum(new / new.sum(), 1e-300)
+
+
+def test_the_shares_of_the_engine_move_by_weights_up_to_one():
+    values, score, _ = data()
+    model = mixture.prepared(StreamingClassifier(share=0.0), values, 2)
+    for i, weight in enumerate([0.05, 0.5, 8.0] * 20):
+        before = model.engine.state()["shares"]
+        row, label = dict(enumerate(values[i].tolist())), int(score[i] > 0)
+        likelihood = mixture.members_of(model, row)[:, label]
+        model.learn_one(row, label, weight)
+        expected = moved(before, likelihood, min(weight, 1.0))
+        np.testing.assert_allclose(model.engine.state()["shares"], expected, rtol=1e-6)

@@ -12,8 +12,7 @@ import jax
 import jaxlib
 from jax.experimental.compilation_cache import compilation_cache
 
-from . import forked
-from .typed import typed
+from .checks import checked
 
 T = TypeVar("T")
 
@@ -76,7 +75,6 @@ def compiled(
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
-        forked.check()
         try:
             found = outermost(*args, **kwargs)
         except ValueError as error:
@@ -90,7 +88,7 @@ def compiled(
     return call
 
 
-@typed
+@checked
 def enable_compilation_cache(folder: str | Path | None = None) -> Path:
     """Keep compiled programs in a folder, from which the next process takes them; returns it.
 

@@ -1,29 +1,32 @@
 """Logistic regression that keeps its own penalty, memory and inertia in tune."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from . import faces, intervals
+from . import compat
 from .estimator import StreamingEstimator
-from .given import Targets, as_dict, index_of
+from .inputs.table import Features, Rows, as_dict, index_of
+from .inputs.targets import Targets, Weights
+from .model import Outcome
 from .options import ClassifierOptions
-from .outcome import Outcome
-from .table import Features, Rows
-from .weights import Weights
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("Classifier")):  # type: ignore[misc]
+class StreamingClassifier(
+    ClassifierOptions,
+    StreamingEstimator,
+    *compat.bases("Classifier"),  # type: ignore[misc]
+):
     """Logistic regression, two classes or many, for rows that arrive one at a time.
 
     The model (the follower) fits a weighted window of recent rows; the hyperparameters (the
     leader) move with every row, along the derivative of the loss of predicting that row before it
-    was learned. What is said is said by a mixture of this model, the same frozen at its start, and
-    a few plain ones, weighted by likelihood, so that tuning cannot make it worse. Features are
+    was learned. Predictions are a mixture of this model, the same frozen at its start, and a few
+    plain ones, weighted by likelihood, so that tuning cannot make it worse. Features are
     standardised on the way in.
 
     **Arguments:**
@@ -33,10 +36,10 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
       forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
     - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"`, `"bandwidth"` are learned; the
       others stay.
-    - `members`: who predicts: `"auto"`, `"tuned"` alone, or a tuple of `"tuned"` and some of
-      `"start"`, `"short"`, `"long"` (frozen models: the start, a memory of 30, of 3,000 rows) and
-      `"sgd"` (steps down the gradient at four rates). `share`: what part of their weights is shared
-      out anew after each row, so that members can come back.
+    - `members`: the models of the mixture: `"auto"`, `"tuned"` alone, or a tuple of `"tuned"` and
+      some of `"start"`, `"short"`, `"long"` (frozen models: the start, a memory of 30, of 3,000
+      rows) and `"sgd"` (steps down the gradient at four rates). `share`: what part of their weights
+      is shared out anew after each row, so that members can come back.
     - `per_feature`: one penalty for each feature.
     - `features`: `"linear"`; `"fourier"`, for random Fourier features beside them, whose bandwidth
       is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
@@ -73,34 +76,36 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     @property
     def classes_(self) -> np.ndarray:
         """The classes seen so far, sorted."""
-        core = self._fitted
-        return as_array([core.classes[i] for i in self._order()])
+        return sorted_labels(self._fitted.engine.labels)
 
     def predict_proba_one(
         self, x: Features, *, id: Hashable | None = None, **_: object
     ) -> dict[Hashable, float]:
-        """The probability of each class seen so far; empty before the first. With `id`, the row is
-        kept for `learn_one(id=..., y=...)`."""
+        """The probability of each class seen so far; empty before the first. While there is one
+        class alone, `None` has the probability of another one (a boolean implies the other one).
+        With `id`, the row is kept for `learn_one(id=..., y=...)`."""
         if id is not None:
             self._made.keep(id, as_dict(x))
-        if not self.__sklearn_is_fitted__():
-            return {}
-        core = self._core
-        return dict(zip(core.classes, core.predict_one(as_dict(x)), strict=True))
+        model = self.__dict__.get("_model")
+        row = x if type(x) is dict else as_dict(x)
+        return {} if model is None else model.predict_proba_one(row)
 
     def predict_one(
         self, x: Features, *, id: Hashable | None = None, **_: object
     ) -> Hashable | None:
         """The most probable class; `None` before the first. `id` as in `predict_proba_one`."""
-        found = self.predict_proba_one(x, id=id)
-        return max(found, key=found.__getitem__) if found else None
+        probability = self.predict_proba_one(x, id=id)
+        probability.pop(None, None)
+        return max(probability, key=probability.__getitem__) if probability else None
 
     def predict_proba_many(self, X: Rows) -> "pd.DataFrame":
         """Probabilities as a pandas frame with one column for each class."""
         import pandas as pd
 
-        core = self._core if self.__sklearn_is_fitted__() else self._made
-        return pd.DataFrame(core.predict(X), columns=core.classes, index=index_of(X))
+        model = self._made
+        with model._lock:
+            said, labels = model.predict(X), list(model.labels)
+        return pd.DataFrame(said, columns=labels, index=index_of(X))
 
     def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
         """The most probable class of each row, as a pandas series."""
@@ -111,26 +116,26 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         """The classes that are probable enough for the right one to be among them in a share
         `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
         than that, the set of a row that it is less sure of is empty."""
-        core = self._made
-        with core._lock:
-            reach = intervals.reach_now(core, coverage)
-            return intervals.likely(core.predict_one(as_dict(x)), reach, core.classes)
+        model = self._made
+        with model._lock:
+            reach = model.reach(coverage)
+            return likely(model.predict_one(as_dict(x)), reach, model.labels)
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
         """The same for rows."""
-        core = self._made
-        with core._lock:
-            reach = intervals.reach_now(core, coverage)
-            said = core.predict(X).tolist()
-            return [intervals.likely(line, reach, core.classes) for line in said]
+        model = self._made
+        with model._lock:
+            reach, labels = model.reach(coverage), list(model.labels)
+            return [likely(line, reach, labels) for line in model.predict(X).tolist()]
 
     def progressive_set(self, X: Rows, y: Targets, coverage: float = 0.9) -> list[set[Hashable]]:
         """Learn rows in their order and return the set of each as said *before* it was learned."""
         return cast(list[set[Hashable]], self._progressive_ranges(X, y, coverage))
 
     def _ranges(self, found: Outcome) -> list[set[Hashable]]:
+        labels = list(self._fitted.labels)
         rows = zip(found.predictions.tolist(), found.reach.tolist(), strict=True)
-        return [intervals.likely(said, reach, self._fitted.classes) for said, reach in rows]
+        return [likely(line, reach, labels) for line, reach in rows]
 
     def partial_fit(
         self,
@@ -141,22 +146,23 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
     ) -> Self:
         """Learn rows of an array or frame in their order. `classes` may name classes in advance;
         `sample_weight` as in `fit`."""
-        return self._learn_array(X, y, classes, sample_weight, first="_core" not in self.__dict__)
+        return self._learn_array(X, y, classes, sample_weight, first="_model" not in self.__dict__)
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities, one column for each of `classes_`."""
-        core = self._fitted
-        table, _ = self._validated(X)
-        return core.predict(table)[:, self._order()]
+        model = self._fitted
+        rows, _ = self._validated(X)
+        with model._lock:
+            return model.predict(rows)[:, self._order()]
 
     def decision_function(self, X: Rows) -> np.ndarray:
         """The log-odds of each of `classes_`, a column each; of two classes those of the second
-        alone, in one dimension. What is said is finite: odds end at 1e300."""
+        alone, in one dimension. They are finite: odds end at 1e300."""
         found = np.clip(self.predict_proba(X), 1e-300, None)
+        rest = np.clip(1 - found, 1e-300, None)
         if found.shape[1] > 2:
-            return np.log(found) - np.log(np.clip(1 - found, 1e-300, None))
-        # A model that knows one class says it of every row.
-        others = found[:, 1] if found.shape[1] == 2 else np.full(len(found), 1e-300)
+            return np.log(found) - np.log(rest)
+        others = found[:, 1] if found.shape[1] == 2 else rest[:, 0]
         return np.log(others) - np.log(found[:, 0])
 
     def predict(self, X: Rows) -> np.ndarray:
@@ -177,8 +183,8 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         return predictions[:, self._order()]
 
     def _order(self) -> list[int]:
-        """The classes by their rank, as indices into the order of their appearance."""
-        return ranked(self._fitted.classes)
+        """Return the classes in their sorted order, as positions in the order of appearance."""
+        return ranked(self._fitted.engine.labels)
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
         from sklearn.utils.multiclass import check_classification_targets
@@ -195,16 +201,27 @@ class StreamingClassifier(ClassifierOptions, StreamingEstimator, *faces.bases("C
         return True
 
 
+def likely(said: Sequence[float], reach: float, labels: Iterable[Hashable]) -> set[Hashable]:
+    """Return the classes of a row that are probable enough: 1 - p is at most `reach`."""
+    # A class without any chance was not known when the row was predicted.
+    return {label for label, p in zip(labels, said, strict=False) if 1.0 - p <= reach and p > 0.0}
+
+
 def ranked(labels: Sequence[Hashable]) -> list[int]:
-    """Where the labels stand, in the order of their rank."""
+    """Return the positions of labels in their sorted order."""
     try:
         return sorted(range(len(labels)), key=labels.__getitem__)  # type: ignore[arg-type]
     except TypeError:
         return sorted(range(len(labels)), key=lambda i: (str(type(labels[i])), str(labels[i])))
 
 
+def sorted_labels(labels: Sequence[Hashable]) -> np.ndarray:
+    """Return labels in their sorted order."""
+    return as_array([labels[i] for i in ranked(labels)])
+
+
 def as_array(labels: Sequence[Hashable]) -> np.ndarray:
-    """Labels of one type as NumPy has them, others as they are."""
+    """Return labels of one type as NumPy has them, others as they are."""
     array = np.array(labels)
     if array.ndim == 1 and len({type(label) for label in labels}) <= 1:
         return array
@@ -213,4 +230,4 @@ def as_array(labels: Sequence[Hashable]) -> np.ndarray:
     return mixed
 
 
-faces.register("Classifier", StreamingClassifier)
+compat.register("Classifier", StreamingClassifier)

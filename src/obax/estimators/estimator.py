@@ -1,4 +1,4 @@
-"""What classifier and regressor share: both faces, around one `Core`."""
+"""Methods that classifier and regressor share, around one `Model`."""
 
 import dataclasses
 import sys
@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import faces, intervals, saved, show
-from .core import Core
-from .given import Targets, as_dict, checked_rows, targets_of
-from .history import Rejected
-from .late import Pending
+from . import compat, report, serialise
+from .inputs.table import Features, Rows, as_dict
+from .inputs.targets import Targets, Weights, many_weights, one_weight, targets_of
+from .json_codec import plain_option
+from .model import Model, Outcome
 from .options import Options
-from .outcome import Hyperparameters, Outcome
-from .sparse import Sparse
-from .table import Features, Rows
-from .tags import plain_option
-from .weights import Weights, many_weights, one_weight
+from .pending import Pending
+from .rejected import Rejected
+from .report import Hyperparameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """Rows after test and train, see `play`: what was said of each before it was learned."""
+    """Predictions for rows before they were learned, and what became of the rows: see `play`."""
 
     predictions: np.ndarray
     """Regression: one number per row. Classes: probabilities, a column for each of `classes`."""
     classes: tuple[Hashable, ...]
     """The classes seen so far, in the order of their first appearance; empty for regression."""
     loss: np.ndarray
-    """Of the prediction; of no meaning where there is no target."""
+    """The loss of each prediction; without meaning where there is no target."""
     hyperparameters: Hyperparameters
-    """After the row: as `hyperparameters_`, with an entry per row."""
+    """As `hyperparameters_` after each row, with an entry per row."""
     rejected: list[str | None]
     """Why a row was rejected; `None` where it was not."""
     intervals: Sequence[Any] | None = None
@@ -43,11 +41,11 @@ class Played:
 
 
 class StreamingEstimator(Options):
-    """A model of a stream. The constructor only notes its arguments; they are checked, and the
+    """A model of a stream. The constructor only stores its arguments; they are checked, and the
     model made, when the first row comes."""
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        faces.meet()
+        compat.add_bases()
         return super().__new__(cls)
 
     # ---- what was learned ------------------------------------------------------------------
@@ -57,15 +55,13 @@ class StreamingEstimator(Options):
         """The hyperparameters of the tuned member now: penalty, forgetting (and the same as memory,
         in rows), inertia; a dict by feature or by class where there is one for each. And `members`,
         the share of each member in the prediction."""
-        return self._fitted.hyperparameters()
+        return report.hyperparameters(self._fitted)
 
     @property
     def hyperparameter_history_(self) -> dict[str, Any]:
         """How they got there: `row`, `loss` (mean of the rows since the point before) and an array
         for each hyperparameter. At most 1,024 points, whatever the length of the stream."""
-        core = self._fitted
-        rows, loss, x = core.record.arrays()
-        return {"row": rows, "loss": loss} | core.hyperparameters(x)
+        return report.history(self._fitted)
 
     @property
     def rejected_(self) -> Rejected:
@@ -86,46 +82,49 @@ class StreamingEstimator(Options):
 
     @property
     def learned_(self) -> int:
-        """How many rows were learned."""
-        return int(self._fitted.record.seen)
+        """The number of rows learned."""
+        return int(self._fitted.engine.learned)
 
     @property
     def mean_loss_(self) -> float:
         """The mean loss of predicting a row before it was learned, over all of them."""
-        record = self._fitted.record
-        return record.total / max(record.seen, 1)
+        return report.mean_loss(self._fitted)
 
     @property
     def coverage_(self) -> dict[float, float]:
-        """What intervals or sets reached: for each coverage in use, the share of the rows learned
-        since it was first asked for that fell into theirs."""
-        return intervals.reached(self._fitted)
+        """The coverage of intervals or sets: for each coverage in use, the share of the rows
+        learned since it was first asked for that fell into theirs."""
+        model = self._fitted
+        with model._lock:
+            return dict(model.engine.coverages())
 
     @property
     def feature_names_(self) -> list[Hashable]:
         """The features seen so far, in the order of their first appearance."""
-        return list(self._fitted.names)
+        return list(self._fitted.engine.names)
 
     @property
     def coef_(self) -> np.ndarray:
         """The tuned member's weights of standardised features, one row for each output."""
-        core = self._fitted
-        return core.centre[:, : len(core.names)]
+        model = self._fitted
+        with model._lock:
+            return np.array(model.engine.centre[:, : len(model.names)])
 
     @property
     def intercept_(self) -> np.ndarray:
         """The tuned member's outputs of an average row."""
-        core = self._fitted
-        return core.centre[:, len(core.names)]
+        model = self._fitted
+        with model._lock:
+            return np.array(model.engine.centre[:, len(model.names)])
 
     def explain(self) -> str:
         """What was learned, in words."""
-        return show.explain(self._fitted)
+        return report.explain(self._fitted)
 
     def plot(self) -> "Figure":
         """Learning curve, drift, every hyperparameter and the members' shares over time, as one
         matplotlib figure."""
-        return show.plot(self._fitted)
+        return report.plot(self._fitted)
 
     # ---- River -----------------------------------------------------------------------------
 
@@ -144,7 +143,8 @@ class StreamingEstimator(Options):
             raise TypeError("learn_one needs a target, y.")
         weight = w if w == 1.0 else one_weight(w)
         if id is None:
-            self._made.learn_one(as_dict(x), y, weight)
+            model = self.__dict__.get("_model") or self._made
+            model.learn_one(x if type(x) is dict else as_dict(x), y, weight)
         elif x is None:
             self._made.learn_late(id, y, weight)
         else:
@@ -164,14 +164,14 @@ class StreamingEstimator(Options):
         the loss of a row; one of weight 2 is not two rows, see `docs/estimators.md`."""
         if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
-        self.__dict__.pop("_core", None)
+        self.__dict__.pop("_model", None)
         return self._learn_array(X, y, None, sample_weight, first=True)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_core" in self.__dict__
+        return "_model" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
-        faces.meet()  # A model that was made before scikit-learn was imported.
+        compat.add_bases()  # A model that was made before scikit-learn was imported.
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
@@ -181,8 +181,8 @@ class StreamingEstimator(Options):
 
     def prepare(self) -> Self:
         """Check the arguments and make the model now, instead of when the first row comes."""
-        if "_core" not in self.__dict__:
-            self._core = Core(self.checked())
+        if "_model" not in self.__dict__:
+            self._model = Model(self.checked())
         return self
 
     def set_params(self, **params: Any) -> Self:
@@ -191,7 +191,7 @@ class StreamingEstimator(Options):
         `fit`."""
         before = self.get_params(deep=False)  # type: ignore[attr-defined]
         super().set_params(**params)  # type: ignore[misc]
-        if "_core" not in self.__dict__ or not params:
+        if "_model" not in self.__dict__ or not params:
             return self
         try:
             options = self.checked()
@@ -199,7 +199,7 @@ class StreamingEstimator(Options):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        waiting = self._core.take(options, params)
+        waiting = self._model.take(options, params)
         if waiting:
             words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
             warnings.warn(
@@ -212,17 +212,18 @@ class StreamingEstimator(Options):
         """Test on every row in its order, then learn it if it has a target: `progressive` for a
         stream in which targets may be missing, with all that is known of each row, and intervals
         if a `coverage` is given. This is what `obax stream` writes."""
-        core = self._made
-        with intervals.asked(core, coverage):
-            found = core.play(X, targets_of(y), unlabelled="predict", trace=True)
-        return Played(
-            found.predictions,
-            tuple(core.classes),
-            found.loss,
-            core.hyperparameters(found.x),
-            [found.rejected.get(i) for i in range(len(found.loss))],
-            None if coverage is None else self._ranges(found),
-        )
+        model = self._made
+        with model._lock:
+            within = 0.0 if coverage is None else model.checked_coverage(coverage)
+            found = model.play(X, targets_of(y), reject_missing=False, trace=True, coverage=within)
+            return Played(
+                found.predictions,
+                tuple(model.labels),
+                found.loss,
+                report.hyperparameters(model, found.x),
+                [found.rejected.get(i) for i in range(len(found.loss))],
+                None if coverage is None else self._ranges(found),
+            )
 
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
         """Learn rows in their order and return what was predicted for each *before* it was learned:
@@ -241,7 +242,7 @@ class StreamingEstimator(Options):
         table, targets = self._validated(X, y, first)
         count = 0 if targets is None else len(targets)
         heavy = many_weights(weights, count, "sample_weight")
-        core = self._made
+        model = self._made
         if classes is not None:
             named = np.asarray(classes)
             most = self.checked().max_classes
@@ -250,62 +251,62 @@ class StreamingEstimator(Options):
                     f"classes must be a list of 1 to {most} labels (max_classes), but got "
                     f"{classes!r}."
                 )
-            core.add_classes([plain_option(label) for label in np.unique(named)])
-        core.play(table, targets, weights=heavy)
+            model.add_classes([plain_option(label) for label in np.unique(named)])
+        model.play(table, targets, weights=heavy)
         return self
 
     def _validated(
         self, X: Rows, y: Targets | None = None, first: bool = False
-    ) -> tuple[Rows | Sparse, list[object] | np.ndarray | None]:
-        """Rows and targets by scikit-learn's conventions: errors for what is malformed as a whole;
-        single NaN and Inf are left to the rule of `table`."""
-        if faces.scikit_learn() is None:
+    ) -> tuple[Any, list[object] | np.ndarray | None]:
+        """Check rows and targets by scikit-learn's conventions, if it is installed."""
+        if compat.scikit_learn() is None:
             return X, None if y is None else targets_of(y)
         from sklearn.utils.validation import check_consistent_length
 
-        table = checked_rows(self, X, first)
+        rows = compat.validated(self, X, first)
         if y is None:
-            return table, None
+            return rows, None
         targets = self._validated_targets(y)
         check_consistent_length(X, targets)
-        return table, targets
+        return rows, targets
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
         raise NotImplementedError
 
     def _progressive_ranges(self, X: Rows, y: Targets, coverage: float) -> Sequence[Any]:
-        core = self._made
-        with intervals.asked(core, coverage):
-            return self._ranges(core.play(X, targets_of(y)))
+        model = self._made
+        with model._lock:
+            within = model.checked_coverage(coverage)
+            return self._ranges(model.play(X, targets_of(y), coverage=within))
 
     def _ranges(self, found: Outcome) -> Sequence[Any]:
-        """The interval or set of each row."""
+        """Return the interval or set of each row."""
         raise NotImplementedError
 
     def _ordered(self, predictions: np.ndarray) -> np.ndarray:
         return predictions
 
     @property
-    def _made(self) -> Core:
+    def _made(self) -> Model:
         """The model, made if there is none yet."""
-        return self.prepare()._core
+        return self.prepare()._model
 
     @property
-    def _fitted(self) -> Core:
+    def _fitted(self) -> Model:
         """The model; an error if nothing was learned yet."""
-        if "_core" not in self.__dict__:
+        if "_model" not in self.__dict__:
             text = f"This {type(self).__name__} has not learned from any row yet."
             if "sklearn" not in sys.modules:
                 raise AttributeError(text)
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(text)
-        return self._core
+        return self._model
 
     def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values for `obax.save`."""
-        return saved.save(self)
+        """Return arrays and plain values for `obax.save`."""
+        return serialise.save(self)
 
     def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
-        """A new estimator from what `__obax_save__` gave."""
-        return saved.load(type(self), arrays, extra)
+        """Return a new estimator from what `__obax_save__` gave."""
+        return serialise.load(type(self), arrays, extra)

@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
-from . import faces, intervals
+from . import compat
 from .estimator import StreamingEstimator
-from .given import Targets, as_dict, index_of
+from .inputs.table import Features, Rows, as_dict, index_of
+from .inputs.targets import Targets, Weights
+from .model import Outcome
 from .options import RegressorOptions
-from .outcome import Outcome
-from .table import Features, Rows
-from .weights import Weights
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Regressor")):  # type: ignore[misc]
+class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Regressor")):  # type: ignore[misc]
     """Linear regression for rows that arrive one at a time, with squared or Huber loss.
 
     The model (the follower) fits a weighted window of recent rows; penalty, memory and inertia (the
@@ -43,9 +42,8 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         for `learn_one(id=..., y=...)`."""
         if id is not None:
             self._made.keep(id, as_dict(x))
-        if not self.__sklearn_is_fitted__():
-            return 0.0
-        return self._core.predict_one(as_dict(x))[0]
+        model = self.__dict__.get("_model")
+        return 0.0 if model is None else model.predict_one(as_dict(x))[0]
 
     def predict_many(self, X: Rows) -> "pd.Series":
         """The predictions for rows, as a pandas series."""
@@ -56,20 +54,20 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
     def predict_interval_one(self, x: Features, coverage: float = 0.9) -> tuple[float, float]:
         """Low and high, between which the target is to be in a share `coverage` of the rows, drift
         or not: see `coverage_`. Infinite before the first row was learned."""
-        core = self._made
-        with core._lock:
-            reach = intervals.reach_now(core, coverage)
-            said = core.predict_one(as_dict(x))[0]
-        return said - reach, said + reach
+        model = self._made
+        with model._lock:
+            reach = model.reach(coverage)
+            prediction = model.predict_one(as_dict(x))[0]
+        return prediction - reach, prediction + reach
 
     def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> "pd.DataFrame":
         """The same for rows, as a pandas frame with columns `low` and `high`."""
         import pandas as pd
 
-        core = self._made
-        with core._lock:
-            reach = intervals.reach_now(core, coverage)
-            found = intervals.around(core.predict(X), reach)
+        model = self._made
+        with model._lock:
+            reach = model.reach(coverage)
+            found = around(model.predict(X), reach)
         return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))
 
     def progressive_interval(self, X: Rows, y: Targets, coverage: float = 0.9) -> np.ndarray:
@@ -78,17 +76,17 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         return cast(np.ndarray, self._progressive_ranges(X, y, coverage))
 
     def _ranges(self, found: Outcome) -> np.ndarray:  # type: ignore[override]
-        return intervals.around(found.predictions, found.reach)
+        return around(found.predictions, found.reach)
 
     def partial_fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
         """Learn rows of an array or frame in their order; `sample_weight` as in `fit`."""
-        return self._learn_array(X, y, None, sample_weight, first="_core" not in self.__dict__)
+        return self._learn_array(X, y, None, sample_weight, first="_model" not in self.__dict__)
 
     def predict(self, X: Rows) -> np.ndarray:
         """The predictions for rows of an array or frame."""
-        core = self._fitted
-        table, _ = self._validated(X)
-        return core.predict(table)
+        model = self._fitted
+        rows, _ = self._validated(X)
+        return model.predict(rows)
 
     def _validated_targets(self, y: Targets) -> np.ndarray:
         from sklearn.utils.validation import _check_y, column_or_1d
@@ -96,4 +94,9 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *faces.bases("Reg
         return _check_y(column_or_1d(y, warn=True), y_numeric=True)
 
 
-faces.register("Regressor", StreamingRegressor)
+def around(predictions: np.ndarray, reach: np.ndarray | float) -> np.ndarray:
+    """Return low and high, a line for each row."""
+    return np.stack([predictions - reach, predictions + reach], axis=1)
+
+
+compat.register("Regressor", StreamingRegressor)

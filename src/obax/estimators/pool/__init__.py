@@ -1,8 +1,7 @@
-"""One model for each key, ten thousand of them in one stacked state: see `pool`.
+"""One model for each key, ten thousand of them side by side: see `pool`.
 
-Files: `entry` (many slots in one compiled call), `stack` (slots), `cold` (models on disk), `models`
-(where each is), `shard` (rows by them), `rows`, `keys`, `reading` (what comes in), `crew`
-(threads), `tenant` and `look` (what was learned), `state` (checkpoints), `pool`.
+Files: `keys` (keys and their numbers), `reading` (rows and targets as they come), `store` (models
+on disk), `tenant` (the model of one key), `serialise` (checkpoints), `pool`.
 """
 
 from .pool import Pool as Pool

@@ -1,19 +1,21 @@
-"""Which model a row belongs to: keys, their numbers, and the shard of each."""
+"""The keys of a pool and their numbers."""
 
 import itertools
 import math
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..table import short
-from ..tags import tagged
+from ..inputs.table import Rows, Table, short
+from ..inputs.targets import targets_of
+from ..json_codec import tagged
 
 
 def spread(key: Hashable) -> int:
-    """A number from a key, the same in every process, and the same for keys that are equal. (What
-    Python has for words changes from process to process.)"""
+    """Return a number from a key, the same in every process, and the same for equal keys. (Python's
+    hash of a word changes from process to process.)"""
     if isinstance(key, str):
         return zlib.crc32(key.encode("utf-8", "surrogatepass"))
     if isinstance(key, tuple):
@@ -22,7 +24,7 @@ def spread(key: Hashable) -> int:
 
 
 def why_not(key: object) -> str | None:
-    """What keeps a value from being a key."""
+    """Return what keeps a value from being a key."""
     if key is None or key == "" or type(key).__name__ in ("NAType", "NaTType"):
         return "its key is missing"
     if isinstance(key, float) and math.isnan(key):
@@ -42,23 +44,13 @@ def why_not(key: object) -> str | None:
 
 
 class Keys:
-    """Every key that has come, numbered in their order; and the place of each: shard, and number
-    there."""
+    """Every key that has come, numbered in their order."""
 
-    def __init__(self, shards: int):
-        self.shards = shards
+    def __init__(self) -> None:
         self.index: dict[Hashable, int] = {}
-        self.names: list[Hashable] = []
-        self._counts = [0] * shards
-        self._places = np.zeros((16, 2), np.int64)
-
-    @property
-    def places(self) -> np.ndarray:
-        """Shard and number there, by number."""
-        return self._places[: len(self.names)]
 
     def find(self, keys: Sequence[object], learn: bool) -> tuple[np.ndarray, dict[int, str]]:
-        """The numbers of keys, -1 for one that is not known; with `learn`, new ones get one, and
+        """Return the numbers of keys, -1 for an unknown one; to `learn`, new ones get one, and
         there are reasons, by position, why others cannot."""
         rejected: dict[int, str] = {}
         try:
@@ -67,37 +59,49 @@ class Keys:
             )
         except TypeError:  # One that is not hashable.
             found = np.array([self._known(key) for key in keys], np.int64)
-        if not learn:
-            return found, rejected
-        for i in np.flatnonzero(found < 0).tolist():
-            key = keys[i]
-            number = self._known(key)
-            if number < 0:
-                reason = why_not(key)
-                if reason is not None:
-                    rejected[i] = reason
-                    continue
-                number = self.add(key)
-            found[i] = number
+        for i in np.flatnonzero(found < 0).tolist() if learn else ():
+            key: Any = keys[i]
+            found[i] = self._known(key)
+            if found[i] >= 0:
+                continue
+            if (reason := why_not(key)) is not None:
+                rejected[i] = reason
+            else:
+                found[i] = self.index[key] = len(self.index)
         return found, rejected
-
-    def add(self, key: Hashable) -> int:
-        """The number of a new key."""
-        number, shard = len(self.names), spread(key) % self.shards
-        if number == len(self._places):
-            self._places = np.concatenate([self._places, np.zeros_like(self._places)])
-        self._places[number] = shard, self._counts[shard]
-        self._counts[shard] += 1
-        self.names.append(key)
-        self.index[key] = number
-        return number
-
-    def counts(self) -> list[int]:
-        """Keys of each shard."""
-        return list(self._counts)
 
     def _known(self, key: object) -> int:
         try:
             return self.index.get(key, -1)
         except TypeError:
             return -1
+
+
+def split(name: Hashable, keys: Any, rows: Rows) -> tuple[Sequence[object], Rows]:
+    """Return keys, and rows without the column `name`, from which the keys are taken if none are
+    given."""
+    found: Any = None
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping | Table):
+        if any(name in row for row in rows if isinstance(row, Mapping)):
+            found = [row.get(name) if isinstance(row, Mapping) else None for row in rows]
+            rows = [
+                {n: value for n, value in row.items() if n != name}
+                if isinstance(row, Mapping)
+                else row
+                for row in rows
+            ]
+    elif not isinstance(rows, Table) and name in list(getattr(rows, "columns", ())):
+        frame: Any = rows
+        found, rows = frame[name], frame[[n for n in frame.columns if n != name]]
+    given = found if keys is None else keys
+    if given is None:
+        raise ValueError(
+            f"keys must be one for each row, or rows have a column {name!r}; keys is None, and "
+            f"rows, of type {type(rows).__name__}, have no such column."
+        )
+    if isinstance(given, str):
+        raise ValueError(f"keys must be one for each row, but is the word {given!r}.")
+    listed = targets_of(given)
+    return listed.tolist() if isinstance(listed, np.ndarray) else listed, rows

@@ -1,33 +1,15 @@
 """The model of one key, to look at."""
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..columns import Columns
-from ..core import Core
-from ..estimator import StreamingEstimator
-from ..history import MOST_POINTS, Record, Rejected
-from ..kernel.record import HEAD, POINTS, RING, USED
-from ..options import Options
-from ..outcome import Hyperparameters
-from .models import Models
-from .reading import Reader
-from .stack import NOTED
+from ..model import Model
+from ..report import Hyperparameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-class Owner(Protocol):
-    """What of a pool is needed here."""
-
-    model: Any
-    key: str
-    _reader: Reader
-    _rejected: Rejected
-    _options: Options
+    from .pool import Pool
 
 
 class Tenant:
@@ -36,31 +18,32 @@ class Tenant:
     `model` is a copy that goes on alone, with all methods of an estimator.
     """
 
-    def __init__(self, key: Hashable, pool: Owner, models: Models, number: int):
+    def __init__(self, key: Hashable, pool: "Pool", number: int):
         self.key = key
-        self._pool, self._models, self._number = pool, models, number
+        self._pool, self._number = pool, number
 
     @property
     def model(self) -> Any:
         """The same model as an estimator of its own; the pool's goes its own way."""
         pool = self._pool
-        found: StreamingEstimator = type(pool.model)(**pool.model.get_params(deep=False))
-        found._core = self._core()
-        return found
+        estimator = type(pool.model)(**pool.model.get_params(deep=False))
+        estimator._model = self._copy()
+        return estimator
 
     @property
     def rows_(self) -> int:
-        """Rows that the key was given."""
-        return int(self._models.table["given"][self._number])
+        """The number of rows that the key was given."""
+        return int(self._pool._info(self._number)["given"])
 
     @property
     def hyperparameters_(self) -> Hyperparameters:
-        """As an estimator has them."""
-        return self._core().hyperparameters()
+        """The hyperparameters as an estimator has them."""
+        found: Hyperparameters = self.model.hyperparameters_
+        return found
 
     @property
     def hyperparameter_history_(self) -> dict[str, Any]:
-        """How they got there, at up to 32 points."""
+        """How they got there, at up to 24 points."""
         history: dict[str, Any] = self.model.hyperparameter_history_
         return history
 
@@ -83,37 +66,24 @@ class Tenant:
     def __repr__(self) -> str:
         return f"Tenant({self.key!r}, rows={self.rows_:,})"
 
-    def _core(self) -> Core:
+    def _copy(self) -> Model:
         pool, reader = self._pool, self._pool._reader
-        core = Core(pool._options)
-        with self._models._lock:
-            line = self._models.table[self._number].copy()
-            state = self._models.state(self._number)
-            known = self._models.order[self._number, : line["known"]].tolist()
-        if state is None:
-            return core
-        core.names = dict(list(reader.names.items())[: state.features])
-        core.classes = [reader.classes[code] for code in known]
-        core.index = {label: i for i, label in enumerate(core.classes)}
-        core.columns = Columns.from_plain(pool._options.max_categories, reader.columns.to_plain())
-        core.rows = int(line["given"])
-        core.plan = pool._options.plan(state.features, len(core.classes))
-        core.vector, core.record = state.vector, record_of(state.notes, core.plan.trail)
-        for one in pool._rejected:
-            if one["values"].get(pool.key) == self.key:
-                core.rejected.add(one["row"], one["reason"], one["values"])
-        if len(core.rejected) < line["rejected"] and not len(core.rejected):
-            core.rejected.add(0, "of reasons that are no longer kept", {})
-        core.rejected.count = int(line["rejected"])
-        core.ready()
-        return core
-
-
-def record_of(notes: np.ndarray, trail: int) -> Record:
-    """The record of a model from its notes in a pool, with the room that a model alone has."""
-    head = np.zeros(HEAD)
-    head[:RING] = notes[:RING]
-    head[POINTS] = MOST_POINTS
-    used, points = int(notes[USED]), notes[RING:]
-    x = points[2 * NOTED :].reshape(NOTED, trail)
-    return Record.of(head, points[:used], points[NOTED : NOTED + used], x[:used])
+        with pool._lock:
+            info, state = pool._info(self._number), pool._state(self._number)
+            names, labels = list(reader.names), reader.labels
+            model = Model(pool._options)
+            if state is None:
+                return model
+            model.put(
+                [names[i] for i in info["features"]],
+                [labels[i] for i in info["labels"]],
+                state | {"given": info["given"]},
+            )
+            model.columns = reader.columns.copy()
+            for one in pool._rejected:
+                if one["values"].get(pool.key) == self.key:
+                    model.rejected.add(one["row"], one["reason"], one["values"])
+            if len(model.rejected) < info["rejected"] and not len(model.rejected):
+                model.rejected.add(0, "of reasons that are no longer kept", {})
+            model.rejected.count = int(info["rejected"])
+        return model

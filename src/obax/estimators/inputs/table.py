@@ -1,0 +1,293 @@
+"""Dicts, arrays and frames as tables of floats; and which rows are rejected."""
+
+import copy
+import datetime
+import numbers
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST = 1e15
+EPOCH = datetime.datetime(1970, 1, 1)
+LONGEST = 100
+"""Characters of a word."""
+NUMBERS = frozenset({float, int, bool, type(None), np.float64, np.float32, np.int64})
+"""Types of values that are numbers, or missing, without a second look."""
+Features = Mapping[Any, object]
+"""One row as River has it: values by the name of the feature."""
+
+
+class Table:
+    """Some rows with the same names, as every method for many rows takes them.
+
+    `values` has a row for each row and a column for each name: of floats with NaN where a feature
+    is missing, or of objects, where `None` is missing too, words and dates are kept apart, by
+    column, and what is neither has its row rejected. `rejected` has the reasons, by the position
+    of the row.
+
+    >>> table = Table(["a", "b"], np.array([[1.0, None], ["x", [2.0]]], object))
+    >>> table.words, table.rejected
+    ({0: [None, 'x']}, {1: "feature 'b' is [2.0], not a number, word or date but a list"})
+    """
+
+    def __init__(self, names: Sequence[Hashable], values: np.ndarray):
+        if values.ndim != 2 or values.shape[1] != len(names):
+            raise ValueError(
+                f"values must be a 2D array with a column for each of {len(names)} names, but has "
+                f"shape {values.shape}."
+            )
+        self.names = list(names)
+        self.rejected: dict[int, str] = {}
+        self.words: dict[int, list[str | None]] = {}
+        self.days: dict[int, np.ndarray] = {}
+        """Dates, as days since 1970."""
+        self._source: tuple[Table, int] | None = None
+        objects = values.dtype.kind == "O"
+        self.values = self._checked(values) if objects else np.asarray(values, np.float64)
+        with np.errstate(invalid="ignore"):
+            absurd = np.abs(self.values) > LARGEST
+        for i in np.flatnonzero(absurd.any(axis=1)).tolist():
+            j = int(np.argmax(absurd[i]))
+            self.rejected.setdefault(i, too_large(self.names[j], self.values[i, j]))
+
+    @classmethod
+    def unreadable(cls, reason: str) -> Self:
+        """Return a row of which nothing is known but why it is rejected."""
+        table = cls([], np.zeros((1, 0)))
+        table.rejected[0] = reason
+        return table
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[Hashable],
+        values: np.ndarray,
+        rejected: dict[int, str],
+        source: "Table",
+        begin: int,
+    ) -> "Table":
+        """Return rows of `source` from `begin` on, in other columns."""
+        table = cls(names, values)
+        table.rejected |= rejected
+        table._source = (source, begin)
+        return table
+
+    def copy(self) -> "Table":
+        """Return a table that can have other rejections."""
+        table = copy.copy(self)
+        table.rejected = dict(self.rejected)
+        return table
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def row(self, index: int) -> dict[Hashable, object]:
+        """Return one row, to show."""
+        if self._source is not None:
+            table, begin = self._source
+            return table.row(begin + index)
+        shown: list[object] = self.values[index].tolist()
+        for j, words in self.words.items():
+            shown[j] = shown[j] if words[index] is None else words[index]
+        for j, days in self.days.items():
+            if not np.isnan(days[index]):
+                shown[j] = str(EPOCH + datetime.timedelta(days=float(days[index])))
+        return dict(zip(self.names, shown, strict=True))
+
+    def count(self, names: set[Hashable]) -> int:
+        """Count the values of these names in rows that are not rejected."""
+        mine = [j for j, name in enumerate(self.names) if name in names]
+        taken = np.ones(len(self), bool)
+        taken[list(self.rejected)] = False
+        return int(np.sum(~np.isnan(self.values[taken][:, mine])))
+
+    def _checked(self, objects: np.ndarray) -> np.ndarray:
+        """Look at each value; note words and dates, and the rows that are rejected."""
+        values = np.full(objects.shape, np.nan)
+        for i, line in enumerate(objects.tolist()):
+            for j, item in enumerate(line):
+                value = number(item)
+                if value is not None:
+                    values[i, j] = value
+                elif isinstance(item, str) and len(item) <= LONGEST:
+                    words = self.words.setdefault(j, [None] * len(objects))
+                    words[i] = str(item) or None
+                elif (date := since_epoch(item)) is not None:
+                    self.days.setdefault(j, np.full(len(objects), np.nan))[i] = date
+                else:
+                    kind = "a longer text" if isinstance(item, str) else f"a {type(item).__name__}"
+                    found = f"feature {self.names[j]!r} is {short(item)}"
+                    self.rejected[i] = f"{found}, not a number, word or date but {kind}"
+        return values
+
+
+Rows = Table | Features | Sequence[Features | Table] | npt.ArrayLike
+"""Rows of any kind; frames of pandas and polars are like arrays, with names, and sparse matrices of
+SciPy like arrays."""
+
+
+def number(value: object) -> float | None:
+    """Return the value as a float: NaN for a missing one, `None` for what is not a number."""
+    if value is None:
+        return float("nan")
+    if isinstance(value, float | int | np.number | numbers.Number):
+        if isinstance(value, complex | np.complexfloating | np.timedelta64):
+            return None
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except OverflowError:
+            return float("inf")
+        except (TypeError, ValueError):
+            return None
+    if isinstance(value, np.bool_):
+        return float(value)
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return float("nan")
+    return None
+
+
+def since_epoch(value: object) -> float | None:
+    """Return a date as days since 1970-01-01: NaN for a missing one, `None` for no date."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("M8[us]").item()
+        if value is None:
+            return float("nan")
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None:
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+        return (value - EPOCH) / datetime.timedelta(days=1)
+    if isinstance(value, datetime.date):
+        return float((value - EPOCH.date()).days)
+    return None
+
+
+def tables(rows: Rows) -> Iterator[Table]:
+    """Read rows of any kind as tables, each of rows with the same names."""
+    for block in blocks(rows):
+        if isinstance(block, Table):
+            yield block
+        else:
+            for run in runs(block):
+                yield from_dicts(run)
+
+
+def blocks(rows: Rows) -> Iterator[Table | list[Features]]:
+    """Read rows of any kind, dicts as they are and everything else as tables."""
+    if isinstance(rows, Table):
+        yield rows
+    elif isinstance(rows, Mapping):
+        yield [rows]
+    elif hasattr(rows, "columns"):
+        yield _from_columns(rows)
+    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping | Table):
+        dicts: list[Features] = []
+        for row in rows:
+            if isinstance(row, Mapping):
+                dicts.append(row)
+                continue
+            if not isinstance(row, Table):
+                raise ValueError(f"rows must all be dicts, but one is {short(row)}.")
+            if dicts:
+                yield dicts
+            dicts = []
+            yield row
+        if dicts:
+            yield dicts
+    else:
+        yield _from_array(rows)  # type: ignore[arg-type]
+
+
+def runs(rows: Iterable[Features]) -> Iterator[list[Features]]:
+    """Split dicts where their names change."""
+    run: list[Features] = []
+    for row in rows:
+        if run and row.keys() != run[0].keys():
+            yield run
+            run = []
+        run.append(row)
+    if run:
+        yield run
+
+
+def from_dicts(run: Sequence[Features]) -> Table:
+    """Return dicts with the same names as a table; the order of their keys changes nothing."""
+    names = sorted(run[0], key=order_of)
+    flat = [row[name] for row in run for name in names]
+    if NUMBERS.issuperset(map(type, flat)):
+        try:
+            return Table(names, np.array(flat, np.float64).reshape(len(run), len(names)))
+        except OverflowError:  # An integer beyond all floats.
+            pass
+    values = np.empty(len(flat), object)
+    for i, value in enumerate(flat):
+        # One by one: an assignment of the whole row would take a list inside it apart.
+        values[i] = value
+    return Table(names, values.reshape(len(run), len(names)))
+
+
+def _from_array(rows: npt.ArrayLike) -> Table:
+    """Read a two-dimensional array; features are named by their column number."""
+    if not hasattr(rows, "dtype") and hasattr(rows, "to_numpy"):
+        rows = rows.to_numpy()
+    array = np.asarray(rows)
+    if array.ndim != 2:
+        raise ValueError(
+            f"rows must be a dict, a frame, a list of dicts or a 2D array of rows and features, "
+            f"but has {array.ndim} dimension(s), shape {array.shape}; reshape a single row with "
+            f"rows.reshape(1, -1)."
+        )
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: rows must hold real numbers.")
+    real = array.dtype.kind in "fiub"
+    return Table(range(array.shape[1]), array if real else _objects(array))
+
+
+def _from_columns(frame: Any) -> Table:
+    names = list(frame.columns)
+    columns = [np.asarray(frame[name]) for name in names]
+    real = all(column.dtype.kind in "fiub" for column in columns)
+    values = np.empty((len(frame), len(names)), np.float64 if real else object)
+    for j, column in enumerate(columns):
+        values[:, j] = column if real else _objects(column)
+    return Table(names, values)
+
+
+def _objects(array: np.ndarray) -> np.ndarray:
+    """Return an array of Python's own types; NumPy would make integers of times in nanoseconds."""
+    if array.dtype.kind in "mM":
+        array = array.astype(f"{array.dtype.kind}8[us]")
+    return array.astype(object)
+
+
+def order_of(name: Hashable) -> tuple[bool, str, float]:
+    """Return a key to sort names by: numbers first, then everything else by its text."""
+    return (False, "", name) if isinstance(name, int | float) else (True, str(name), 0)
+
+
+def too_large(name: Hashable, value: float) -> str:
+    """Return the reason for the rejection of a row with such a value."""
+    return f"feature {name!r} is {value:g}, infinite or beyond {LARGEST:g}"
+
+
+def short(value: object) -> str:
+    """Return a value as text that is short enough for a message."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def as_dict(row: Features | None) -> Features:
+    """Return the row itself; raise an error for what is not a dict."""
+    if type(row) is dict or isinstance(row, Mapping):
+        return row
+    raise ValueError(
+        f"x must be a dict of features, but is {type(row).__name__}; use learn_many or partial_fit "
+        f"for arrays and frames."
+    )
+
+
+def index_of(X: Rows) -> Any:
+    """Return the index of a pandas frame. Lists have an `index` too, a method."""
+    index = getattr(X, "index", None)
+    return None if callable(index) else index
