@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         window as window,
     )
     from ._support.compiling import enable_compilation_cache as enable_compilation_cache
-    from ._support.held import whole as whole
+    from ._support.static_leaves import whole as whole
     from .algorithms import *  # noqa: F403
     from .checkpoint import load as load, save as save
     from .domain import (
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
         Unconstrained as Unconstrained,
     )
     from .hypergradient import check_hypergradient as check_hypergradient
+    from .leader_check import LeaderWarning as LeaderWarning
     from .meta import adapt as adapt, prox_linear as prox_linear
     from .online import *  # noqa: F403
     from .problem import Problem as Problem
-    from .reach import LeaderWarning as LeaderWarning
     from .replay import Replay as Replay
     from .window import Window as Window
 else:

@@ -20,14 +20,16 @@ import math
 import re
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
-from ._support import atomic, validation
-from ._support.typed import typed
+from ._support import files
+from ._support.checks import check, checked
+from ._support.messages import counted
 from .algorithms import Info
 from .algorithms.history import NUMBERS, coordinates, size_of_x
+from .watch import page
 
 # Of x: as many coordinates as a person looks at; of more, the norm.
 COORDINATES = 16
@@ -36,7 +38,7 @@ POINTS = 600
 
 
 def metrics(info: Info) -> dict[str, float]:
-    """The numbers of a round by name: losses, norms, residual, `accepted`, and x.
+    """Return the numbers of a round by name: losses, norms, residual, `accepted`, and x.
 
     >>> import jax.numpy as jnp, obax
     >>> problem = obax.Problem(outer=lambda x, y, round: 0.5 * (x - round) ** 2)
@@ -56,9 +58,9 @@ def metrics(info: Info) -> dict[str, float]:
 
 
 class JSONLines:
-    """A line of JSON for each call, appended to a file: `t` and the `metrics`."""
+    """A callback that appends a line of JSON to a file: `t` and the `metrics`."""
 
-    @typed
+    @checked
     def __init__(self, file: str | Path):
         self.path = Path(file)
         self._file: IO[str] | None = None
@@ -69,7 +71,7 @@ class JSONLines:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a", encoding="utf-8")
         numbers = {name: _plain(value) for name, value in metrics(info).items()}
-        with atomic.naming(self.path):
+        with files.named_errors(self.path):
             self._file.write(json.dumps({"t": int(info.t), "time": time.time(), **numbers}) + "\n")
             self._file.flush()
 
@@ -81,15 +83,14 @@ class JSONLines:
 
 
 class Watch:
-    """A folder that `obax watch FOLDER` shows: one's own run, on a page that draws itself.
+    """A callback that writes a folder for `obax watch FOLDER`, a page that draws a run while it
+    goes on.
 
     Written at most once in `seconds`, and at the end. Memory does not grow: a curve has at most 600
-    points.
+    points. The page's mean is over the rounds of these points, and says so where they are not all.
     """
 
-    FILE = "watch.json"
-
-    @typed
+    @checked
     def __init__(self, folder: str | Path, title: str = "run", seconds: float = 1.0):
         self.folder, self.title, self.seconds = Path(folder), title, seconds
         self._rows: list[tuple[int, dict[str, float]]] = []
@@ -98,7 +99,7 @@ class Watch:
         self._last: tuple[int, dict[str, float]] | None = None
 
     def __call__(self, state: Any, info: Info) -> None:
-        """Take a round in."""
+        """Take a round into account."""
         t, numbers = int(info.t), metrics(info)
         if self._last is None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +115,7 @@ class Watch:
             self._write(done=False)
 
     def close(self) -> None:
-        """The last figures, and that there will be no more."""
+        """Write the last figures, and that the run has finished."""
         if self._last is not None:
             self._write(done=True)
 
@@ -123,41 +124,52 @@ class Watch:
         t, last = self._last
         now = time.time()
         speed = (t - self._first) / (now - self._begun) if now > self._begun else 0.0
-        names = [name for name in last if name != "accepted"]
-        leader = [name for name in names if name not in NUMBERS]
+        leader = [name for name in last if name != "accepted" and name not in NUMBERS]
         charts = [
-            _chart("Loss", ["played_value", "outer_value"], self._rows),
-            _chart("Leader x", leader, self._rows),
-            _chart("Residual of the solver", ["solver_residual"], self._rows, log=True),
-            _chart("Gradient norms", ["inner_gradient_norm", "hypergradient_norm"], self._rows,
-                   log=True),
-        ]  # fmt: skip
-        page = {
-            "title": self.title,
-            "updated": now,
-            "done": done,
-            "words": "Finished." if done else "Running.",
-            "facts": [
-                ["round", f"{t:,}"],
-                ["rounds per second", f"{speed:,.0f}"],
-                ["loss suffered", f"{last['played_value']:.4g}"],
-                ["residual", f"{last['solver_residual']:.2g}"],
-                ["rejected, of those seen", f"{self._rejected:,}"],
+            self._chart("Loss", ["played_value", "outer_value"]),
+            self._chart("Leader x", leader),
+            self._chart("Residual of the solver", ["solver_residual"], log=True),
+            self._chart("Gradient norms", ["inner_gradient_norm", "hypergradient_norm"], log=True),
+        ]
+        losses = [v for v in charts[0]["curves"][0]["y"] if v is not None]
+        rounds = self._rows[-1][0]
+        observed = counted(rounds, "round")
+        if len(losses) < rounds:
+            # The callback is called in some rounds only, and keeps some of those.
+            observed = f"{counted(len(losses), 'sampled round')} up to round {rounds:,}"
+        page.write(
+            self.folder,
+            self.title,
+            charts,
+            [
+                ("round", f"{t:,}"),
+                ("rounds per second", f"{speed:,.0f}"),
+                ("loss suffered", f"{last['played_value']:.4g}"),
+                ("residual", f"{last['solver_residual']:.2g}"),
+                ("rejected, of those seen", f"{self._rejected:,}"),
             ],
-            "charts": charts,
-            "rejected": [],
-        }
-        atomic.write_text(self.folder / self.FILE, json.dumps(page))
+            question="What does a round cost, before it is learned?",
+            answer=page.summary("Loss suffered", losses, observed),
+            text="Finished." if done else "Running.",
+            done=done,
+        )
         self._written = now
+
+    def _chart(self, title: str, names: list[str], log: bool = False) -> dict[str, Any]:
+        rounds = [t for t, _ in self._rows]
+        curves = {name: (rounds, [numbers[name] for _, numbers in self._rows]) for name in names}
+        return page.chart(title, "t", curves, log=log)
 
 
 class TensorBoard:
-    """Scalars for TensorBoard, written by tensorboardX; or by any `writer` with `add_scalar`, such
-    as torch's."""
+    """A callback that writes scalars for TensorBoard with tensorboardX, or with any `writer` with
+    `add_scalar`, such as torch's."""
 
-    @typed
+    @checked
     def __init__(self, folder: str | Path = "runs", *, writer: Any = None):
         self.folder, self._given, self._writer = Path(folder), writer, writer
+        if writer is None:
+            _library("tensorboardX", "tensorboard")
 
     def __call__(self, state: Any, info: Info) -> None:
         """Write all numbers of the round."""
@@ -167,7 +179,7 @@ class TensorBoard:
             self._writer.add_scalar(f"obax/{name}", value, int(info.t))
 
     def close(self) -> None:
-        """Flush; close a writer that was opened here."""
+        """Flush the writer, and close it if it was opened here."""
         if self._given is not None:
             self._given.flush()
         elif self._writer is not None:
@@ -176,16 +188,18 @@ class TensorBoard:
 
 
 class MLflow:
-    """Metrics of an MLflow run: the active one, or one that is started and ended here.
+    """A callback that logs metrics of an MLflow run: the active one, or one that is started and
+    ended here.
 
     `tracking_uri` is MLflow's own setting where it is left out, in its newer versions a file
     `mlflow.db` where the program runs; "sqlite:///runs.db" names another.
     """
 
-    @typed
+    @checked
     def __init__(
         self, experiment: str | None = None, *, tracking_uri: str | None = None, **params: object
     ):
+        _library("mlflow", "mlflow")
         self.experiment, self.tracking_uri, self.params = experiment, tracking_uri, params
         self._mlflow: Any = None
         self._mine = False
@@ -214,14 +228,16 @@ class MLflow:
 
 
 class WandB:
-    """Weights & Biases, into a local folder: `mode="online"` sends it, `wandb sync` does so later.
+    """A callback for Weights & Biases that writes to a local folder: `mode="online"` sends it at
+    once, `wandb sync` later.
 
     What else `wandb.init` takes is passed on: `name=`, `dir=`, `config=`.
     """
 
-    @typed
+    @checked
     def __init__(self, project: str = "obax", *, mode: str = "offline", **options: object):
-        self.mode = validation.one_of(mode, ("offline", "online", "disabled"), "mode")
+        self.mode = check(mode, "mode", Literal["offline", "online", "disabled"])
+        _library("wandb", "wandb")
         self.options = {"project": project, **options}
         self._run: Any = None
 
@@ -239,6 +255,8 @@ class WandB:
 
 
 def _library(module: str, extra: str) -> Any:
+    """Import the library that a callback needs, or raise an error that says how to install it.
+    Constructors call this too: a missing library is noticed before the first round is played."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -248,21 +266,10 @@ def _library(module: str, extra: str) -> Any:
 
 
 def _plain(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Return a number, or `None` for NaN and Inf, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 
 def _mlflow_name(name: str) -> str:
-    """MLflow takes letters, digits and a few signs, no brackets or quotes."""
+    """Return a name that MLflow accepts: letters, digits and a few signs, no brackets or quotes."""
     return re.sub(r"[^\w]+", ".", name).strip(".")
-
-
-def _chart(
-    title: str, names: list[str], rows: list[tuple[int, dict[str, float]]], log: bool = False
-) -> dict[str, Any]:
-    """A chart as the page of `obax watch` draws it."""
-    curves = [
-        {"name": name, "x": [t for t, _ in rows], "y": [_plain(found[name]) for _, found in rows]}
-        for name in names
-    ]
-    return {"title": title, "unit": "t", "log": log, "curves": curves}

@@ -34,9 +34,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ._support import showing, validation
+from ._support import formatting, trees
 from ._support.trees import PyTree, is_concrete
-from .past import NEVER as NEVER
+from .round_buffer import NEVER as NEVER
 
 LEVELS, EACH = 16, 4
 """Blocks of 1, 2, 4, ..., 2**15 rounds, up to four of each. What is older than some 2**17 rounds
@@ -44,16 +44,16 @@ is no longer compared with."""
 
 
 class Detector(eqx.Module):
-    """What `obax.Window(cut=...)` asks. Derive one of your own from it."""
+    """The base class of detectors for `obax.Window(cut=...)`. Derive your own from it."""
 
     @abc.abstractmethod
     def init(self) -> PyTree:
-        """The memory before the first round: arrays."""
+        """Return the memory before the first round: arrays."""
 
     @abc.abstractmethod
     def observe(self, memory: PyTree, loss: Float[Array, ""]) -> tuple[PyTree, Int[Array, ""]]:
-        """The memory after a round with this loss, and how many of the most recent rounds *before*
-        it belong to the same regime: 0 for none, `NEVER` for all."""
+        """Return the memory after a round with this loss, and how many of the most recent rounds
+        *before* it belong to the same regime: 0 for none, `NEVER` for all."""
 
 
 class Blocks(NamedTuple):
@@ -69,8 +69,8 @@ class Blocks(NamedTuple):
     """The sum of the others. Kept apart, so that no difference has to recover it."""
 
     def push(self, loss: Float[Array, ""]) -> "Blocks":
-        """With one more round. Where a level is full its two oldest blocks go into the next one as
-        one, and so on while levels are full."""
+        """Return the blocks with one more round. Where a level is full its two oldest blocks become
+        one of the next level, and so on while levels are full."""
         full = self.rounds[:, -1] > 0
         grows = _before(~full) == 0
         older, oldest = (Blocks(*(field[:, i] for field in self)) for i in (-2, -1))
@@ -91,15 +91,15 @@ class Blocks(NamedTuple):
         return Blocks(*map(place, self, one, pairs))
 
     def keep(self, newest: Bool[Array, " blocks"]) -> "Blocks":
-        """Without the others."""
+        """Return the blocks without the others."""
         return Blocks(*(jnp.where(newest.reshape(LEVELS, EACH), field, 0) for field in self))
 
 
 def _number(name: str, default: float, below: float = math.inf) -> Any:
-    """A field that is a number > 0."""
+    """Return a field that is a number > 0."""
 
     def convert(value: float | Array) -> Array:
-        array = validation.positive_number(value, name)
+        array = trees.positive_array(value, name)
         if is_concrete(array) and not np.all(np.asarray(array) < below):
             raise ValueError(f"{name} must be in (0, {below:g}), but got {value!r}.")
         return array
@@ -108,7 +108,7 @@ def _number(name: str, default: float, below: float = math.inf) -> Any:
 
 
 class ScaleChange(Detector):
-    """Cuts where positive losses, such as squared errors, have risen by a factor.
+    """A detector that cuts where positive losses, such as squared errors, have risen by a factor.
 
     **Arguments:**
 
@@ -138,17 +138,20 @@ class ScaleChange(Detector):
     floor: Float[Array, ""] = _number("floor", 1e-12)
 
     def __repr__(self) -> str:
-        named = (f"{name}={showing.shown(value)}" for name, value in showing.changed(self))
+        named = (
+            f"{name}={formatting.format_value(value)}"
+            for name, value in formatting.changed_fields(self)
+        )
         return f"ScaleChange({', '.join(named)})"
 
     def init(self) -> Blocks:
-        """No rounds."""
+        """Return blocks without rounds."""
         nothing = jnp.zeros((LEVELS, EACH))
         return Blocks(nothing, nothing, nothing)
 
     def observe(self, memory: Blocks, loss: Float[Array, ""]) -> tuple[Blocks, Int[Array, ""]]:
-        """The rounds of the regime that the detector compares with, and how many before this one
-        belong to the same regime: `NEVER`, or those since the split with the most evidence."""
+        """Return the rounds that the detector compares with, and how many before this one belong to
+        the same regime: `NEVER`, or those since the split with the most evidence."""
         past = memory.push(self._within(loss.astype(memory.rest.dtype)))
         rounds, largest, rest = map(jnp.ravel, past)
         # Since the split behind each block: the largest, and the sum of all others.
@@ -169,13 +172,13 @@ class ScaleChange(Detector):
         return past.keep(~changed | (n <= split)), kept
 
     def _within(self, loss: Float[Array, ""]) -> Float[Array, ""]:
-        """Losses whose sums stay finite."""
+        """Return a loss that is clipped so that sums stay finite."""
         most = jnp.finfo(loss.dtype).max / 2 ** (LEVELS + 2)
         return jnp.clip(loss, jnp.asarray(self.floor, loss.dtype), most)
 
 
 def _ratio(n_0: Array, before: Array, n_1: Array, since: Array) -> Array:
-    """n_0 log(m / m_0) + n_1 log(m / m_1), as sums of n (r - 1 - log r) with r = m_0 / m and
+    """Return n_0 log(m / m_0) + n_1 log(m / m_1), as sums of n (r - 1 - log r) with r = m_0 / m and
     m_1 / m, whose linear parts add up to zero: nothing large is subtracted."""
     mean = (before + since) / (n_0 + n_1)
 

@@ -16,12 +16,14 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ._support import showing, trees, validation
+from ._support import formatting, trees
+from ._support.static_leaves import as_variable
 from ._support.trees import PyTree
 
 
 class Face(NamedTuple):
-    """Where a minimiser over a set can go, to first order, when what it minimises changes.
+    """The face of a convex set that a minimiser is on: where it can go, to first order, when what
+    it minimises changes.
 
     Some constraints hold it where it is. `tangent` is the orthogonal projection u -> P u onto the
     directions that the others leave, and `bend` what the set's own curvature adds to the Hessian
@@ -42,25 +44,29 @@ class Domain(eqx.Module):
     """
 
     def __repr__(self) -> str:
-        named = (f"{name}={showing.shown(value)}" for name, value in showing.changed(self))
+        named = (
+            f"{name}={formatting.format_value(value)}"
+            for name, value in formatting.changed_fields(self)
+        )
         return f"{type(self).__name__}({', '.join(named)})"
 
     def project(self, outer_var: PyTree) -> PyTree:
-        """The nearest point of X, `argmin_{z in X} |z - outer_var|`."""
+        """Return the nearest point of X, `argmin_{z in X} |z - outer_var|`."""
         raise NotImplementedError
 
     def contains(self, outer_var: PyTree) -> Bool[Array, ""]:
-        """Whether the point is in X, to the rounding of its dtype."""
+        """Return whether the point is in X, to the rounding of its dtype."""
         distance = trees.norm(trees.difference(outer_var, self.project(outer_var)))
         scale = 1.0 + trees.norm(outer_var)
         return distance <= 32 * jnp.finfo(distance.dtype).eps * scale
 
     def diameter(self, outer_var: PyTree) -> Float[Array, ""]:
-        """The largest distance of two points of X; `outer_var` gives the shape only."""
+        """Return the largest distance of two points of X; `outer_var` gives the shape only."""
         raise NotImplementedError
 
     def edges(self, outer_var: PyTree) -> PyTree:
-        """Which coordinates of a point of X lie at an edge of X: they cannot move both ways.
+        """Return which coordinates of a point of X lie at an edge of X, so that they cannot move
+        both ways.
 
         >>> print(Box(-1.0, 2.0).edges(jnp.array([-1.0, 0.5, 2.0])))
         [ True False  True]
@@ -77,25 +83,25 @@ class Domain(eqx.Module):
         return jax.tree.map(jnp.logical_or, beyond(1), beyond(-1))
 
     def gradient_norm(self, point: PyTree, slope: PyTree) -> Float[Array, ""]:
-        """|z - project(z - slope)|, zero exactly where z minimises over X what has this slope (if
-        that is convex); |slope| where nothing constrains."""
+        """Return |z - project(z - slope)|, which is zero exactly where z minimises over X a convex
+        function with this slope; |slope| without constraints."""
         ahead = self.project(trees.scaled_add(point, -1.0, slope))
         return trees.norm(trees.difference(point, ahead))
 
     def face(self, point: PyTree, slope: PyTree) -> Face:
-        """Where the minimiser `point` of what has this slope there can go. A constraint holds it if
-        it is met with equality and the slope presses against it."""
+        """Return the face of X that a minimiser `point` of a function with this slope is on. A
+        constraint counts if it is met with equality and the slope presses against it."""
         raise ValueError(
             f"inner_domain must be a set that knows its faces (Box, NonNegative, Simplex, Ball), "
             f"but {type(self).__name__} has no method face."
         )
 
     def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
-        """Raise a `ValueError` where the set's own parameters do not fit the variable."""
+        """Raise a `ValueError` if the set's own parameters do not fit the variable."""
 
 
 class Unconstrained(Domain):
-    """All of R^d.
+    """The whole space R^d.
 
     >>> Unconstrained().project(3.0)
     3.0
@@ -118,7 +124,8 @@ class Unconstrained(Domain):
 
 
 class Box(Domain):
-    """`lower <= x <= upper`, with bounds that are scalars or pytrees shaped like the variable.
+    """The box `lower <= x <= upper`, with bounds that are scalars or pytrees shaped like the
+    variable.
 
     >>> print(Box(-1.0, 2.0).project(jnp.array([-3.0, 0.5, 7.0])))
     [-1.   0.5  2. ]
@@ -128,8 +135,8 @@ class Box(Domain):
     upper: PyTree
 
     def __init__(self, lower: PyTree, upper: PyTree):
-        self.lower = jax.tree.map(lambda bound: validation.as_number(bound, "Box.lower"), lower)
-        self.upper = jax.tree.map(lambda bound: validation.as_number(bound, "Box.upper"), upper)
+        self.lower = jax.tree.map(lambda bound: trees.float_array(bound, "Box.lower"), lower)
+        self.upper = jax.tree.map(lambda bound: trees.float_array(bound, "Box.upper"), upper)
         if (a := trees.structure(self.lower)) != (b := trees.structure(self.upper)):
             raise ValueError(f"Box.lower and Box.upper must have one structure, but {a} != {b}.")
         for low, high in zip(jax.tree.leaves(self.lower), jax.tree.leaves(self.upper), strict=True):
@@ -150,8 +157,8 @@ class Box(Domain):
             jax.tree.map(
                 lambda z, s, low, high: (
                     ~(
-                        ((z <= low + _rounding(low)) & (s > 0))
-                        | ((z >= high - _rounding(high)) & (s < 0))
+                        ((z <= low + _rounding(low, low, high)) & (s > 0))
+                        | ((z >= high - _rounding(high, low, high)) & (s < 0))
                     )
                 ),
                 point,
@@ -195,7 +202,7 @@ class Box(Domain):
 
 
 class Ball(Domain):
-    """`|x - center| <= radius`, over all leaves together.
+    """The ball `|x - center| <= radius`, over all leaves together.
 
     >>> print(Ball(1.0).project(jnp.array([3.0, 4.0])))
     [0.6 0.8]
@@ -205,8 +212,8 @@ class Ball(Domain):
     center: PyTree
 
     def __init__(self, radius: ArrayLike, center: PyTree = None):
-        self.radius = validation.positive_number(radius, "Ball.radius")
-        self.center = None if center is None else validation.variable(center, "Ball.center")
+        self.radius = trees.positive_array(radius, "Ball.radius")
+        self.center = None if center is None else as_variable(center, "Ball.center")
 
     def project(self, outer_var: PyTree) -> PyTree:
         shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
@@ -222,7 +229,7 @@ class Ball(Domain):
         return 2 * self.radius
 
     def edges(self, outer_var: PyTree) -> PyTree:
-        """All coordinates together: the edge of a ball has no sides."""
+        """Return all coordinates or none: the edge of a ball has no sides."""
         shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
         length = trees.norm(shifted)
         radius = self.radius.astype(length.dtype)
@@ -237,7 +244,8 @@ class Ball(Domain):
             lambda leaf: leaf / jnp.maximum(length, _tiny(length)).astype(leaf.dtype), shifted
         )
         pressed = -trees.vdot(normal, slope)
-        held = (length >= radius - _rounding(radius)) & (pressed > 0)
+        middle = 0 if self.center is None else trees.norm(self.center).astype(length.dtype)
+        held = (length >= radius - _rounding(radius, radius + middle)) & (pressed > 0)
 
         def tangent(u: PyTree) -> PyTree:
             return trees.scaled_add(u, -jnp.where(held, trees.vdot(normal, u), 0), normal)
@@ -247,11 +255,11 @@ class Ball(Domain):
 
     def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
         if self.center is not None:
-            validation.same_tree(self.center, outer_var, "Ball.center", name)
+            trees.check_same_structure(self.center, outer_var, "Ball.center", name)
 
 
 class Simplex(Domain):
-    """`x >= 0, sum(x) = scale`, over all leaves together.
+    """The simplex `x >= 0, sum(x) = scale`, over all leaves together.
 
     >>> print(Simplex().project(jnp.array([1.0, 0.5, -0.5])))
     [0.75 0.25 0.  ]
@@ -260,7 +268,7 @@ class Simplex(Domain):
     scale: Array
 
     def __init__(self, scale: ArrayLike = 1.0):
-        self.scale = validation.positive_number(scale, "Simplex.scale")
+        self.scale = trees.positive_array(scale, "Simplex.scale")
 
     def project(self, outer_var: PyTree) -> PyTree:
         # Not that of optax, whose derivative does not know of strict promotion.
@@ -278,14 +286,16 @@ class Simplex(Domain):
         return self.scale * (2**0.5 if size > 1 else 0.0)
 
     def edges(self, outer_var: PyTree) -> PyTree:
-        """The coordinates that are zero; the sum always is what it must be."""
+        """Return the coordinates that are zero."""
         return jax.tree.map(
             lambda leaf: leaf <= 1e2 * jnp.finfo(leaf.dtype).eps * self.scale.astype(leaf.dtype),
             outer_var,
         )
 
     def face(self, point: PyTree, slope: PyTree) -> Face:
-        zero = jax.tree.map(lambda z: z <= _rounding(self.scale.astype(z.dtype)), point)
+        zero = jax.tree.map(
+            lambda z: z <= _rounding(jnp.zeros((), z.dtype), self.scale.astype(z.dtype)), point
+        )
         positive = jax.tree.map(jnp.logical_not, zero)
         # The multiplier of sum(z) = scale: what all entries that are not zero agree on.
         level = _mean_where(positive, slope)
@@ -300,7 +310,7 @@ class Simplex(Domain):
 
 
 class NonNegative(Domain):
-    """`x >= 0`.
+    """The cone `x >= 0`.
 
     >>> print(NonNegative().project(jnp.array([-1.0, 2.0])))
     [0. 2.]
@@ -321,12 +331,12 @@ def _is_single_leaf(bound: PyTree) -> bool:
 
 
 def _free_entries(free: PyTree) -> Face:
-    """The directions in which only these entries move."""
+    """Return the face on which only these entries move."""
     return Face(lambda u: jax.tree.map(lambda on, leaf: jnp.where(on, leaf, 0), free, u))
 
 
 def _mean_where(chosen: PyTree, tree: PyTree) -> Array:
-    """The mean of the chosen entries of all leaves."""
+    """Return the mean of the chosen entries of all leaves."""
     kept = jax.tree.map(lambda on, leaf: jnp.sum(jnp.where(on, leaf, 0)), chosen, tree)
     ones = jax.tree.map(jnp.ones_like, kept)
     count = sum(jnp.sum(on) for on in jax.tree.leaves(chosen))
@@ -334,9 +344,11 @@ def _mean_where(chosen: PyTree, tree: PyTree) -> Array:
     return total / jnp.maximum(count, 1).astype(total.dtype)
 
 
-def _rounding(bound: Array) -> Array:
-    """How far from a bound a projected point may be."""
-    return 8 * jnp.finfo(bound.dtype).eps * (1 + jnp.abs(bound))
+def _rounding(bound: Array, *sizes: Array) -> Array:
+    """Return how far from a bound a projected point may be by rounding, in a set whose numbers have
+    these sizes. Also a set of size 1e-7 is larger than that."""
+    largest = jnp.max(jnp.stack([jnp.abs(size) for size in sizes]), axis=0)
+    return 8 * jnp.finfo(bound.dtype).eps * jnp.minimum(1 + jnp.abs(bound), largest)
 
 
 def _tiny(number: Array) -> Array:

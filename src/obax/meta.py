@@ -1,30 +1,29 @@
-"""For online meta-learning: the paper's OAGD ready made, and what its leader is worth on a task."""
+"""Online meta-learning: the paper's OAGD, and the adaptation of its leader to a task."""
 
 import jax.numpy as jnp
 import optax
 
-from ._support import validation
+from ._support.checks import Arrays, Count, Positive, checked
 from ._support.trees import PyTree
-from ._support.typed import typed
 from .algorithms.descent import Follower, Number, Steps
 from .algorithms.itd import ITD
 from .algorithms.oagd import OAGD
 from .hypergradient import Neumann
-from .problems.meta_learning import Features, batch_features, meta_learning
+from .problems.meta_learning import Features, Part, batch_features, meta_learning
 from .window import Window
 
 
-@typed
+@checked
 def prox_linear(
-    step_size: float,
+    step_size: Positive,
     outer_step_size: Number | None = None,
     *,
-    window: int | Window = 10,
+    window: Count | Window = 10,
     outer_optimiser: optax.GradientTransformation | None = None,
-    part: str = "all",
+    part: Part = "all",
     features: Features = batch_features,
 ) -> OAGD:
-    """OAGD with the paper's closed-form follower, u = x - beta grad L(x; support).
+    """Return OAGD with the paper's closed-form follower, u = x - beta grad L(x; support).
 
     Each task of the window gets its own follower. The hypergradient, the window's mean of
     (I - beta Hessian L(x; support)) grad L(u; query), is exact and costs one Hessian-vector product
@@ -42,7 +41,7 @@ def prox_linear(
     The state before the first round is `algorithm.init(model, model, example_task)`, or with
     `part="head"` `algorithm.init(model, model.head, example_task)`.
     """
-    beta = float(validation.positive_number(step_size, "step_size"))
+    beta = float(step_size)
     if not isinstance(window, Window):
         window = Window(window, follower="each", normalise="seen", chunk=1)
     problem = meta_learning("prox-linear", part=part, step_size=beta, features=features)
@@ -56,12 +55,12 @@ def prox_linear(
     )
 
 
-@typed
-def adapt(algorithm: OAGD | ITD, outer_var: PyTree, round: PyTree) -> PyTree:
-    """y, what the follower of this algorithm makes of a round, started where the problem says.
+@checked
+def adapt(algorithm: OAGD | ITD, outer_var: Arrays, round: Arrays) -> PyTree:
+    """Return y, the follower of this algorithm after its steps on a round.
 
-    The step size and number of steps are those of round 1. In meta-learning: the leader's model
-    adapted to the support of a task, the query not looked at.
+    It starts from `problem.inner_start`; the step size and number of steps are those of round 1. In
+    meta-learning it is the leader's model adapted to the support of a task, without the query.
     """
     problem = algorithm.problem
     if problem.inner_start is None or problem.inner is None:

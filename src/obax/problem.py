@@ -9,14 +9,15 @@ which the functions get as they were given.
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from ._support import showing, validation
-from ._support.held import on_whole
+from ._support import formatting, trees
+from ._support.checks import check, function_of, instance_of
+from ._support.static_leaves import on_whole
 from ._support.trees import PyTree
 from .domain import Domain, Unconstrained
 
@@ -32,14 +33,14 @@ SIGNATURES = {
 def _domain(name: str) -> Callable[[Domain | None], Domain]:
     def convert(given: Domain | None) -> Domain:
         domain = Unconstrained() if given is None else given
-        validation.instance(domain, Domain, name, "an obax domain such as Box(-1.0, 1.0)")
-        return domain
+        kind = instance_of(Domain, "an obax domain such as Box(-1.0, 1.0)")
+        return check(domain, name, Annotated[Any, kind])
 
     return convert
 
 
 class Problem(eqx.Module):
-    """What the leader and the follower lose in a round.
+    """The losses of the leader and of the follower in a round, and the sets that they are kept in.
 
     **Arguments:**
 
@@ -80,7 +81,7 @@ class Problem(eqx.Module):
     )
     inner_domain: Domain = eqx.field(converter=_domain("inner_domain"), default=None, kw_only=True)
     has_buffers: bool = eqx.field(
-        converter=lambda value: validation.flag(value, "has_buffers"),
+        converter=lambda value: check(value, "has_buffers", bool),
         default=False,
         static=True,
         kw_only=True,
@@ -90,7 +91,7 @@ class Problem(eqx.Module):
         for name, signature in SIGNATURES.items():
             value = getattr(self, name)
             if value is not None or name == "outer":
-                validation.function(value, name, signature)
+                check(value, name, Annotated[Any, function_of(signature)])
         for name in ("inner_argmin", "inner_start", "has_buffers"):
             if self.inner is None and getattr(self, name):
                 raise ValueError(f"{name} needs a follower, but inner is None.")
@@ -109,8 +110,8 @@ class Problem(eqx.Module):
 
     def __repr__(self) -> str:
         named = [
-            f"{name}={showing.shown(inspect.unwrap(value) if callable(value) else value)}"
-            for name, value in showing.changed(self)
+            f"{name}={formatting.format_value(inspect.unwrap(value) if callable(value) else value)}"
+            for name, value in formatting.changed_fields(self)
             if not isinstance(value, Unconstrained)
         ]
         return f"Problem({', '.join(named)})"
@@ -118,7 +119,7 @@ class Problem(eqx.Module):
     def outer_loss(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
     ) -> Float[Array, ""]:
-        """f_t(x, y), whether or not the problem has buffers."""
+        """Return f_t(x, y), whether the problem has buffers or not."""
         if self.has_buffers:
             return self.outer(outer_var, inner_var, round, buffers)
         return self.outer(outer_var, inner_var, round)
@@ -126,7 +127,7 @@ class Problem(eqx.Module):
     def inner_loss(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
     ) -> tuple[Float[Array, ""], PyTree]:
-        """g_t(x, y) and the buffers after it, whether or not the problem has any."""
+        """Return g_t(x, y) and the buffers after it, whether the problem has buffers or not."""
         assert self.inner is not None
         if self.has_buffers:
             return self.inner(outer_var, inner_var, round, buffers)
@@ -135,13 +136,14 @@ class Problem(eqx.Module):
     def inner_slope(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
     ) -> tuple[PyTree, PyTree]:
-        """grad_y g_t(x, y) and the buffers after it."""
+        """Return grad_y g_t(x, y) and the buffers after it."""
         return jax.grad(self.inner_loss, 1, has_aux=True)(outer_var, inner_var, round, buffers)
 
     def check(
         self, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree = None
     ) -> None:
-        """Raise a `ValueError` that says what does not fit together; evaluates shapes only."""
+        """Raise a `ValueError` if functions, variables and rounds do not fit together; only shapes
+        are evaluated."""
         self.domain.check_matches(outer_var)
         if self.inner is not None and inner_var is not None:
             self.inner_domain.check_matches(inner_var, "inner_var")
@@ -166,9 +168,9 @@ class Problem(eqx.Module):
                     )
                 called, new = called
                 like = jax.eval_shape(lambda: buffers)
-                validation.same_tree(new, like, "inner's new buffers", "buffers")
-            validation.scalar_loss(called, "inner")
-        validation.scalar_loss(jax.eval_shape(self.outer_loss, *arguments), "outer")
+                trees.check_same_structure(new, like, "inner's new buffers", "buffers")
+            trees.check_scalar_loss(called, "inner")
+        trees.check_scalar_loss(jax.eval_shape(self.outer_loss, *arguments), "outer")
         answers = [
             (self.inner_argmin, (outer_var, round), "inner_argmin(x, round)", "inner_var"),
             (self.inner_start, (outer_var,), "inner_start(x)", "inner_var"),
@@ -177,4 +179,6 @@ class Problem(eqx.Module):
         shapes = jax.eval_shape(lambda: {"inner_var": inner_var, "outer_var": outer_var})
         for function, given, name, like in answers:
             if function is not None:
-                validation.same_tree(jax.eval_shape(function, *given), shapes[like], name, like)
+                trees.check_same_structure(
+                    jax.eval_shape(function, *given), shapes[like], name, like
+                )

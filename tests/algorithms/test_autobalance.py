@@ -7,7 +7,7 @@ import pytest
 
 import obax
 from obax import hypergradient as hg
-from obax.algorithms.memory import random_order
+from obax.round_buffer import random_order
 
 A = np.array([[2.0, 0.5], [0.5, 1.0]])
 TARGETS = np.array([[1.0, -1.0], [0.5, 2.0], [-2.0, 0.3], [0.7, 0.7], [1.5, -0.2]])
@@ -84,7 +84,7 @@ def test_forgets_the_oldest_beyond_its_capacity():
     state = one.init(jnp.zeros(2), jnp.zeros(2), TARGETS[0])
     for target in TARGETS:
         state, _ = one.step(state, jnp.asarray(target))
-    kept = {tuple(row) for row in np.asarray(state.memory.rounds).tolist()}
+    kept = {tuple(row) for row in np.asarray(state.past.rounds).tolist()}
     assert kept == {tuple(TARGETS[3]), tuple(TARGETS[4])}
 
 

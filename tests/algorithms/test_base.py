@@ -11,7 +11,7 @@ import obax
 from obax import hypergradient as hg
 from obax.algorithms import Algorithm, Move, State
 from obax.algorithms.arguments import step_size
-from obax.past import RingBuffer
+from obax.round_buffer import RingBuffer
 
 PROBLEM = obax.Problem(
     outer=lambda x, y, round: 0.5 * (y - round) ** 2,
@@ -21,7 +21,6 @@ PROBLEM = obax.Problem(
 
 class MineState(State):
     loudest: jax.Array
-    heard: RingBuffer
 
 
 class Mine(Algorithm):
@@ -32,17 +31,16 @@ class Mine(Algorithm):
     field: str = eqx.field(default="loudest", static=True)
 
     def remember(self, start):
-        return MineState(
-            **vars(start), loudest=jnp.zeros(()), heard=RingBuffer.like(start.outer_var, 2)
-        )
+        past = RingBuffer.like(start.outer_var, 2)
+        return MineState(**vars(start) | {"past": past}, loudest=jnp.zeros(()))
 
     def update(self, state, round):
-        before, after = self.follow(state, round)
-        estimate = self.estimate(hg.Dense(), state, after, round)
+        follower = self.follow(state, round)
+        estimate = self.estimate(hg.Dense(), state, follower, round)
         memory = {self.field: jnp.maximum(state.loudest, 1.0 / round)}
-        stored = {"heard": estimate.value}
         leader = self.lead(state, estimate.value)
-        return Move(leader, before, after, estimate, gradients=2, memory=memory, stored=stored)
+        kept = {"memory": memory, "stored": estimate.value}
+        return Move(leader, follower, estimate, gradients=1, **kept)
 
 
 def play(algorithm, rounds):
@@ -63,7 +61,7 @@ def test_an_algorithm_of_ones_own_is_its_mathematics():
     assert history.gradients.tolist() == [2, 2, 2]
     assert float(state.loudest) == 1.0
     # Round 3 goes into slot 0.
-    np.testing.assert_allclose(state.heard.rounds, [heard[2], heard[1]])
+    np.testing.assert_allclose(state.past.rounds, [heard[2], heard[1]])
 
 
 def test_a_memory_that_would_not_be_finite_is_guarded_too():

@@ -68,10 +68,10 @@ def error(penalty):
     state = algorithm.init(X1, Y1, ROUNDS[0])
     # Traced anew every time, for the mutant.
     move = jax.jit(lambda state: algorithm.update(state, ROUNDS[0]))(state)
-    y = np.asarray(move.after.inner_var)
+    y = np.asarray(move.follower.inner_var)
     assert np.linalg.norm(worked.g_y(X1, y, ROUNDS[0])) < 1e-8
     exact = worked.hypergradient(X1, y, ROUNDS[0])
-    return np.linalg.norm(np.asarray(move.followed) - exact) / np.linalg.norm(exact)
+    return np.linalg.norm(np.asarray(move.estimate.value) - exact) / np.linalg.norm(exact)
 
 
 def test_the_bias_falls_like_one_over_lambda():

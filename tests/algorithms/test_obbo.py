@@ -9,7 +9,7 @@ from worked import PROBLEM, ROUNDS, X1, Y1, close, plays
 
 import obax
 from obax import hypergradient as hg
-from obax.algorithms.mirror import weighted_projection
+from obax.algorithms.obbo import weighted_projection
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 ALPHA, BETA, STEPS = 0.1, 0.15, 2

@@ -12,7 +12,7 @@ from test_oagd import PROBLEM, ROUNDS, WINDOWS, X1, Y1, inner, np_oagd, outer
 
 import obax
 from obax import hypergradient as hg
-from obax._support import mending, trees
+from obax._support import trees
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -62,15 +62,14 @@ def plays(algorithm, rounds, without=None):
     state, found = algorithm.init(X1, Y1, rounds[0]), []
     for t, r in enumerate(rounds, start=1):
         if t == SEEN and without is not None:
-            kept = state.window.only(jnp.arange(state.window.slots) != without)
-            state = dataclasses.replace(state, window=kept)
+            kept = state.past.only(jnp.arange(state.past.slots) != without)
+            state = dataclasses.replace(state, past=kept)
         state, info = algorithm.step(state, r)
         found.append((state, info))
     return found
 
 
 MODES = {name: it for name, it in WINDOWS.items() if it.get("window") == 3} | {
-    "current-by-window": {"window": 3, "curvature": "window"},
     "window-by-window": {"window": 3, "follower": "window", "curvature": "window"},
     "average-by-window": {
         "window": 3,
@@ -111,7 +110,7 @@ def test_the_rest_goes_on(name, side, unrolled):
         np.testing.assert_allclose(state.outer_var, wanted.outer_var, rtol=1e-12)
         np.testing.assert_allclose(state.inner_var, wanted.inner_var, rtol=1e-12)
         np.testing.assert_allclose(info.hypergradient_norm, other.hypergradient_norm, rtol=1e-12)
-        np.testing.assert_array_equal(state.window.there, wanted.window.there)
+        np.testing.assert_array_equal(state.past.present, wanted.past.present)
         np.testing.assert_allclose(info.solver_residual, other.solver_residual, atol=1e-12)
 
 
@@ -125,7 +124,7 @@ def test_followers_of_their_own(side):
     for (state, _), (wanted, _) in zip(found, expected, strict=True):
         np.testing.assert_allclose(state.outer_var, wanted.outer_var, rtol=1e-12)
         np.testing.assert_allclose(state.inner_var, wanted.inner_var, rtol=1e-12)
-        np.testing.assert_array_equal(state.window.there, wanted.window.there)
+        np.testing.assert_array_equal(state.past.present, wanted.past.present)
 
 
 @pytest.mark.parametrize("name", ["own-seen-decay", "current-seen-decay", "each", "average-seen"])
@@ -175,24 +174,20 @@ def test_no_round_of_the_past_is_lost_because_the_pair_is():
         state, _ = algorithm.step(state, jnp.ones(()))
     far = dataclasses.replace(state, outer_var=jnp.asarray(800.0))
     after, info = algorithm.step(far, jnp.ones(()))
-    assert not bool(info.accepted) and after.window.there.all()
+    assert not bool(info.accepted) and after.past.present.all()
 
 
 def test_replayed_rounds_leave_the_reservoir():
-    window = lambda **how: obax.Window(4, normalise="seen", replay=obax.Replay(4), **how)  # noqa: E731
-    for algorithm in (
-        obax.OAGD(PARTIAL, 0.1, 0.2, 2, window()),
-        obax.SOBOW(PARTIAL, 0.02, 0.2, window(follower="average")),
-        obax.SOBOW(PARTIAL, 0.02, 0.2, window(follower="window")),
-    ):
-        found = plays(algorithm, rounds_for(algorithm, "inner"))
-        assert all(bool(info.accepted) for _, info in found)
-        assert [int(info.refused_terms) for _, info in found] == [0, 0, 1, 0, 0]
-        kept = vars(found[2][0]).values()
-        held = next(it for it in kept if isinstance(it, obax.replay.Reservoir))
-        # Rounds 1 and 3; the second is gone.
-        left = sorted(held.rounds["d"][held.there, 0].tolist())
-        assert left == sorted([ROUNDS[0]["d"][0], ROUNDS[2]["d"][0]])
+    window = obax.Window(4, normalise="seen", replay=obax.Replay(4))
+    algorithm = obax.OAGD(PARTIAL, 0.1, 0.2, 2, window)
+    played = plays(algorithm, rounds_for(algorithm, "inner"))
+    assert all(bool(info.accepted) for _, info in played)
+    assert [int(info.refused_terms) for _, info in played] == [0, 0, 1, 0, 0]
+    parts = vars(played[2][0]).values()
+    reservoir = next(part for part in parts if isinstance(part, obax.replay.Reservoir))
+    # Rounds 1 and 3; the second is gone.
+    left = sorted(reservoir.rounds["d"][reservoir.present, 0].tolist())
+    assert left == sorted([ROUNDS[0]["d"][0], ROUNDS[2]["d"][0]])
 
 
 @pytest.mark.parametrize("options", [{}, {"tasks": 3}, {"chunk": 2}])
@@ -206,8 +201,8 @@ def test_tasks_of_itd_leave_its_memory(options):
     state = algorithm.init(X1, Y1, clean[0])
     for t, r in enumerate(clean):
         if t == lost:
-            kept = state.memory.only(jnp.arange(3) != BAD - 1)
-            state = dataclasses.replace(state, memory=kept)
+            kept = state.past.only(jnp.arange(3) != BAD - 1)
+            state = dataclasses.replace(state, past=kept)
         state, _ = algorithm.step(state, r)
         if "tasks" not in options:
             np.testing.assert_allclose(found[t][0].outer_var, state.outer_var, rtol=1e-12)
@@ -238,7 +233,7 @@ def test_a_mutant_that_keeps_bad_rounds_is_seen(monkeypatch):
     monkeypatch.setattr(
         trees, "finite_entries", lambda it: jnp.ones(len(jax.tree.leaves(it)[0]), bool)
     )
-    monkeypatch.setattr(mending, "unless_finite", lambda found, again: found)
+    monkeypatch.setattr(trees, "finite_or", lambda value, _: value)
     for options in ({}, {"curvature": "current"}, {"follower": "window"}, {"follower": "average"}):
         # Of another size than those that are compiled already.
         algorithm = oagd(obax.Window(4, **options))
@@ -262,10 +257,10 @@ def test_the_message_does_not_blame_the_step_size():
     for t in (1, 2):
         state, _ = algorithm.step(state, fine(t))
     # The second round as if it were bad wherever the leader is now.
-    kept = state.memory.rounds
+    kept = state.past.rounds
     bad = kept | {"spoils": kept["spoils"].at[1].set(True), "edge": kept["edge"].at[1].set(-9.0)}
-    memory = eqx.tree_at(lambda buffer: buffer.rounds, state.memory, bad)
-    state = dataclasses.replace(state, memory=memory)
+    memory = eqx.tree_at(lambda buffer: buffer.rounds, state.past, bad)
+    state = dataclasses.replace(state, past=memory)
     third = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], fine(3))
     with pytest.raises(obax.RejectedRoundError, match="would be fine alone, but with") as error:
         obax.run(algorithm, state, third)

@@ -1,10 +1,10 @@
-"""OAGD and SOBOW with a replay window, against a reservoir of plain lists."""
+"""OAGD with a replay window, against a reservoir of plain lists."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_oagd import D2, PROBLEM, WINDOWS, X1, Y1, assert_plays, np_oagd, np_slope
+from test_oagd import D2, PROBLEM, WINDOWS, X1, Y1, assert_plays, np_oagd
 from worked import positive
 
 import obax
@@ -66,28 +66,6 @@ def test_algorithm_1_with_drawn_terms(name):
     assert int(info.window_terms) == w
 
 
-@pytest.mark.parametrize("follower", ["average", "window"])
-def test_the_follower_of_sobow_looks_at_rounds_again(follower):
-    window = replaying(3, 0.5, follower=follower, normalise="seen")
-    algorithm = obax.SOBOW(PROBLEM, 0.1, 0.2, window, hg.Dense())
-    _, history = obax.run(
-        algorithm, algorithm.init(X1, Y1, ROUNDS[0]), STACKED, record=lambda s: s.inner_var
-    )
-    y, order = Y1, looked_at(3)
-    for t in range(1, T + 1):
-        x, seen = np.asarray(history.outer_var[t - 1]), [ROUNDS[s] for s in order[t]]
-        if follower == "average":
-            u = 0.5 ** np.arange(len(seen))
-            y = y - 0.2 * sum(a * np_slope(x, y, r) for a, r in zip(u, seen, strict=True)) / u.sum()
-        else:
-            for r in seen[::-1]:
-                y = y - 0.2 * np_slope(x, y, r)
-        np.testing.assert_allclose(history.recorded[t - 1], y, rtol=1e-10)
-        assert int(history.gradients[t - 1]) == 1 + len(seen)
-    # The leader's average is of the last rounds, as it was.
-    assert history.window_terms.tolist() == [1, 2] + [3] * (T - 2)
-
-
 class Remembers(hg.Dense):
     """An estimator that carries the `A` of the system it solved last, one entry of it."""
 
@@ -137,13 +115,11 @@ def test_classes_and_cuts_in_a_run():
     state, history = obax.run(algorithm, state, rounds)
     assert history.window_terms.tolist() == [1, 2, 3, 4, 4, 4, 1, 2, 3]
     assert history.cut_terms.tolist() == [0] * 6 + [6] + [0] * 2
-    assert int(state.window.offered) == 3
+    assert int(state.past.offered) == 3
 
 
 def test_who_cannot_replay_says_so():
-    with pytest.raises(ValueError, match=r"window.replay must be left out for OBBO, which looks"):
+    with pytest.raises(ValueError, match=r"window.replay must be left out for OBBO, which stores"):
         obax.OBBO(PROBLEM, 0.1, 0.1, window=replaying(2))
-    with pytest.raises(
-        ValueError, match=r"'window' or 'average'.*for SOBOW with replay.*'current'"
-    ):
+    with pytest.raises(ValueError, match=r"window.replay must be left out for SOBOW, which stores"):
         obax.SOBOW(PROBLEM, 0.1, 0.1, replaying(2))

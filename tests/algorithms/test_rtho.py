@@ -12,7 +12,7 @@ from worked import D1, D2, PROBLEM, ROUNDS, X1, Y1, close, plays
 
 import obax
 from obax.algorithms import rtho
-from obax.hypergradient.base import outer_gradient
+from obax.hypergradient.base import Pair
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 ALPHA, BETA = 0.1, 0.15
@@ -129,8 +129,8 @@ class Mutant(obax.RTHO):
 
     def update(self, state, round):
         move = super().update(state, round)
-        at = state.outer_var, state.inner_var, round, None
-        h = self.mutate(state, move, *outer_gradient(self.problem, *at))
+        pair = Pair(self.problem, state.outer_var, state.inner_var)
+        h = self.mutate(state, move, *pair.outer_gradient(round))
         return move._replace(leader=self.lead(state, h), estimate=move.estimate._replace(value=h))
 
 

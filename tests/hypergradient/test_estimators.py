@@ -544,3 +544,48 @@ def test_what_factorises_says_what_to_do_in_bfloat16(estimator):
     value = hg.CG(2)(inner, x, y, (x, y)).value
     # H = 2 I and J = -2: v = y / 2, and - J v sums to 3.
     assert (value.dtype, float(value)) == (jnp.bfloat16, 3.0)
+
+
+def test_nystrom_at_a_point_needs_no_carry():
+    problem = obax.Problem(
+        lambda x, y, r: jnp.sum((y - r) ** 2), lambda x, y, r: jnp.sum((y - x * r) ** 2)
+    )
+    x, r = jnp.array([0.3, 0.7, 1.0]), jnp.array([1.0, -0.5, 2.0])
+    found = hg.Nystrom(3).at(problem, x, x * r, r)
+    np.testing.assert_allclose(found.value, 2 * (x * r - r) * r, atol=1e-3)
+
+
+SMALL_SETS = [
+    (obax.Box(0.0, 1e-7), [0.5e-7, 0.2e-7]),
+    (obax.Ball(1e-7), [0.5e-7, 0.2e-7]),
+    (obax.Simplex(1e-7), [0.6e-7, 0.4e-7]),
+]
+
+
+@pytest.mark.parametrize(("domain", "point"), SMALL_SETS)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_small_set_does_not_hold_what_is_inside(domain, point, dtype):
+    """A tolerance of 1e-6 would be larger than the whole set."""
+    point = jnp.asarray(point, dtype)
+    problem = obax.Problem(
+        lambda x, y, r: jnp.sum(r * y),
+        lambda x, y, r: jnp.sum((y - x) ** 2),
+        inner_domain=domain,
+    )
+    r = jnp.array([1.0, -1.0], dtype)
+    for x in (point, point * (1 - 1e-3), point * (1 + 1e-3)):
+        found = hg.Dense().at(problem, x, point, r)
+        np.testing.assert_allclose(found.value, r, rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-7, 1.0, 1e7])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_a_set_of_any_size_holds_what_presses_against_it(size, dtype):
+    for domain, point, slope in (
+        (obax.Box(0.0, size), [size, 0.0], [-1.0, 0.5]),
+        (obax.Ball(size), [0.6 * size, 0.8 * size], [-0.6, -0.8]),
+        (obax.Simplex(size), [size, 0.0], [-1.0, 0.5]),
+    ):
+        point, slope = jnp.asarray(point, dtype), jnp.asarray(slope, dtype)
+        free = domain.face(point, slope).tangent(-slope)
+        np.testing.assert_allclose(free, jnp.zeros(2), atol=1e-6)

@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import obax
-from obax.online.axes import Axes
-from obax.online.mesh import collect, on_mesh
-from obax.past import RingBuffer, Terms
+from obax.online.mesh import Axes, collect, on_mesh
+from obax.round_buffer import RingBuffer, Terms
 from tests.online.mesh_cases import START, algorithm, apart, first, stream, unstacked
 
 jax.config.update("jax_enable_x64", True)

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import obax
-from obax._support import atomic, lock
+from obax._support import files
 from obax._support.processes import exchange
 from obax.online.mesh import collect
 from tests.online.mesh_cases import START, algorithm, apart, first, stream, unstacked
@@ -65,7 +65,7 @@ class Pair:
         state = method.init(*START, first(rounds))
         alone, history = obax.run(method, state, rounds)
         if self.index == 1:
-            kept, atomic.write_bytes = atomic.write_bytes, None
+            kept, files.write_bytes = files.write_bytes, None
         found = {}
         saved = {"checkpoint_dir": self.folder / "play", "checkpoint_every": 3} | self.where
         for _ in obax.play(method, state, unstacked(half)[:7], **saved):
@@ -85,7 +85,7 @@ class Pair:
         back = obax.load(self.folder / "whole.obax", like=spread)
         found["saved"] = apart(collect(method, back), collect(method, spread))
         if self.index == 1:
-            atomic.write_bytes = kept
+            files.write_bytes = kept
         # Each process goes on alone, with the whole rounds and from its own copy of the folder.
         mine = self.folder / f"alone-{self.index}"
         mine.mkdir()
@@ -156,7 +156,7 @@ class Pair:
             raise OSError(28, "No space left on device")
 
         def locked(*_):
-            raise lock.LockedError("another process writes to the folder")
+            raise files.LockedError("another process writes to the folder")
 
         saved = {"checkpoint_dir": self.folder / "full", "checkpoint_every": 2}
         elsewhere = {"checkpoint_dir": self.folder / f"own-{self.index}", "checkpoint_every": 2}
@@ -173,8 +173,8 @@ class Pair:
             "another shape": lambda: play(wrong),
             "NaN": lambda: play(spoiled),
             "a callback": lambda: play(on_round=failing),
-            "a full disk": lambda: with_fault(atomic, "write_bytes", full, lambda: play(**saved)),
-            "a lock": lambda: with_fault(lock, "hold", locked, lambda: play(**saved)),
+            "a full disk": lambda: with_fault(files, "write_bytes", full, lambda: play(**saved)),
+            "a lock": lambda: with_fault(files, "lock_folder", locked, lambda: play(**saved)),
             "own folders": lambda: self.own_folders(method, state, half, elsewhere | where),
             "another algorithm": lambda: play(with_method=step),
             "another start": lambda: play(start=apart_start),
@@ -182,7 +182,7 @@ class Pair:
             "run: another shape": lambda: obax.run(method, state, half[:, : 2 - one], **where),
             "run: a callback": lambda: obax.run(method, state, half, on_round=failing, **where),
             "run: a full disk": lambda: with_fault(
-                atomic,
+                files,
                 "write_bytes",
                 full,
                 lambda: obax.run(method, state, half, **whole, **where),

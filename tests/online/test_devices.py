@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.axes import Axes
-from obax.online.mesh import on_mesh
-from obax.online.places import divides
+from obax.online.device_put import check_divides
+from obax.online.mesh import Axes, on_mesh
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = ("own", "current", "each", "sobow", "itd")
@@ -228,7 +227,7 @@ def test_what_does_not_divide(small):
     ):
         on_mesh(method, state, axes_of_four("w", None))
     with pytest.raises(ValueError, match="is 10; 8 or 12 would do"):
-        divides(10, 4, "axis 's'", "settings x seeds")
+        check_divides(10, 4, "axis 's'", "settings x seeds")
     example = state.round_spec.of({"rows": np.zeros((6, 2)), "scale": np.zeros(())})
     with pytest.raises(
         ValueError, match=r"batch of round\['rows'\], axis 0 of \[6, 2\].* 4 or 8 would"
@@ -243,18 +242,25 @@ def test_what_does_not_divide(small):
         on_mesh(alone, without, axes_of_four("w", None))
 
 
-def test_default_meshes_of_jax_have_explicit_axes(small):
+def test_meshes_with_explicit_axes_are_an_error(small):
+    """They are the default of `jax.make_mesh`, and fine where the mesh is given to the driver."""
     method, state, rounds = small
     mesh = jax.make_mesh((1,), ("d",), (jax.sharding.AxisType.Explicit,))
     batch = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "d"))
-    there = {
-        "target": jax.device_put(rounds["target"], batch),
-        "scale": jnp.asarray(rounds["scale"]),
-    }
-    _, history = obax.run(method, state, there)
-    one = jax.tree.map(lambda leaf: leaf[0], there)
-    _, info = next(obax.play(method, state, [one]))
-    assert float(info.played_value) == float(history.played_value[0])
+    there = rounds | {"target": jax.device_put(rounds["target"], batch)}
+    words = r"must have axes of the type Auto, but \('d',\) are Explicit"
+    with pytest.raises(ValueError, match=words):
+        obax.run(method, state, there)
+    with pytest.raises(ValueError, match=words):
+        obax.sweep([method], state, there)
     with jax.set_mesh(mesh):
-        again = obax.run(method, state, there)[1]
-    np.testing.assert_array_equal(again.outer_var, history.outer_var)
+        with pytest.raises(ValueError, match=words):
+            obax.run(method, state, rounds)
+        with pytest.raises(ValueError, match=words):
+            obax.play(method, state, [])
+        with pytest.raises(ValueError, match=words):
+            obax.run(method, state, rounds, mesh=mesh, batch_axis="d")
+    _, history = obax.run(method, state, rounds)
+    batch_axis = {"target": "d", "scale": None}
+    _, placed = obax.run(method, state, rounds, mesh=mesh, batch_axis=batch_axis)
+    np.testing.assert_allclose(placed.outer_var, history.outer_var, rtol=1e-12)

@@ -10,7 +10,7 @@ import pytest
 
 import obax
 from obax._support.lazy import SOURCE, _dict_of
-from obax._support.words import Words
+from obax._support.packing import Words
 from obax.checkpoint import to_bytes
 
 PROBLEM = obax.Problem(

@@ -514,4 +514,4 @@ def test_a_loop_that_is_left_takes_its_bar_down():
     with obax.play(algorithm, state, [jnp.zeros(())] * 3, progress=True) as rounds:
         for _ in rounds:
             break
-    assert not rounds._bar.enabled
+    assert not rounds._session.bar.enabled

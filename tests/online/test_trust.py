@@ -9,7 +9,7 @@ import pytest
 import obax
 from obax import hypergradient
 from obax.hypergradient import Remedy
-from obax.online.trust import CLOSELY, ENORMOUS, ROUNDS, SELDOM, LiveTrust, distrust
+from obax.online.diagnostics import CLOSELY, ENORMOUS, ROUNDS, SELDOM, LiveDiagnostics, distrust
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 ROUNDS_50 = jnp.asarray(np.random.default_rng(0).normal(1.0, 0.3, (50, 2)))
@@ -68,7 +68,7 @@ def test_when_there_is_reason():
 
 
 def test_a_live_stream_is_looked_at_closely_and_then_seldom():
-    live = LiveTrust(CURE)
+    live = LiveDiagnostics(CURE)
     live.look(1, 0.0, stacklevel=1)
     assert live.due == 2
     live.look(2, 0.01, stacklevel=1)
@@ -76,13 +76,13 @@ def test_a_live_stream_is_looked_at_closely_and_then_seldom():
     with pytest.warns(obax.HypergradientWarning):
         live.look(66, 1e9, stacklevel=1)
     assert live.due == float("inf")
-    never = LiveTrust(CURE)
+    never = LiveDiagnostics(CURE)
     for round in range(1, ROUNDS):
         never.look(round, 1.0, stacklevel=1)
     with pytest.warns(obax.HypergradientWarning, match="in every one of 20 rounds"):
         never.look(ROUNDS, 1.0, stacklevel=1)
     # A leader that never asks is not looked at for ever.
-    still = LiveTrust(CURE)
+    still = LiveDiagnostics(CURE)
     for round in range(1, CLOSELY + 1):
         still.look(round, 0.0, stacklevel=1)
     assert still.due == CLOSELY + SELDOM and still.seen == []

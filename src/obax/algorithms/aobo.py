@@ -9,7 +9,7 @@ and J = grad^2_xy g_t at (x_t, y_{t+1}):
     v_t     : H v = grad_y f_t(x_t, y_{t+1})
     x_{t+1} = projection on X of  x_t - alpha_t (grad_x f_t(x_t, y_{t+1}) - J v_t)
 
-Easy rounds are cheap: a follower that is near its answer takes no step at all.
+Easy rounds are cheap: a follower near its optimum takes no step at all.
 
 | symbol | name | symbol | name |
 |---|---|---|---|
@@ -18,12 +18,10 @@ Easy rounds are cheap: a follower that is near its answer takes no step at all.
 | v_t | `hypergradient`, `state.carry` | X | `problem.domain` |
 """
 
-from jaxtyping import Array
-
-from .._support import validation
+from .._support.checks import Count, Positive
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import any_estimator, checked, positive, step_size
+from .arguments import any_estimator, step_size
 from .base import Algorithm, State
 from .descent import Number, settled
 from .record import Move
@@ -60,21 +58,20 @@ class AOBO(Algorithm):
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
-    tolerance: float | Array = positive("tolerance", 1e-3)
-    max_inner_steps: int = checked(validation.count, "max_inner_steps", 100, static=True)
+    tolerance: Positive = 1e-3
+    max_inner_steps: Count = 100
     hypergradient: Hypergradient = any_estimator(CG(), "AOBO")
 
     def update(self, state: State, round: PyTree) -> Move:
-        before = self.start(state)
-        after, steps, _ = settled(
+        follower, steps, _ = settled(
             lambda y, buffers: self.problem.inner_slope(state.outer_var, y, round, buffers),
-            before,
+            self.start(state),
             descent=self.inner,
             t=state.t,
             size=self.problem.inner_domain.gradient_norm,
             tolerance=self.tolerance,
             most=self.max_inner_steps,
         )
-        estimate = self.estimate(self.hypergradient, state, after, round)
-        # One gradient to look at the start, one after each step, one of the leader.
-        return Move(self.lead(state, estimate.value), before, after, estimate, steps + 2)
+        estimate = self.estimate(self.hypergradient, state, follower, round)
+        # One gradient at the start and one after each step.
+        return Move(self.lead(state, estimate.value), follower, estimate, steps + 1)

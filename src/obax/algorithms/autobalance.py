@@ -21,39 +21,37 @@ round grows with t: that is what the online methods are compared with.
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import validation
+from .._support.checks import Count, Seed
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
-from ..hypergradient.base import kept, outer_gradient
-from ..past import RingBuffer, Tasks
-from .arguments import any_estimator, checked, leader_when, optimiser, rounds_kept, step_size
+from ..hypergradient.base import Pair
+from ..round_buffer import RingBuffer, RoundsBySlot, random_order
+from .arguments import Capacity, any_estimator, leader_when, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, Optimiser, When, descending
-from .memory import random_order
 from .record import Leader, Move
 
 
 class AutoBalanceState(State):
-    """The pair, the optimisers, how many follower steps there were, and every round so far."""
+    """The pair, the optimisers, and every round so far in `past`."""
 
     steps: Int[Array, ""]
-    memory: RingBuffer
+    """How many steps the follower has taken."""
 
 
 class _Now(NamedTuple):
-    """What moves within a round."""
+    """The leader, the follower and the counts within a round."""
 
     leader: Leader
     follower: Follower
     steps: Int[Array, ""]
     estimate: Estimate
-    """The last one, with the oracle calls of all."""
-    gradients: Int[Array, ""]
-    """Of the leader."""
+    """The last estimate, with the oracle calls of all of them."""
 
 
 class AutoBalance(Algorithm):
@@ -76,11 +74,11 @@ class AutoBalance(Algorithm):
 
     outer_step_size: Number | None = step_size("outer", None)
     inner_step_size: Number | None = step_size("inner", None)
-    capacity: int = rounds_kept()
-    outer_every: int = checked(validation.count, "outer_every", 20, static=True, kw_only=True)
-    outer_rounds: int = checked(validation.count, "outer_rounds", 10, static=True, kw_only=True)
-    passes: int = checked(validation.count, "passes", 1, static=True, kw_only=True)
-    seed: int = checked(validation.seed, "seed", 0, static=True, kw_only=True)
+    capacity: Capacity = eqx.field(kw_only=True)
+    outer_every: Count = eqx.field(default=20, kw_only=True)
+    outer_rounds: Count = eqx.field(default=10, kw_only=True)
+    passes: Count = eqx.field(default=1, kw_only=True)
+    seed: Seed = eqx.field(default=0, kw_only=True)
     hypergradient: Hypergradient = any_estimator(CG(), "AutoBalance", kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
@@ -91,56 +89,64 @@ class AutoBalance(Algorithm):
         self.inner.check("inner")
 
     def remember(self, start: State) -> AutoBalanceState:
-        memory = RingBuffer.like(start.round_spec.example(), self.capacity - 1)
-        return AutoBalanceState(**vars(start), steps=jnp.asarray(0, jnp.int32), memory=memory)
+        past = RingBuffer.like(start.round_spec.example(), self.capacity - 1)
+        steps = jnp.asarray(0, jnp.int32)
+        return AutoBalanceState(**vars(start) | {"past": past}, steps=steps)
 
     def update(self, state: AutoBalanceState, round: PyTree) -> Move:
-        t, tasks, start = state.t, Tasks(state.memory, round), self.start(state)
-        count = jnp.sum(state.memory.there, dtype=jnp.int32) + 1
-        order = random_order(self.seed, t, state.memory.there)
-        moves = jnp.asarray(True) if self.outer_when is None else self.outer_when(t)
+        return self._passes(state, round, leads=True)
+
+    def hold(self, state: AutoBalanceState, round: PyTree) -> Move:
+        return self._passes(state, round, leads=False)
+
+    def _passes(self, state: AutoBalanceState, round: PyTree, leads: bool) -> Move:
+        """Return the move after the passes over all rounds so far; the leader moves if `leads`."""
+        assert state.past is not None
+        t, rounds, start = state.t, RoundsBySlot(state.past, round), self.start(state)
+        count = jnp.sum(state.past.present, dtype=jnp.int32) + 1
+        order = random_order(self.seed, t, state.past.present)
         last = jnp.arange(self.outer_rounds, dtype=jnp.int32)
 
         def visited(k: Array) -> PyTree:
-            """The round at step k of the passes."""
-            return tasks.at(order[k % count])
+            """Return the round at step k of the passes."""
+            return rounds.at(order[k % count])
 
         def one_step(k: Array, now: _Now) -> _Now:
             x = now.leader.outer_var
             slope = lambda k, z, b: self.problem.inner_slope(x, z, visited(k), b)  # noqa: E731
             follower = descending(slope, self.inner, t)(k, now.follower)
             now = now._replace(follower=follower, steps=now.steps + 1)
+            if not leads:
+                return now
             return jax.lax.cond(
-                moves & (now.steps % self.outer_every == 0),
+                now.steps % self.outer_every == 0,
                 lambda: self._lead(now, jax.vmap(visited)(k - last), t),
                 lambda: now,
             )
 
         leader, zero = Leader(state.outer_var, state.outer_optimiser), jnp.zeros((), jnp.int32)
         still = jax.tree.map(jnp.zeros_like, state.outer_var)
-        nothing = Estimate(still, jnp.zeros(()), state.carry, zero, zero)
-        begin, length = _Now(leader, start, state.steps, nothing, zero), self.passes * count
+        nothing = Estimate(still, jnp.zeros(()), state.carry, zero, zero, zero)
+        begin, length = _Now(leader, start, state.steps, nothing), self.passes * count
         end = jax.lax.fori_loop(0, length, one_step, begin)
-        gradients, memory = end.gradients + length, {"steps": end.steps}
-        move = Move(end.leader, start, end.follower, end.estimate, gradients, memory=memory)
-        return move._replace(terms=count)
+        memory = {"steps": end.steps}
+        return Move(end.leader, end.follower, end.estimate, length, terms=count, memory=memory)
 
     def _lead(self, now: _Now, rounds: PyTree, t: Int[Array, ""]) -> _Now:
-        """One step of the leader on these rounds, one at a time to bound the memory."""
-        (x, held), (y, _, buffers) = now.leader, now.follower
-        slopes = jax.lax.map(lambda one: outer_gradient(self.problem, x, y, one, buffers), rounds)
-        gradient = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), slopes)
+        """Return what follows a step of the leader on these rounds, evaluated one at a time to
+        bound the memory."""
+        (x, optimiser), (y, _, buffers) = now.leader, now.follower
+        pair = Pair(self.problem, x, y, buffers)
+        gradients = jax.lax.map(pair.outer_gradient, rounds)
+        gradient = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), gradients)
 
         def inner(x: PyTree, y: PyTree) -> Array:
             loss = lambda one: self.problem.inner_loss(x, y, one, buffers)[0]  # noqa: E731
             return jnp.mean(jax.lax.map(loss, rounds))
 
-        carry = now.estimate.carry
-        new, before = (
-            self.hypergradient(inner, x, y, gradient, carry, **kept(self.problem)),
-            now.estimate,
-        )
-        moved, optimiser = self.outer.apply(x, new.value, held, self.outer.rate(t))
+        before = now.estimate
+        new = pair.solve(self.hypergradient, inner, gradient, before.carry)
+        moved, optimiser = self.outer.apply(x, new.value, optimiser, self.outer.rate(t))
         calls = self.outer_rounds
         return now._replace(
             leader=Leader(self.problem.domain.project(moved), optimiser),
@@ -148,6 +154,6 @@ class AutoBalance(Algorithm):
                 residual=jnp.asarray(new.residual, jnp.result_type(before.residual)),
                 hvps=before.hvps + calls * new.hvps,
                 cross_products=before.cross_products + calls * new.cross_products,
+                gradients=before.gradients + calls,
             ),
-            gradients=now.gradients + calls,
         )

@@ -1,40 +1,40 @@
-"""What every algorithm shares: the interface, the state, the guard.
+"""The base class of all algorithms: interface, state and guard.
 
 An algorithm is a frozen Equinox module. `init` makes a state without consuming a round; `step`
 plays one round. A subclass writes `update`, the mathematics of a round, and `remember` if it keeps
-more from round to round than `State` does. Checks, state, record, guard, ring buffers and
-projection are here.
+more from round to round than `State` does. The base class checks arguments, makes the next state
+and the record, rejects rounds that are not finite, keeps past rounds, counts gradients, and holds
+the leader in the rounds in which `outer_when` says so.
 """
 
 import dataclasses
-import math
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import trees, validation
-from .._support.explicit import automatic
+from .._support import trees
+from .._support.checks import Arrays, Checked, check, instance_of
 from .._support.lazy import Lazy
+from .._support.static_leaves import as_variable
 from .._support.trees import PyTree
 from ..domain import Domain
 from ..hypergradient import Estimate, Hypergradient, Remedy, Unrolled
-from ..past import RingBuffer
+from ..leader_check import warn_unreached
 from ..problem import Problem
-from ..reach import warn_unreached
+from ..round_buffer import RingBuffer, Terms
 from ..rounds import RoundSpec
 from ..window import Window
-from .arguments import checked
 from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
 from .stepping import stepping
-from .words import algorithm_table, algorithm_words, state_words
+from .words import algorithm_words, state_words
 
 
 class State(Lazy):
-    """What the next step needs. Algorithms add their own fields."""
+    """What the next step needs. Algorithms add fields of their own."""
 
     t: Int[Array, ""]
     """Number of the next round, from 1."""
@@ -45,9 +45,11 @@ class State(Lazy):
     outer_optimiser: PyTree
     inner_optimiser: PyTree
     carry: PyTree
-    """What the estimator of the hypergradient carries."""
+    """What the estimator of the hypergradient carries from round to round."""
     detector: PyTree
-    """What the detector of changes that cuts the window remembers."""
+    """The memory of the detector that cuts the window."""
+    past: RingBuffer | None
+    """Past rounds, or what is kept of them; `None` for an algorithm that keeps none."""
 
     def __repr__(self) -> str:
         return state_words(self)
@@ -55,24 +57,234 @@ class State(Lazy):
 
 S = TypeVar("S", bound=State)
 LAST, SOME_WAY = 2**31 - 2, 2**20
-"""The last t from which there is a next one in 32 bits, and how far t goes back there."""
+"""The last t that has a next one in 32 bits, and how far t goes back there."""
 
 
-def _problem(value: Problem, name: str) -> Problem:
-    validation.instance(value, Problem, name, "an obax.Problem")
-    return value
-
-
-class Algorithm(eqx.Module):
+class Algorithm(Checked, eqx.Module):
     """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
 
     needs_follower: ClassVar[bool] = True
+    """Whether the problem must have an inner loss."""
     moves_leader: ClassVar[bool] = True
-    """Also where there is a follower."""
+    """Whether x moves where there is a follower."""
     keeps_follower_in: ClassVar[bool] = True
-    """Whether it can keep the follower in an `inner_domain`."""
+    """Whether the follower can be kept in an `inner_domain`."""
 
-    problem: Problem = checked(_problem, "problem")
+    problem: Annotated[Problem, instance_of(Problem, "an obax.Problem")]
+
+    # To write.
+
+    def update(self, state: Any, round: PyTree) -> Move:
+        """Return the move of one round: the mathematics, without the guard."""
+        raise NotImplementedError
+
+    def remember(self, start: State) -> State:
+        """Return the state before the first round: `start` itself, or `MyState(**vars(start),
+        mine=...)`. With `past` in it, a `RingBuffer`, rounds are kept in that."""
+        return start
+
+    # To use in `update`.
+
+    @property
+    def outer(self) -> Descent:
+        """How x moves: `outer_step_size` and `outer_optimiser`, where the algorithm has them."""
+        return self._descent("outer")
+
+    @property
+    def inner(self) -> Descent:
+        """How y moves: `inner_step_size` and `inner_optimiser`."""
+        return self._descent("inner")
+
+    def start(self, state: State) -> Follower:
+        """Return the follower at the start of the round: y_t, or `problem.inner_start(x_t)` (line 3
+        of Algorithm 1)."""
+        if self.problem.inner_start is None:
+            return Follower(state.inner_var, state.inner_optimiser, state.buffers)
+        inner_var = self.problem.inner_start(state.outer_var)
+        return Follower(inner_var, self.inner.init(inner_var), state.buffers)
+
+    def follow(self, state: State, round: PyTree, steps: int | Array = 1) -> Follower:
+        """Return the follower after its steps  z - beta_t grad_z g_t(x_t, z)."""
+        return self.learn(state.outer_var, self.start(state), round, state.t, steps)
+
+    def learn(
+        self,
+        x: PyTree,
+        start: Follower,
+        round: PyTree,
+        t: Int[Array, ""],
+        steps: int | Array,
+        rematerialise: bool = False,
+    ) -> Follower:
+        """Return a follower after this many steps of round t at this x (lines 4-7 of Algorithm 1).
+
+        A fixed number of steps can be differentiated in reverse mode: the loop is then a scan. With
+        `rematerialise` they are computed again on the way back.
+        """
+        slope = lambda _, z, buffers: self.problem.inner_slope(x, z, round, buffers)  # noqa: E731
+        step = descending(slope, self.inner, t)
+        return jax.lax.fori_loop(0, steps, jax.checkpoint(step) if rematerialise else step, start)
+
+    def estimate(
+        self, estimator: Hypergradient, state: State, follower: Follower, round: PyTree
+    ) -> Estimate:
+        """Return grad_x f_t - J v with H v = grad_y f_t, at x_t and this follower."""
+        y, buffers = follower.inner_var, follower.buffers
+        return estimator.at(self.problem, state.outer_var, y, round, buffers, state.carry)
+
+    def terms(self, state: State, round: PyTree) -> Terms | None:
+        """Return the window's terms: past rounds and the current one; `None` where w = 1."""
+        if self._window is None or state.past is None:
+            return None
+        return self._window.terms(state.past, round, state.t)
+
+    def average(self, state: State, newest: PyTree) -> tuple[PyTree, int | Array]:
+        """Return (1/W) sum_i u_i h_{t-i} of what `state.past` has stored and the newest, and how
+        many terms that are."""
+        terms = self.terms(state, newest)
+        return (newest, 1) if terms is None else (terms.mean(terms.rounds), terms.number)
+
+    def lead(self, state: State, direction: PyTree) -> Leader:
+        """Return the leader after its step: the projection on X of  x_t - alpha_t direction."""
+        rate = self.outer.rate(state.t)
+        x, optimiser = self.outer.apply(state.outer_var, direction, state.outer_optimiser, rate)
+        return Leader(self.problem.domain.project(x), optimiser)
+
+    # Called by drivers.
+
+    def init(
+        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
+    ) -> State:
+        """Return the state before the first round.
+
+        `example_round` gives structure, shapes and dtypes only (arrays or `jax.ShapeDtypeStruct`):
+        no round is consumed.
+        """
+        outer_var = as_variable(outer_var, "outer_var")
+        if inner_var is not None:
+            inner_var = as_variable(inner_var, "inner_var")
+        buffers = check(buffers, "buffers", Arrays)
+        buffers = jax.tree.map(lambda leaf: trees.strong(jnp.asarray(leaf)), buffers)
+        spec = RoundSpec.of(example_round)
+        self.problem.check(outer_var, inner_var, spec.example(), buffers)
+        if self._window is not None:
+            self._window.check_round(spec.example())
+        _check_start(self.problem.domain, outer_var, "outer_var", "domain")
+        if inner_var is not None:
+            _check_start(self.problem.inner_domain, inner_var, "inner_var", "inner_domain")
+        if inner_var is not None and self.moves_leader:
+            start = outer_var, inner_var, spec.example(), buffers
+            warn_unreached(self.problem, *start, type(self).__name__, self.differentiates_steps)
+        return self.first_state(outer_var, inner_var, buffers, spec)
+
+    @stepping
+    def step(self, state: S, round: PyTree) -> tuple[S, Info]:
+        """Play one round. Called with numbers it is compiled first; `play` is faster still.
+
+        A round with NaN or Inf, or one that would make any part of the state so, leaves the state
+        exactly as it was, t included, and is reported as `info.accepted = False`.
+        """
+        state.round_spec.check(round)
+        met, dropped = self.cut_past(state, round)
+        move = self.move(met, round)
+        changes, stored = move.changes(_next(state)), round if move.stored is None else move.stored
+        # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
+        norm = trees.norm(move.estimate.value)
+        accepted = trees.all_finite((round, changes, stored, norm))
+        changes["detector"] = met.detector
+        new = trees.select(accepted, changes, {name: getattr(state, name) for name in changes})
+        if state.past is not None and met.past is not None:
+            replay = None if self._window is None else self._window.replay
+            kept = state.past, move.refused, replay
+            new["past"] = met.past.push(state.t, stored, accepted, *kept)
+        info = record(self.problem, state, self.start(state), round, move, accepted, norm, dropped)
+        return dataclasses.replace(state, **new), info
+
+    def move(self, state: State, round: PyTree) -> Move:
+        """Return what the round would do, before the guard: `update`, or in rounds in which
+        `outer_when` holds the leader the follower's part of it."""
+        outer_when = getattr(self, "outer_when", None)
+        if outer_when is None:
+            return self.update(state, round)
+        return jax.lax.cond(
+            outer_when(state.t),
+            lambda: self.update(state, round),
+            lambda: self.hold(state, round),
+        )
+
+    def hold(self, state: Any, round: PyTree) -> Move:
+        """Return the move of a round in which the leader is held: no hypergradient is computed."""
+        raise NotImplementedError
+
+    def held(self, state: State, round: PyTree, follower: Follower, gradients: int | Array) -> Move:
+        """Return a move that holds the leader, shaped like what `update` returns."""
+        like = jax.eval_shape(self.update, state, round).estimate
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        leader = Leader(state.outer_var, state.outer_optimiser)
+        return Move(leader, follower, zero._replace(carry=state.carry), gradients)
+
+    def cut_past(self, state: S, round: PyTree) -> tuple[S, int | Array]:
+        """Return the state without the past rounds that a cut of the window drops, and how many it
+        drops."""
+        window = self._window
+        if window is None or window.cut is None or state.past is None:
+            return state, 0
+        start = self.start(state)
+        loss = self.problem.outer_loss(state.outer_var, start.inner_var, round, start.buffers)
+        detector, kept = window.detect(state.detector, round, loss)
+        past = state.past.keep_recent(state.t, kept)
+        dropped = jnp.sum(state.past.present & ~past.present)
+        return dataclasses.replace(state, past=past, detector=detector), dropped
+
+    def attempt(self, state: State, round: PyTree) -> Move:
+        """Return what the round would do, whether the guard accepts it or not."""
+        return self.move(self.cut_past(state, round)[0], round)
+
+    def check_state(self, state: State) -> None:
+        """Raise a `ValueError` if the state was not made by an algorithm with this structure.
+
+        Looks at structure and shapes when a function is traced; costs nothing when it runs.
+        """
+        start = state.outer_var, state.inner_var, state.buffers
+        expected = jax.eval_shape(
+            lambda x, y, b: self.first_state(x, y, b, state.round_spec), *start
+        )
+        given = jax.eval_shape(lambda: state)
+        same = trees.structure(given) == trees.structure(expected) and all(
+            (a.shape, a.dtype) == (b.shape, b.dtype)
+            for a, b in zip(jax.tree.leaves(given), jax.tree.leaves(expected), strict=True)
+        )
+        if not same:
+            if state.past is not None and state.past.lies_over_mesh:
+                raise ValueError(
+                    "state must come from a run without a mesh, but its window lies over one; pass "
+                    "the mesh, or bring it to one device: obax.online.collect(algorithm, state)."
+                )
+            raise ValueError(
+                f"state must come from the init of an algorithm like this {type(self).__name__}, "
+                f"with the same window, estimator and optimisers, but it does not; call init again."
+            )
+
+    def check_sweep(self, field: str) -> None:
+        """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
+        as a sweep does with numbers that differ."""
+
+    @property
+    def differentiates_steps(self) -> bool:
+        """Whether the hypergradient goes through the follower's steps, and not its optimum."""
+        return isinstance(getattr(self, "hypergradient", None), Unrolled)
+
+    @property
+    def remedy(self) -> Remedy:
+        """What a large `info.solver_residual` means, and what to try."""
+        return getattr(self, "hypergradient", Hypergradient).remedy
+
+    @property
+    def has_window(self) -> bool:
+        """Whether it looks at more than the current round."""
+        return self._window is not None
+
+    # Only used here.
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -94,189 +306,6 @@ class Algorithm(eqx.Module):
     def __repr__(self) -> str:
         return algorithm_words(self)
 
-    def _repr_html_(self) -> str:
-        return algorithm_table(self)
-
-    # What a subclass writes.
-
-    def update(self, state: Any, round: PyTree) -> Move:
-        """The mathematics of one round: what to do, without the guard."""
-        raise NotImplementedError
-
-    def remember(self, start: State) -> State:
-        """The state before the first round: `start`, or `MyState(**vars(start), mine=...)`."""
-        return start
-
-    def check_sweep(self, field: str) -> None:
-        """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
-        which is what a sweep does with numbers that differ."""
-
-    @property
-    def differentiates_steps(self) -> bool:
-        """Whether the hypergradient goes through the follower's steps, and not its optimum."""
-        return isinstance(getattr(self, "hypergradient", None), Unrolled)
-
-    @property
-    def remedy(self) -> Remedy:
-        """What a large `info.solver_residual` says was left undone, and what to try, in words."""
-        return getattr(self, "hypergradient", Hypergradient).remedy
-
-    # What a subclass may use.
-
-    @property
-    def outer(self) -> Descent:
-        """How x moves: `outer_step_size` and `outer_optimiser`, where the algorithm has them."""
-        return self._descent("outer")
-
-    @property
-    def inner(self) -> Descent:
-        """How y moves: `inner_step_size` and `inner_optimiser`."""
-        return self._descent("inner")
-
-    def start(self, state: State) -> Follower:
-        """The follower that meets the round: y_t, or from where the problem says (line 3 of
-        Algorithm 1)."""
-        if self.problem.inner_start is None:
-            return Follower(state.inner_var, state.inner_optimiser, state.buffers)
-        inner_var = self.problem.inner_start(state.outer_var)
-        return Follower(inner_var, self.inner.init(inner_var), state.buffers)
-
-    def follow(
-        self, state: State, round: PyTree, steps: int | Array = 1
-    ) -> tuple[Follower, Follower]:
-        """The follower before and after its steps  z - beta_t grad_z g_t(x_t, z)."""
-        before = self.start(state)
-        return before, self.learn(state.outer_var, before, round, state.t, steps)
-
-    def learn(
-        self,
-        x: PyTree,
-        start: Follower,
-        round: PyTree,
-        t: Int[Array, ""],
-        steps: int | Array,
-        rematerialise: bool = False,
-    ) -> Follower:
-        """The follower after so many steps of round t at this x (lines 4-7 of Algorithm 1).
-
-        Reverse mode can go through a fixed number of them: the loop is then a scan. With
-        `rematerialise` they are computed again on the way back.
-        """
-        slope = lambda _, z, buffers: self.problem.inner_slope(x, z, round, buffers)  # noqa: E731
-        step = descending(slope, self.inner, t)
-        return jax.lax.fori_loop(0, steps, jax.checkpoint(step) if rematerialise else step, start)
-
-    def estimate(
-        self, estimator: Hypergradient, state: State, follower: Follower, round: PyTree
-    ) -> Estimate:
-        """grad_x f_t - J v with H v = grad_y f_t, at x_t and this follower."""
-        y, buffers = follower.inner_var, follower.buffers
-        return estimator.at(self.problem, state.outer_var, y, round, buffers, state.carry)
-
-    def lead(self, state: State, direction: PyTree) -> Leader:
-        """The leader after its step: the projection on X of  x_t - alpha_t direction."""
-        rate = self.outer.rate(state.t)
-        x, optimiser = self.outer.apply(state.outer_var, direction, state.outer_optimiser, rate)
-        return Leader(self.problem.domain.project(x), optimiser)
-
-    # What a driver calls.
-
-    def init(
-        self, outer_var: PyTree, inner_var: PyTree, example_round: PyTree, *, buffers: PyTree = None
-    ) -> State:
-        """The state before the first round.
-
-        `example_round` gives structure, shapes and dtypes only (arrays or `jax.ShapeDtypeStruct`):
-        no round is consumed.
-        """
-        outer_var = validation.variable(outer_var, "outer_var")
-        if inner_var is not None:
-            inner_var = validation.variable(inner_var, "inner_var")
-        buffers = jax.tree.map(lambda leaf: validation.strong(jnp.asarray(leaf)), buffers)
-        spec = RoundSpec.of(example_round)
-        self.problem.check(outer_var, inner_var, spec.example(), buffers)
-        if self._window is not None:
-            self._window.check_round(spec.example())
-        _check_start(self.problem.domain, outer_var, "outer_var", "domain")
-        if inner_var is not None:
-            _check_start(self.problem.inner_domain, inner_var, "inner_var", "inner_domain")
-        if inner_var is not None and self.moves_leader:
-            given = outer_var, inner_var, spec.example(), buffers
-            warn_unreached(self.problem, *given, type(self).__name__, self.differentiates_steps)
-        return self._fresh(outer_var, inner_var, buffers, spec)
-
-    @stepping
-    def step(self, state: S, round: PyTree) -> tuple[S, Info]:
-        """Play one round. Called with numbers it is compiled first; `play` is faster still.
-
-        A round with NaN or Inf, or one that would make any part of the state so, leaves the state
-        exactly as it was, t included, and is reported as `info.accepted = False`.
-        """
-        state, round = automatic((state, round))
-        state.round_spec.check(round)
-        self.check_state(state)
-        begun, dropped = self.begin(state, round)
-        move = self.update(begun, round)
-        changes = move.changes(_next(state))
-        norm = trees.norm(move.followed)
-        # The projection onto a bounded set would hide an infinite step, so the norm is looked at.
-        accepted = trees.all_finite((round, changes, dict(move.stored), norm))
-        old = {name: getattr(state, name) for name in changes}
-        new = trees.select(accepted, changes, old)
-        for name, kept in vars(state).items():
-            if isinstance(kept, RingBuffer):
-                stored = move.stored.get(name, round)
-                met, refused = getattr(begun, name), move.refused.get(name)
-                replay = None if self._window is None else self._window.replay
-                new[name] = met.push(state.t, stored, accepted, kept, refused, replay)
-        new["detector"] = trees.select(accepted, begun.detector, state.detector)
-        info = record(self.problem, state.t, state.outer_var, round, move, accepted, norm, dropped)
-        return dataclasses.replace(state, **new), info
-
-    def begin(self, state: S, round: PyTree) -> tuple[S, int | Array]:
-        """The state in which the round is met, without the past that a cut of the window ends; and
-        how many rounds that takes out."""
-        window = self._window
-        if window is None or window.cut is None:
-            return state, 0
-        start = self.start(state)
-        loss = self.problem.outer_loss(state.outer_var, start.inner_var, round, start.buffers)
-        detector, kept = window.kept(state.detector, round, loss)
-        past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
-        left: dict[str, Any] = {name: it.keep(state.t, kept) for name, it in past.items()}
-        dropped = [jnp.sum(past[name].there & ~left[name].there) for name in past]
-        return dataclasses.replace(state, **left, detector=detector), jnp.max(jnp.stack(dropped))
-
-    def attempt(self, state: State, round: PyTree) -> Move:
-        """What the round would do, whether the guard lets it or not."""
-        return self.update(self.begin(state, round)[0], round)
-
-    def check_state(self, state: State) -> None:
-        """Raise a `ValueError` if the state was not made by an algorithm with this structure. Looks
-        at structure and shapes, when a function is traced; costs nothing when it runs."""
-        start = state.outer_var, state.inner_var, state.buffers
-        expected = jax.eval_shape(lambda x, y, b: self._fresh(x, y, b, state.round_spec), *start)
-        came = jax.eval_shape(lambda: state)
-        same = trees.structure(came) == trees.structure(expected) and all(
-            (a.shape, a.dtype) == (b.shape, b.dtype)
-            for a, b in zip(jax.tree.leaves(came), jax.tree.leaves(expected), strict=True)
-        )
-        if not same:
-            if any(isinstance(held, RingBuffer) and held.spare for held in vars(state).values()):
-                raise ValueError(
-                    "state must come from a run without a mesh, but its window lies over one; pass "
-                    "the mesh, or bring it to one device: obax.online.collect(algorithm, state)."
-                )
-            raise ValueError(
-                f"state must come from the init of an algorithm like this {type(self).__name__}, "
-                f"with the same window, estimator and optimisers, but it does not; call init again."
-            )
-
-    @property
-    def has_window(self) -> bool:
-        """Whether it looks at more than the current round."""
-        return self._window is not None
-
     @property
     def _window(self) -> Window | None:
         """The window, where the algorithm has one that looks at more than the current round."""
@@ -284,15 +313,15 @@ class Algorithm(eqx.Module):
         return window if isinstance(window, Window) and window.size > 1 else None
 
     def _descent(self, level: str) -> Descent:
-        bound = level == "inner" and self.problem.constrains_follower
+        constrained = level == "inner" and self.problem.constrains_follower
         return Descent(
             getattr(self, f"{level}_step_size", None),
             getattr(self, f"{level}_optimiser", None),
-            self.problem.inner_domain.project if bound else None,
+            self.problem.inner_domain.project if constrained else None,
         )
 
-    def _fresh(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
-        """The state before the first round, from values that have been checked."""
+    def first_state(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
+        """Return the state before the first round, from values that have been checked."""
         estimator = getattr(self, "hypergradient", None)
         start = State(
             t=jnp.asarray(1, jnp.int32),
@@ -303,17 +332,17 @@ class Algorithm(eqx.Module):
             outer_optimiser=self.outer.init(x),
             inner_optimiser=self.inner.init(y),
             carry=None if estimator is None or y is None else estimator.init(y),
-            detector=None if self._window is None else self._window.watch(),
+            detector=None if self._window is None else self._window.init_detector(),
+            past=None,
         )
         return self.remember(start)
 
 
 def _next(state: State) -> Int[Array, ""]:
-    """t + 1; where 32 bits end, a place some way before it in the same slot of every ring buffer.
-    Windows then go on as they were, and schedules keep the values that they have there."""
-    slots = [kept.slots for kept in vars(state).values() if type(kept) is RingBuffer]
-    turn = math.lcm(1, *slots)
-    back = turn * -(-SOME_WAY // turn)
+    """Return t + 1; at the end of 32 bits, a t some way before it with the same slot of the ring
+    buffer. Windows then go on as they were, and schedules keep the values that they have there."""
+    slots = state.past.slots if type(state.past) is RingBuffer else 1
+    back = slots * -(-SOME_WAY // slots) if slots else SOME_WAY
     return jnp.where(state.t < LAST, state.t + 1, LAST + 1 - back)
 
 

@@ -10,12 +10,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Int
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Count, check
 from .._support.trees import PyTree
 
 Schedule = Callable[[Int[Array, ""]], Any]
 Number = float | Array | Schedule
-Count = int | Array | Schedule
+StepCount = int | Array | Schedule
 When = Callable[[Int[Array, ""]], Any]
 Optimiser: TypeAlias = optax.GradientTransformation
 
@@ -24,7 +25,8 @@ Slope = Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]
 
 
 class Descent(NamedTuple):
-    """How a level moves: var + rate_t * u, with u = -gradient or what an optax transformation says.
+    """The rule by which a level moves: var + rate_t * u, with u = -gradient or what an optax
+    transformation returns.
 
     The step size is a number or a schedule of t; with an optimiser it scales the optimiser's own
     update and is 1 unless given. A level with neither stays where it is.
@@ -36,14 +38,14 @@ class Descent(NamedTuple):
     """Onto the set that the level is kept in, after each step."""
 
     def check(self, level: str) -> None:
-        """Raise a `ValueError` if a level that moves has not been told how."""
+        """Raise a `ValueError` if a level that moves has neither a step size nor an optimiser."""
         if self.step_size is None and self.optimiser is None:
             raise ValueError(
                 f"{level}_step_size must be a number > 0 or a schedule t -> number; got None."
             )
 
     def check_left_out(self, level: str, why: str) -> None:
-        """Raise a `ValueError` if a level that does not move has been told how."""
+        """Raise a `ValueError` if a level that does not move has a step size or an optimiser."""
         if self.step_size is not None or self.optimiser is not None:
             raise ValueError(
                 f"{level}_step_size and {level}_optimiser must be left out, because the problem "
@@ -51,18 +53,18 @@ class Descent(NamedTuple):
             )
 
     def init(self, var: PyTree) -> PyTree:
-        """The optimiser's state, empty for plain gradient steps."""
+        """Return the optimiser's state, empty for plain gradient steps."""
         return () if self.optimiser is None else self.optimiser.init(var)
 
     def rate(self, t: Int[Array, ""]) -> Array:
-        """The step size of round t."""
+        """Return the step size of round t."""
         step_size = 1.0 if self.step_size is None else self.step_size
         return jnp.asarray(step_size(t) if callable(step_size) else step_size)
 
     def apply(
         self, var: PyTree, gradient: PyTree, optimiser_state: PyTree, rate: Array
     ) -> tuple[PyTree, PyTree]:
-        """One step."""
+        """Return the variable and the optimiser's state after one step."""
         if self.optimiser is None:
             new = trees.scaled_add(var, -rate, gradient)
         else:
@@ -73,13 +75,13 @@ class Descent(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """K_t: an `int` >= 1 (compiled in), an integer array (traced, so that it can be swept over) or
-    a schedule of t."""
+    """The number of steps K_t: an `int` >= 1 (compiled in), an integer array (traced, so that it
+    can be swept over) or a schedule of t."""
 
-    given: Count
+    given: StepCount
 
     def at(self, t: Int[Array, ""]) -> int | Array:
-        """K_t, an `int` if it is fixed and int32 if it is traced."""
+        """Return K_t, an `int` if it is fixed and int32 if it is traced."""
         if isinstance(self.given, int):
             return self.given
         steps = jnp.asarray(self.given(t) if callable(self.given) else self.given)
@@ -90,8 +92,9 @@ class Steps(NamedTuple):
             )
         return steps.astype(jnp.int32)
 
-    def checked(self, tried: Sequence[int]) -> Count:
-        """What was given, if it is an integer >= 1; a schedule is tried in some rounds."""
+    def checked(self, tried: Sequence[int]) -> StepCount:
+        """Return the number of steps or the schedule, if it is >= 1; a schedule is tried at the t
+        in `tried`."""
         if callable(self.given):
             for t in tried:
                 steps = self.at(jnp.asarray(t, jnp.int32))
@@ -101,7 +104,7 @@ class Steps(NamedTuple):
                     )
             return self.given
         if not isinstance(self.given, jax.Array):
-            return validation.count(self.given, "inner_steps")
+            return check(self.given, "inner_steps", Count)
         if not jnp.issubdtype(self.given.dtype, jnp.integer):
             raise ValueError(
                 f"inner_steps must be an integer >= 1, but its dtype is {self.given.dtype}."
@@ -124,7 +127,7 @@ class Follower(NamedTuple):
 def descending(
     slope: Slope, descent: Descent, t: Int[Array, ""]
 ) -> Callable[[Array, Follower], Follower]:
-    """The body of a loop: one step of the follower along `slope`."""
+    """Return the body of a loop: one step of the follower along `slope`."""
     rate = descent.rate(t)
 
     def one_step(k: Array, now: Follower) -> Follower:
@@ -145,9 +148,9 @@ def settled(
     tolerance: Array | float,
     most: int,
 ) -> tuple[Follower, Int[Array, ""], Array]:
-    """A follower after as many steps as bring `size(y, gradient)` down to the tolerance, at most
-    `most`; how many those were, and the size that is left. `slope(y, buffers)` gives the gradient
-    and the buffers after it. It is asked once more than there are steps."""
+    """Return a follower after as many steps as bring `size(y, gradient)` down to the tolerance, at
+    most `most`; how many those were; and the size that is left. `slope(y, buffers)` returns the
+    gradient and the buffers after it. It is called once more than there are steps."""
     rate = descent.rate(t)
 
     def look(y: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree, PyTree, Array]:

@@ -25,16 +25,18 @@ tolerance of y is too, because its error reaches h_t multiplied. A set Y needs n
 """  # noqa: E501
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Count, Positive, within
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
-from ..hypergradient.base import inner_at, outer_gradient
-from .arguments import checked, positive, step_size
+from ..hypergradient.base import Pair
+from .arguments import step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, settled
 from .record import Move
@@ -44,14 +46,7 @@ class F2OBOState(State):
     """The triple (x_t, y_t, z_t)."""
 
     tilted_var: PyTree
-    """z_t, the follower that also minds the leader's loss."""
-
-
-def _not_negative(value: float | Array, name: str) -> Array:
-    number = validation.as_number(value, name)
-    if number.shape != () or (trees.is_concrete(number) and float(number) < 0):
-        raise ValueError(f"{name} must be one number >= 0, but got {value!r}.")
-    return number
+    """z_t, the follower that also descends the leader's loss."""
 
 
 class F2OBO(Algorithm):
@@ -62,10 +57,10 @@ class F2OBO(Algorithm):
     - `problem`: with a follower.
     - `outer_step_size`, `inner_step_size`: a number or a schedule t -> number; t counts from 1. The
       steps of z are stable below 2 / |grad^2_yy (g + f / lambda_t)|.
-    - `penalty`, `growth`: lambda and tau of lambda_t = lambda t^tau; `growth=0` holds it. Beyond
-      some 10^4 in single precision the difference of two gradients of g is lost to rounding.
-    - `tolerance`: epsilon, of what the followers leave in h_t.
-    - `max_inner_steps`: each of them stops after that many steps anyway.
+    - `penalty`, `growth`: lambda and tau of lambda_t = lambda t^tau; `growth=0` keeps it constant.
+      Beyond some 10^4 in single precision the difference of two gradients of g is lost to rounding.
+    - `tolerance`: epsilon, the error that the followers may leave in h_t.
+    - `max_inner_steps`: K, the largest number of steps of each follower.
 
     `info.solver_residual` is |grad_y (f + lambda_t g)| / |grad_y f| at z, with epsilon in place of
     a smaller |grad_y f|: how far z is from done. Where it stays above 1, `max_inner_steps` are too
@@ -89,10 +84,10 @@ class F2OBO(Algorithm):
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
-    penalty: float | Array = positive("penalty", 10.0)
-    growth: float | Array = checked(_not_negative, "growth", 0.5)
-    tolerance: float | Array = positive("tolerance", 1e-2)
-    max_inner_steps: int = checked(validation.count, "max_inner_steps", 100, static=True)
+    penalty: Positive = 10.0
+    growth: Annotated[float, within("one number >= 0", lambda value: value >= 0)] = 0.5
+    tolerance: Positive = 1e-2
+    max_inner_steps: Count = 100
 
     @property
     def remedy(self) -> Remedy:
@@ -103,7 +98,7 @@ class F2OBO(Algorithm):
         )
 
     def multiplier(self, t: Int[Array, ""]) -> Array:
-        """lambda_t."""
+        """Return lambda_t."""
         penalty = jnp.asarray(self.penalty)
         growth = jnp.asarray(self.growth, penalty.dtype)
         return penalty * t.astype(penalty.dtype) ** growth
@@ -113,34 +108,34 @@ class F2OBO(Algorithm):
 
     def update(self, state: F2OBOState, round: PyTree) -> Move:
         problem, x, weight = self.problem, state.outer_var, self.multiplier(state.t)
-        before = self.start(state)
-        slope = lambda y, kept: problem.inner_slope(x, y, round, kept)  # noqa: E731
-        after, steps, _ = self._settled(state, before, slope)
-        y, buffers = after.inner_var, after.buffers
-        inner = inner_at(problem, round, buffers)
+        start = self.start(state)
+        slope = lambda y, buffers: problem.inner_slope(x, y, round, buffers)  # noqa: E731
+        follower, steps, _ = self._settled(state, start, slope)
+        y, buffers = follower.inner_var, follower.buffers
+        inner = Pair(problem, x, y, buffers).inner_of(round)
 
-        def tilted(z: PyTree, kept: PyTree) -> tuple[PyTree, PyTree]:
-            _, of_leader = outer_gradient(problem, x, z, round, buffers)
-            return trees.scaled_add(jax.grad(inner, 1)(x, z), 1 / weight, of_leader), kept
+        def tilted(z: PyTree, unused: PyTree) -> tuple[PyTree, PyTree]:
+            _, of_leader = Pair(problem, x, z, buffers).outer_gradient(round)
+            return trees.scaled_add(jax.grad(inner, 1)(x, z), 1 / weight, of_leader), unused
 
-        start = before if problem.inner_start else after._replace(inner_var=state.tilted_var)
+        if not problem.inner_start:
+            start = follower._replace(inner_var=state.tilted_var)
         other, more, left = self._settled(state, start, tilted)
         z = other.inner_var
-        gradient_x, gradient_y = outer_gradient(problem, x, z, round, buffers)
+        gradient_x, gradient_y = Pair(problem, x, z, buffers).outer_gradient(round)
         pull = trees.difference(jax.grad(inner)(x, z), jax.grad(inner)(x, y))
         h = trees.scaled_add(gradient_x, weight, pull)
         size = jnp.maximum(trees.norm(gradient_y), jnp.asarray(self.tolerance, left.dtype))
         estimate = Estimate(h, left * weight.astype(left.dtype) / size)
-        # Of g at y_t and after each step; of f and g likewise for z; and of f, g, g for the leader.
-        gradients = (1 + steps) + 2 * (1 + more) + 3
-        return Move(
-            self.lead(state, h), before, after, estimate, gradients, memory={"tilted_var": z}
-        )
+        # Gradients of g at y_t and after each step, of f and g likewise for z, and twice of g for
+        # the leader; the estimate counts that of f.
+        gradients = (1 + steps) + 2 * (1 + more) + 2
+        return Move(self.lead(state, h), follower, estimate, gradients, memory={"tilted_var": z})
 
     def _settled(
         self, state: State, start: Follower, slope: Callable[..., tuple[PyTree, PyTree]]
     ) -> tuple[Follower, Array, Array]:
-        """A follower that is near enough for this round's lambda_t."""
+        """Return a follower within the tolerance for this round's lambda_t."""
         return settled(
             slope,
             start,

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from .._support import trees
 from .._support.trees import PyTree
-from ..reduced import Model, Scalar, Vector, minimise, newton_point
+from ..implicit import Model, Scalar, Vector, minimise, newton_point
 from .descent import Follower
 
 MOST_STEPS = 100
@@ -26,7 +26,7 @@ Along = tuple[PyTree, Follower]
 
 
 class Learned(NamedTuple):
-    """The follower after a round, how it moves, and what that took."""
+    """The follower after a round, its derivative, and the oracle calls that they took."""
 
     follower: Follower
     moved: Follower
@@ -37,19 +37,20 @@ class Learned(NamedTuple):
 
 
 def moving(follower: Follower) -> Follower:
-    """What of a follower is differentiated: no counts of an optimiser."""
+    """Return what of a follower is differentiated: its floating arrays, and no counts of an
+    optimiser."""
     floats: Follower = eqx.filter(follower, eqx.is_inexact_array)
     return floats
 
 
 def size(tree: PyTree) -> int:
-    """How many numbers a tree has."""
+    """Return how many numbers a tree has."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def at_rest(x: PyTree, follower: Follower, *, squared: bool) -> Follower:
-    """S before the first round; an error where it, or where `squared` a matrix over the follower's
-    own numbers, would be too large."""
+    """Return S before the first round. Raise a `ValueError` if it, or with `squared` a matrix over
+    the follower's own numbers, would be too large."""
     floats = moving(follower)
     name, most, numbers, lines = "outer_var", size(x), size(floats), size(x)
     own = size(floats.inner_var)
@@ -64,7 +65,7 @@ def at_rest(x: PyTree, follower: Follower, *, squared: bool) -> Follower:
 
 
 def directions(x: PyTree) -> PyTree:
-    """One for each entry of x, stacked on a first axis."""
+    """Return a direction for each entry of x, stacked on a first axis."""
     flat, unravel = ravel_pytree(x)
     return jax.vmap(unravel)(jnp.eye(flat.size, dtype=flat.dtype))
 
@@ -72,7 +73,8 @@ def directions(x: PyTree) -> PyTree:
 def pulled_back(
     loss: Callable[[PyTree, Follower], Array], x: PyTree, follower: Follower, moved: Follower
 ) -> PyTree:
-    """How a loss moves with x: by itself, and by what the follower owes to x."""
+    """Return the derivative of a loss in x: directly, and through what of the follower depends on
+    x."""
 
     def at(x: PyTree, floats: Follower) -> Array:
         return loss(x, eqx.combine(floats, follower))
@@ -84,7 +86,7 @@ def pulled_back(
 
 
 def faded(moved: Follower, factor: Array) -> Follower:
-    """S, less of it. Buffers forget by themselves."""
+    """Return S times a factor. The derivative of buffers stays: they forget by themselves."""
     less = jax.tree.map(lambda leaf: factor.astype(leaf.dtype) * leaf, moved)
     return less._replace(buffers=moved.buffers)
 
@@ -96,7 +98,8 @@ def descended(
     along: Along,
     steps: int | Array,
 ) -> Learned:
-    """After the gradient steps of `learn`, by forward derivatives through them."""
+    """Return the follower after the gradient steps of `learn`, with forward derivatives through
+    them."""
 
     def both(x: PyTree, floats: Follower) -> tuple[Follower, Follower]:
         after = learn(x, eqx.combine(floats, before))
@@ -116,7 +119,8 @@ def nearest(
     before: Follower,
     along: Along,
 ) -> Learned:
-    """At u* = argmin_u loss(x, u, start, buffers), by damped Newton with the whole Hessian.
+    """Return the follower at u* = argmin_u loss(x, u, start, buffers), found by damped Newton steps
+    with the whole Hessian.
 
     `loss` also gives the buffers after it. By the implicit function theorem u* moves by
     -H^{-1} d(grad_u loss), where d is along (x, start, buffers).

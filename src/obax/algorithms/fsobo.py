@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from .._support import trees
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
-from ..hypergradient.base import inner_at, outer_gradient, relative
+from ..hypergradient.base import Pair, relative
 from .arguments import step_size
 from .base import Algorithm, State
 from .descent import Descent, Number
@@ -87,13 +87,15 @@ class FSOBO(Algorithm):
 
     def update(self, state: FSOBOState, round: PyTree) -> Move:
         x, v = state.outer_var, state.dual_var
-        before, after = self.follow(state, round)
-        y, buffers = after.inner_var, after.buffers
-        gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, buffers)
-        _, pull = jax.vjp(jax.grad(inner_at(self.problem, round, buffers), 1), x, y)
+        follower = self.follow(state, round)
+        y = follower.inner_var
+        pair = Pair(self.problem, x, y, follower.buffers)
+        gradient_x, gradient_y = pair.outer_gradient(round)
+        _, pull = jax.vjp(jax.grad(pair.inner_of(round), 1), x, y)
         error = trees.difference(pull(v)[1], gradient_y)
         v = trees.scaled_add(v, -self.dual.rate(state.t), error)
         direction = trees.difference(gradient_x, pull(v)[0])
         # The residual is that of v_t, before its step: it costs no product of its own.
         estimate = Estimate(direction, relative(error, gradient_y), None, 1, 1)
-        return Move(self.lead(state, direction), before, after, estimate, 2, memory={"dual_var": v})
+        leader = self.lead(state, direction)
+        return Move(leader, follower, estimate, gradients=1, memory={"dual_var": v})

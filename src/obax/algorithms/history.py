@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._support import drawing, showing, trees
-from .._support.counting import counted
+from .._support import drawing, formatting, trees
+from .._support.messages import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ MOST_LINES = 8
 
 
 def check_history(info: Info) -> None:
-    """Raise a `TypeError` where there is one round only."""
+    """Raise a `TypeError` for the record of one round."""
     if np.ndim(info.t) == 0:
         raise TypeError(
             "this Info is the record of one round; a history, which has a length, rounds to "
@@ -55,7 +55,7 @@ def check_history(info: Info) -> None:
 
 
 def at(info: Info, index: Any) -> Info:
-    """One of the entries of the leading axis, or some of them; out of range is an `IndexError`."""
+    """Return an entry of the leading axis, or some of them; out of range is an `IndexError`."""
     check_history(info)
     length = info.t.shape[0]
     if isinstance(index, int | np.integer) and not -length <= index < length:
@@ -64,7 +64,8 @@ def at(info: Info, index: Any) -> Info:
 
 
 def coordinates(info: Info, most: int) -> Iterator[tuple[str, np.ndarray]]:
-    """The coordinates of x by name, `x`, `x[2]`, `x['a'][0]`; `most` of them at most."""
+    """Yield the coordinates of x with their names, `x`, `x[2]`, `x['a'][0]`; at most `most` of
+    them."""
     axes, given = np.ndim(info.t), 0
     for path, leaf in jax.tree_util.tree_leaves_with_path(info.outer_var):
         array, name = np.asarray(leaf), trees.leaf_name(path, "x")
@@ -76,13 +77,14 @@ def coordinates(info: Info, most: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def size_of_x(info: Info) -> int:
-    """How many coordinates x has."""
+    """Return how many coordinates x has."""
     axes = np.ndim(info.t)
     return sum(int(np.prod(leaf.shape[axes:])) for leaf in jax.tree.leaves(info.outer_var))
 
 
 def to_pandas(info: Info) -> pd.DataFrame:
-    """A table with a row for each round; the index counts rounds as they came, from 1."""
+    """Return a table with a row for each round; the index counts rounds in the order of their
+    arrival, from 1."""
     import pandas as pd
 
     check_history(info)
@@ -105,7 +107,7 @@ def to_pandas(info: Info) -> pd.DataFrame:
 
 
 def summary(info: Info) -> str:
-    """What happened, and whether its hypergradients can be trusted, in a few lines of words."""
+    """Return a few lines on what happened, and whether the hypergradients can be trusted."""
     check_history(info)
     played, accepted = (np.asarray(part) for part in (info.played_value, info.accepted))
     *runs, rounds = accepted.shape
@@ -130,7 +132,7 @@ def summary(info: Info) -> str:
 
 
 def _ends(tenth: int) -> tuple[str, str]:
-    """Where a run began and where it ended, in words."""
+    """Return the words for the first and for the last tenth of a run."""
     if tenth == 1:
         return "in the first round", "in the last"
     return f"in the first {tenth:,} rounds", f"in the last {tenth:,}"
@@ -171,7 +173,8 @@ def _follower_words(info: Info, accepted: np.ndarray) -> str:
 
 
 def _window_words(info: Info, accepted: np.ndarray) -> str:
-    """Where the window was cut and which of its rounds it lost; nothing where it was whole."""
+    """Return how often the window was cut and how many rounds left it; an empty string if it was
+    always whole."""
     cut, refused, terms = (
         np.asarray(part)[accepted]
         for part in (info.cut_terms, info.refused_terms, info.window_terms)
@@ -185,7 +188,7 @@ def _window_words(info: Info, accepted: np.ndarray) -> str:
 
 
 def _edge_words(info: Info) -> Iterator[str]:
-    """Whether x lay at an edge of its domain; nothing where it has none or nobody looked."""
+    """Yield whether x lay at an edge of its domain; nothing if it has none."""
     if info.at_edge is None:
         return
     edge, size = np.asarray(info.at_edge), size_of_x(info)
@@ -199,11 +202,15 @@ def _edge_words(info: Info) -> Iterator[str]:
 
 
 def words(info: Info) -> str:
-    """The repr: the losses of a round, or those of the first and the last of a history."""
+    """Return the repr: the losses of a round, or those of the first and the last round of a
+    history."""
     if np.ndim(info.t) == 0:
-        said = [f"t={showing.shown(info.t)}"]
-        said += [f"{name}={showing.short(getattr(info, name))}" for name in NUMBERS]
-        said += [f"accepted={showing.shown(info.accepted)}", f"x={showing.shown(info.outer_var)}"]
+        said = [f"t={formatting.format_value(info.t)}"]
+        said += [f"{name}={formatting.format_short(getattr(info, name))}" for name in NUMBERS]
+        said += [
+            f"accepted={formatting.format_value(info.accepted)}",
+            f"x={formatting.format_value(info.outer_var)}",
+        ]
         return f"Info({', '.join(said)})"
     *runs, rounds = np.shape(info.t)
     shape = " x ".join([*(f"{n:,}" for n in runs), counted(rounds, "round")])
@@ -212,24 +219,15 @@ def words(info: Info) -> str:
     if np.ndim(info.t) > 1:
         return f"Info({shape}, rejected={int(np.sum(~np.asarray(info.accepted))):,})"
     said = [
-        f"{name}={showing.short(getattr(info, name)[0])}..{showing.short(getattr(info, name)[-1])}"
+        f"{name}={'..'.join(formatting.format_short(getattr(info, name)[at]) for at in (0, -1))}"
         for name in NUMBERS
     ]
     return f"Info({shape}, {', '.join(said)}, rejected={int(info.rejected):,})"
 
 
-def as_html(info: Info) -> str:
-    """For a notebook."""
-    if np.ndim(info.t) and trees.is_concrete(info.played_value):
-        lines = [line.partition(": ") for line in summary(info).splitlines()]
-        rows = [(name, value) if value else ("history", name) for name, _, value in lines]
-        return showing.table("history", rows)
-    rows = [(name, showing.shown(getattr(info, name))) for name in ("t", *NUMBERS, "accepted")]
-    return showing.table("one round", [*rows, ("x", showing.shown(info.outer_var))])
-
-
 def plot(info: Info, file: Any = None) -> Any:
-    """One figure of four: loss suffered, x, residual of the solver, gradient of the follower."""
+    """Draw one figure with four panels: loss suffered, x, residual of the solver, gradient of the
+    follower."""
     check_history(info)
     shape = np.shape(info.t)
     accepted = np.asarray(info.accepted).reshape(-1, shape[-1])
@@ -237,12 +235,12 @@ def plot(info: Info, file: Any = None) -> Any:
     span = max(1, shape[-1] // 20)
 
     def lines(values: Any) -> list[np.ndarray]:
-        """One for each run, with gaps where a round was rejected."""
+        """Return a line for each run, with gaps where a round was rejected."""
         array = np.asarray(values, np.float64).reshape(accepted.shape)
         return [np.where(kept, line, np.nan) for kept, line in zip(accepted, array, strict=True)]
 
     def curves(values: Any) -> dict[str, list[np.ndarray]]:
-        """By setting, where there are several; each with its seeds."""
+        """Return the lines by setting, where there are several settings; each with its seeds."""
         found = lines(values)
         if len(shape) == 1:
             return {"": found}

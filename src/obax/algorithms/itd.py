@@ -20,41 +20,39 @@ compared with.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Annotated, Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from .._support import spread, trees, validation
+from .._support import sharding, trees
+from .._support.checks import Count, Seed, check, function_of
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from ..past import Refused, RingBuffer, Tasks, along
-from .arguments import checked, optimiser, rounds_kept, step_size
+from ..round_buffer import RingBuffer, RoundsBySlot, expand, random_order
+from .arguments import Capacity, checked, optimiser, step_size
 from .base import Algorithm, State
 from .descent import Follower, Number, Optimiser
-from .memory import random_order
 from .record import Move
 
 Prepare = Callable[[PyTree, PyTree], PyTree]
 
 
 class ITDState(State):
-    """The pair, the optimisers, and the tasks so far."""
-
-    memory: RingBuffer
+    """The pair, the optimisers, and the tasks so far in `past`."""
 
 
 def _tasks(value: str | int | None, name: str) -> int | None:
-    """How many tasks; `None` stands for all."""
+    """Return the number of tasks; `None` for all."""
     if isinstance(value, str) and value != "all":
         raise ValueError(f"{name} must be 'all' or an integer >= 1, but got {value!r}.")
-    return None if value is None or isinstance(value, str) else validation.count(value, name)
+    return None if value is None or isinstance(value, str) else check(value, name, Count)
 
 
 def _prepare(value: Prepare | None, name: str) -> Prepare | None:
-    if value is not None:
-        validation.function(value, name, "(x, round) -> round")
-    return value
+    return check(value, name, Annotated[Any, function_of("(x, round) -> round")] | None)
 
 
 class ITD(Algorithm):
@@ -100,16 +98,14 @@ class ITD(Algorithm):
 
     outer_step_size: Number | None = step_size("outer", None)
     inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: int = checked(validation.count, "inner_steps", 1, static=True)
-    capacity: int = rounds_kept()
+    inner_steps: Count = 1
+    capacity: Capacity = eqx.field(kw_only=True)
     tasks: str | int | None = checked(_tasks, "tasks", "all", static=True, kw_only=True)
-    first_order: bool = checked(validation.flag, "first_order", False, static=True, kw_only=True)
+    first_order: bool = eqx.field(default=False, kw_only=True)
     prepare: Prepare | None = checked(_prepare, "prepare", None, static=True, kw_only=True)
-    chunk: int = checked(validation.count, "chunk", 1, static=True, kw_only=True)
-    rematerialise: bool = checked(
-        validation.flag, "rematerialise", False, static=True, kw_only=True
-    )
-    seed: int = checked(validation.seed, "seed", 0, static=True, kw_only=True)
+    chunk: Count = eqx.field(default=1, kw_only=True)
+    rematerialise: bool = eqx.field(default=False, kw_only=True)
+    seed: Seed = eqx.field(default=0, kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
 
@@ -121,13 +117,14 @@ class ITD(Algorithm):
         self.outer.check("outer")
         self.inner.check("inner")
 
-    def remember(self, start: State) -> ITDState:
-        memory = RingBuffer.like(start.round_spec.example(), self.capacity - 1)
-        return ITDState(**vars(start), memory=memory)
+    def remember(self, start: State) -> State:
+        past = RingBuffer.like(start.round_spec.example(), self.capacity - 1)
+        return ITDState(**vars(start) | {"past": past})
 
-    def update(self, state: ITDState, round: PyTree) -> Move:
-        start, tasks = self.start(state), Tasks(state.memory, round)
-        order, count = self._chosen(state.t, state.memory.there)
+    def update(self, state: State, round: PyTree) -> Move:
+        assert state.past is not None
+        start, tasks = self.start(state), RoundsBySlot(state.past, round)
+        order, count = self._chosen(state.t, state.past.present)
 
         def one(task: PyTree) -> tuple[PyTree, Follower]:
             differentiate = jax.grad(self._adapted_loss, has_aux=True)
@@ -144,35 +141,33 @@ class ITD(Algorithm):
                 alone = one(tasks.at(slots[0]))
                 gradients, followers = jax.tree.map(lambda leaf: leaf[None], alone)
 
-            # A past task that is not finite at today's x leaves the memory; the current one is the
-            # guard's to judge.
-            asked = places < count
-            bad = asked & ~trees.finite_entries(gradients) & (slots < self.capacity - 1)
+            # A past task that is not finite at the present x is dropped; the guard of `step` judges
+            # the current one.
+            counted = places < count
+            bad = counted & ~trees.finite_entries(gradients) & (slots < self.capacity - 1)
 
             def add_present(total: Array, terms: Array) -> Array:
-                present = along(asked & ~bad, terms)
+                present = expand(counted & ~bad, terms)
                 return total + jnp.sum(jnp.where(present, terms, 0), axis=0)
 
             total = jax.tree.map(add_present, now[0], gradients)
             # The current task is the first.
-            own = spread.pick(followers, 0)
-            refused = now[2].at[slots].max(spread.whole(bad))
+            own = sharding.entry(followers, 0)
+            refused = now[2].at[slots].max(sharding.replicate(bad))
             return total, trees.select(index == 0, own, now[1]), refused
 
         nothing = jax.tree.map(jnp.zeros_like, state.outer_var), start, jnp.zeros(len(order), bool)
         chunks = (count + self.chunk - 1) // self.chunk
         total, follower, refused = jax.lax.fori_loop(0, chunks, some, nothing)
-        gone = Refused(refused[:-1], jnp.sum(refused, dtype=jnp.int32))
-        left = count - gone.count
+        left = count - jnp.sum(refused, dtype=jnp.int32)
         gradient = jax.tree.map(lambda leaf: leaf / left.astype(leaf.dtype), total)
         products = 0 if self.first_order else count * self.inner_steps
-        estimate = Estimate(gradient, 0.0, None, products, products)
-        gradients = count * (self.inner_steps + 1)
-        move = Move(self.lead(state, gradient), start, follower, estimate, gradients)
-        return move._replace(terms=left, refused={"memory": gone})
+        estimate = Estimate(gradient, 0.0, None, products, products, count)
+        move = Move(self.lead(state, gradient), follower, estimate, count * self.inner_steps)
+        return move._replace(terms=left, refused=refused[:-1])
 
-    def _adapted_loss(self, x: PyTree, state: ITDState, round: PyTree) -> tuple[Array, Follower]:
-        """f_s(x, z_s^{K+1}(x)) and the follower."""
+    def _adapted_loss(self, x: PyTree, state: State, round: PyTree) -> tuple[Array, Follower]:
+        """Return f_s(x, z_s^{K+1}(x)) and the follower."""
         task = round if self.prepare is None else self.prepare(x, round)
         start = self.start(dataclasses.replace(state, outer_var=x))
         stop = jax.lax.stop_gradient if self.first_order else lambda it: it
@@ -188,14 +183,14 @@ class ITD(Algorithm):
         return loss, follower
 
     def _chosen(
-        self, t: Int[Array, ""], there: Bool[Array, " past"]
+        self, t: Int[Array, ""], present: Bool[Array, " past"]
     ) -> tuple[Int[Array, " capacity"], Int[Array, ""]]:
-        """Slots of the tasks of round t, of which the first `count` are meant. The current round
-        stands first; its slot is the last, behind those of the memory."""
-        seen = jnp.sum(there, dtype=jnp.int32) + 1
+        """Return slots, and how many of them, from the first on, hold the tasks of round t. The
+        current round comes first; its slot is the last, behind those of the buffer."""
+        seen = jnp.sum(present, dtype=jnp.int32) + 1
         if not isinstance(self.tasks, int):
-            # Those that are there, in the order of their slots.
-            past = jnp.argsort(~there, stable=True).astype(jnp.int32)
-            return jnp.concatenate([jnp.full(1, len(there), jnp.int32), past]), seen
-        order = random_order(self.seed, t, there, current_first=True)
+            # Those that count, in the order of their slots.
+            past = jnp.argsort(~present, stable=True).astype(jnp.int32)
+            return jnp.concatenate([jnp.full(1, len(present), jnp.int32), past]), seen
+        order = random_order(self.seed, t, present, current_first=True)
         return order, jnp.minimum(seen, self.tasks)

@@ -25,40 +25,38 @@ average to the stochastic variant, SOBBO, to reduce the variance; OBBO itself is
 | h_{t-i} | `state.past` | sum of q_{s,i}^2 | `state.squares` |
 """
 
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Positive
 from .._support.trees import PyTree
+from ..domain import Ball, Box, Domain, NonNegative, Simplex, Unconstrained
 from ..hypergradient import CG, Hypergradient
-from ..past import RingBuffer
 from ..window import Window
-from .arguments import (
-    any_estimator,
-    any_window,
-    checked,
-    number_of_steps,
-    positive,
-    step_size,
-)
+from .arguments import any_estimator, any_window, number_of_steps, step_size
 from .base import Algorithm, State
-from .descent import Count, Number, Steps
-from .memory import averaged, no_past
-from .mirror import adaptive_step, check_geometry, entropy_step
+from .descent import Number, StepCount, Steps
 from .record import Leader, Move
 
-
-def _known(geometry: str, name: str) -> str:
-    return validation.one_of(geometry, ("euclidean", "adaptive", "entropy"), name)
+HALVINGS = 64
+"""How often a bracket is halved: enough for double precision."""
+SEPARABLE = (Unconstrained, Box, NonNegative)
+"""Domains whose projection is the same in every diagonal metric."""
 
 
 class OBBOState(State):
-    """The pair (x_t, y_t), the last w - 1 hypergradients, the metric, and the estimator's carry."""
+    """The pair (x_t, y_t), the last w - 1 hypergradients in `past`, and the metric."""
 
-    past: RingBuffer | None
     squares: PyTree
+    """The sums of squares of the metric; `None` for other geometries."""
 
 
 class OBBO(Algorithm):
@@ -94,11 +92,13 @@ class OBBO(Algorithm):
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
-    inner_steps: Count = number_of_steps()
-    window: Window = any_window("OBBO", replays=False)
+    inner_steps: StepCount = number_of_steps()
+    window: Window = any_window("OBBO")
     hypergradient: Hypergradient = any_estimator(CG(), "OBBO")
-    geometry: str = checked(_known, "geometry", "euclidean", static=True, kw_only=True)
-    damping: float | Array = positive("damping", 1e-8, kw_only=True)
+    geometry: Literal["euclidean", "adaptive", "entropy"] = eqx.field(
+        default="euclidean", kw_only=True
+    )
+    damping: Positive = eqx.field(default=1e-8, kw_only=True)
 
     def __check_init__(self) -> None:
         check_geometry(self.geometry, self.problem.domain)
@@ -108,22 +108,22 @@ class OBBO(Algorithm):
         if self.geometry == "entropy":
             _check_inside(x)
         squares = jax.tree.map(jnp.zeros_like, x) if self.geometry == "adaptive" else None
-        return OBBOState(**vars(start), past=no_past(self.window, x), squares=squares)
+        return OBBOState(**vars(start) | {"past": self.window.past(x)}, squares=squares)
 
     def update(self, state: OBBOState, round: PyTree) -> Move:
         steps = Steps(self.inner_steps).at(state.t)
-        before, after = self.follow(state, round, steps)
-        estimate = self.estimate(self.hypergradient, state, after, round)
+        follower = self.follow(state, round, steps)
+        estimate = self.estimate(self.hypergradient, state, follower, round)
         h = estimate.value
-        q, terms = averaged(self.window, state.past, h, state.t)
+        q, terms = self.average(state, h)
         x, squares = self._step(state.outer_var, q, state.squares, self.outer.rate(state.t))
-        move = Move(Leader(x), before, after, estimate, steps + 1, direction=q)
-        return move._replace(memory={"squares": squares}, stored={"past": h}, terms=terms)
+        move = Move(Leader(x), follower, estimate._replace(value=q), steps)
+        return move._replace(terms=terms, memory={"squares": squares}, stored=h)
 
     def _step(
         self, x: PyTree, direction: PyTree, squares: PyTree, rate: Array
     ) -> tuple[PyTree, PyTree]:
-        """argmin over X of <q, x> + (1/alpha) D_phi(x, x_t), and what the metric remembers."""
+        """Return argmin over X of <q, x> + (1/alpha) D_phi(x, x_t), and the sums of squares."""
         domain = self.problem.domain
         if self.geometry == "entropy":
             return entropy_step(domain, x, direction, rate), None
@@ -144,3 +144,86 @@ def _check_inside(outer_var: PyTree) -> None:
                 f"outer_var must be > 0 everywhere with geometry='entropy', whose steps multiply "
                 f"it, but is {outer_var}; start inside the simplex."
             )
+
+
+def check_geometry(geometry: str, domain: Domain) -> None:
+    """Raise a `ValueError` where the step has no closed form on this domain."""
+    known = " and ".join(kind.__name__ for kind in (*SEPARABLE, Ball, Simplex))
+    if geometry == "adaptive" and not isinstance(domain, (*SEPARABLE, Ball, Simplex)):
+        raise ValueError(
+            f"problem.domain must be one of {known} with geometry='adaptive', whose projection is "
+            f"not the Euclidean one, but is {domain!r}; use geometry='euclidean'."
+        )
+    if geometry == "entropy" and not isinstance(domain, Simplex):
+        raise ValueError(
+            f"problem.domain must be a Simplex with geometry='entropy', but is {domain!r}; use "
+            f"geometry='euclidean' or 'adaptive'."
+        )
+
+
+def entropy_step(domain: Domain, x: PyTree, direction: PyTree, rate: Array) -> PyTree:
+    """Return x exp(-alpha q), scaled back onto the simplex: phi is the negative entropy."""
+    assert isinstance(domain, Simplex)
+    flat, unravel = ravel_pytree(x)
+    slope = ravel_pytree(direction)[0]
+    # What is zero stays zero. The largest exponent of the rest is subtracted: nothing overflows,
+    # and the sum cannot vanish.
+    exponent = jnp.where(flat > 0, -rate.astype(flat.dtype) * slope, -jnp.inf)
+    weights = flat * jnp.exp(exponent - jnp.max(exponent))
+    return unravel(domain.scale.astype(flat.dtype) * weights / jnp.sum(weights))
+
+
+def weighted_projection(domain: Domain, z: PyTree, metric: PyTree) -> PyTree:
+    """Return argmin over x in X of  sum_i D_i (x_i - z_i)^2."""
+    if isinstance(domain, SEPARABLE):
+        return domain.project(z)
+    flat, unravel = ravel_pytree(z)
+    weight = ravel_pytree(metric)[0]
+    if isinstance(domain, Ball):
+        centre = jnp.zeros_like(flat) if domain.center is None else ravel_pytree(domain.center)[0]
+        return unravel(_onto_ball(flat - centre, weight, domain.radius.astype(flat.dtype)) + centre)
+    assert isinstance(domain, Simplex)
+    return unravel(_onto_simplex(flat, weight, domain.scale.astype(flat.dtype)))
+
+
+def _onto_ball(z: Array, weight: Array, radius: Array) -> Array:
+    """Return x = D z / (D + lambda), with the lambda >= 0 at which |x| = radius."""
+
+    def point(multiplier: Array) -> Array:
+        return weight * z / (weight + multiplier)
+
+    most = jnp.max(weight) * jnp.linalg.norm(z) / radius
+    x = point(_bisect(lambda m: jnp.linalg.norm(point(m)) > radius, jnp.zeros_like(most), most))
+    # A point inside stays as it is; any other is put exactly on the sphere.
+    return jnp.where(jnp.linalg.norm(z) <= radius, z, Ball(radius).project(x))
+
+
+def _onto_simplex(z: Array, weight: Array, scale: Array) -> Array:
+    """Return x = max(0, z - lambda / D), with the lambda at which the sum is `scale`."""
+
+    def point(multiplier: Array) -> Array:
+        return jnp.maximum(z - multiplier / weight, 0)
+
+    low, high = jnp.min(weight * (z - scale)), jnp.max(weight * z)
+    x = point(_bisect(lambda m: jnp.sum(point(m)) > scale, low, high))
+    return scale * x / jnp.sum(x)
+
+
+def _bisect(too_low: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Return the largest number found at which `too_low` is true."""
+
+    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = low + (high - low) / 2
+        up = too_low(middle)
+        return jnp.where(up, middle, low), jnp.where(up, high, middle)
+
+    return jax.lax.fori_loop(0, HALVINGS, halve, (low, high))[0]
+
+
+def adaptive_step(
+    domain: Domain, x: PyTree, direction: PyTree, rate: Array, metric: PyTree
+) -> PyTree:
+    """Return the step for phi = sum_i D_i x_i^2 / 2: each coordinate has a step size of its own."""
+    scaled = jax.tree.map(jnp.divide, direction, metric)
+    return weighted_projection(domain, trees.scaled_add(x, -rate, scaled), metric)

@@ -5,7 +5,7 @@ On a problem without a follower,
 
     x_{t+1} = projection on X of  x_t - alpha_t grad f_t(x_t);
 
-on a problem with one it is the baseline that holds the hyperparameters and trains the follower,
+on a problem with one it is the baseline that keeps x fixed and trains the follower,
 
     x_{t+1} = x_t,    y_{t+1} = K_t steps of  z - beta_t grad_z g_t(x_t, z)  from y_t.
 
@@ -24,7 +24,7 @@ from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from .arguments import number_of_steps, optimiser, step_size
 from .base import Algorithm, State
-from .descent import Count, Number, Optimiser, Steps
+from .descent import Number, Optimiser, StepCount, Steps
 from .record import Leader, Move
 
 OGDState = State
@@ -59,7 +59,7 @@ class OGD(Algorithm):
 
     outer_step_size: Number | None = step_size("outer", None)
     inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: Count = number_of_steps()
+    inner_steps: StepCount = number_of_steps()
     outer_optimiser: Optimiser | None = optimiser("outer")
     inner_optimiser: Optimiser | None = optimiser("inner")
 
@@ -74,9 +74,8 @@ class OGD(Algorithm):
     def update(self, state: State, round: PyTree) -> Move:
         x = state.outer_var
         if self.problem.inner is None:
-            alone = self.start(state)
             gradient = jax.grad(self.problem.outer_loss)(x, None, round, state.buffers)
-            return Move(self.lead(state, gradient), alone, alone, Estimate(gradient), gradients=1)
+            return Move(self.lead(state, gradient), self.start(state), Estimate(gradient))
         steps = Steps(self.inner_steps).at(state.t)
-        still = Estimate(jax.tree.map(jnp.zeros_like, x))
-        return Move(Leader(x), *self.follow(state, round, steps), still, gradients=steps)
+        zero = Estimate(jax.tree.map(jnp.zeros_like, x), gradients=0)
+        return Move(Leader(x), self.follow(state, round, steps), zero, steps)

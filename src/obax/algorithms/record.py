@@ -1,4 +1,4 @@
-"""What an algorithm makes of a round, and the record of it."""
+"""Moves and records: what an algorithm returns for a round, and what is recorded of it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .._support.lazy import Lazy
 from .._support.trees import PyTree
 from ..domain import Domain, Unconstrained
 from ..hypergradient import Estimate
-from ..past import Refused
 from ..problem import Problem
+from ..round_buffer import Terms
 from ..rounds import RoundSpec
 from . import history
 from .descent import Follower
@@ -26,49 +26,48 @@ if TYPE_CHECKING:
 
 
 class Leader(NamedTuple):
-    """Where the leader has moved."""
+    """The leader after its move."""
 
     outer_var: PyTree
     optimiser: PyTree = ()
 
 
 class Move(NamedTuple):
-    """What an algorithm makes of round t; the base class makes the next state and the info of it.
-
-    `before` and `after` are the follower as it met the round and as it left it. `direction` is what
-    the leader followed where that is not the round's own `estimate`. `memory` has the new values of
-    the fields that the algorithm's own state adds, `stored` what goes into a ring buffer of the
-    state where that is not the round, and `refused` which slots of one hold a round that is not
-    finite at today's pair. `terms` is how many terms the leader's direction has. Counts are those
-    of the oracles that the estimate did not count.
-    """
+    """What an algorithm returns for round t; the base class makes the next state and the info."""
 
     leader: Leader
-    before: Follower
-    after: Follower
+    follower: Follower
+    """The follower as it leaves the round."""
     estimate: Estimate
+    """The direction that the leader followed, and the oracle calls that it took."""
     gradients: int | Array = 0
+    """Gradients that the estimate does not count, such as those of the follower's steps."""
     evaluations: int | Array = 0
-    direction: PyTree = None
-    memory: Mapping[str, PyTree] = {}
-    stored: Mapping[str, PyTree] = {}
+    """Function values."""
     terms: int | Array = 1
-    refused: Mapping[str, Refused] = {}
+    """How many terms of the window the direction has."""
+    refused: Bool[Array, " slots"] | None = None
+    """Slots of `state.past` whose rounds are not finite at today's x and y."""
+    memory: Mapping[str, PyTree] = {}
+    """New values of the fields that the algorithm's own state adds."""
+    stored: PyTree = None
+    """What is kept of the round in `state.past`; `None` for the round itself."""
 
-    @property
-    def followed(self) -> PyTree:
-        """The direction that the leader followed."""
-        return self.estimate.value if self.direction is None else self.direction
+    def with_terms(self, terms: Terms | None, left: Terms | None) -> Move:
+        """Return the move with the terms that were left of those that the round began with."""
+        if terms is None or left is None:
+            return self
+        return self._replace(terms=left.number, refused=terms.refused(left))
 
     def changes(self, t: Int[Array, ""]) -> dict[str, PyTree]:
-        """The fields of the next state that this move sets; `t` is the number of its round."""
+        """Return the fields of the next state that this move sets, with `t` for its round."""
         return {
             "t": t,
             "outer_var": self.leader.outer_var,
             "outer_optimiser": self.leader.optimiser,
-            "inner_var": self.after.inner_var,
-            "inner_optimiser": self.after.optimiser,
-            "buffers": self.after.buffers,
+            "inner_var": self.follower.inner_var,
+            "inner_optimiser": self.follower.optimiser,
+            "buffers": self.follower.buffers,
             "carry": self.estimate.carry,
             **self.memory,
         }
@@ -129,9 +128,6 @@ class Info(Lazy):
     def __repr__(self) -> str:
         return history.words(self)
 
-    def _repr_html_(self) -> str:
-        return history.as_html(self)
-
     # Of a history.
 
     def __len__(self) -> int:
@@ -148,21 +144,23 @@ class Info(Lazy):
         return (self[t] for t in range(len(self)))
 
     def summary(self) -> str:
-        """What happened, in words: rounds, losses, solver, follower, edges of the domain."""
+        """Return what happened in a few lines: rounds, losses, solver, follower, edges of the
+        domain."""
         return history.summary(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A table with a row for each round; a sweep's has its runs in the index."""
+        """Return a table with a row for each round; that of a sweep has its runs in the index."""
         return history.to_pandas(self)
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """One matplotlib figure: loss suffered, x, residual, gradient of the follower; saved to
-        `file` where one is named."""
+        """Draw one matplotlib figure: loss suffered, x, residual, gradient of the follower. It is
+        saved to `file` if that is given."""
         return history.plot(self, file)
 
 
 def with_edges(info: Info, domain: Domain) -> Info:
-    """A history that knows in which rounds x lay at an edge of its domain."""
+    """Return a history with the number of coordinates of x at an edge of the domain in each
+    round."""
     if isinstance(domain, Unconstrained):
         return info
 
@@ -177,17 +175,20 @@ def with_edges(info: Info, domain: Domain) -> Info:
 
 def record(
     problem: Problem,
-    t: Int[Array, ""],
-    outer_var: PyTree,
+    state: Any,
+    before: Follower,
     round: PyTree,
     move: Move,
     accepted: Bool[Array, ""],
     norm: Float[Array, ""],
     dropped: int | Array,
 ) -> Info:
-    """The record of round t, in which x_t was played; `norm` is that of the direction followed,
-    `dropped` how many past rounds a cut ended."""
-    before, after, estimate = move.before, move.after, move.estimate
+    """Return the record of a round that was played in this state by a follower that was `before`.
+
+    `norm` is that of the direction followed, `dropped` the number of past rounds that a cut took
+    out.
+    """
+    outer_var, after, estimate = state.outer_var, move.follower, move.estimate
     played_value = problem.outer_loss(outer_var, before.inner_var, round, before.buffers)
     outer_value = problem.outer_loss(outer_var, after.inner_var, round, after.buffers)
     if problem.inner is None:
@@ -197,8 +198,17 @@ def record(
             outer_var, after.inner_var, round, after.buffers
         )
         distance = problem.inner_domain.gradient_norm(after.inner_var, slope)
+    counts = {
+        "gradients": move.gradients + estimate.gradients,
+        "hvps": estimate.hvps,
+        "cross_products": estimate.cross_products,
+        "evaluations": move.evaluations,
+        "window_terms": move.terms,
+        "cut_terms": dropped,
+        "refused_terms": 0 if move.refused is None else jnp.sum(move.refused),
+    }
     return Info(
-        t=t,
+        t=state.t,
         outer_var=outer_var,
         outer_value=outer_value,
         played_value=played_value,
@@ -207,14 +217,6 @@ def record(
         inner_gradient_norm=distance,
         solver_residual=jnp.asarray(estimate.residual, outer_value.dtype),
         accepted=accepted,
-        gradients=jnp.asarray(move.gradients, jnp.int32),
-        hvps=jnp.asarray(estimate.hvps, jnp.int32),
-        cross_products=jnp.asarray(estimate.cross_products, jnp.int32),
-        evaluations=jnp.asarray(move.evaluations, jnp.int32),
-        window_terms=jnp.asarray(move.terms, jnp.int32),
-        cut_terms=jnp.asarray(dropped, jnp.int32),
-        refused_terms=sum(
-            (refused.count for refused in move.refused.values()), jnp.zeros((), jnp.int32)
-        ),
+        **{name: jnp.asarray(count, jnp.int32) for name, count in counts.items()},
         follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )

@@ -28,16 +28,18 @@ derivative for each entry of x: a method for few hyperparameters.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Annotated, Any
 
 import jax
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import check, function_of
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from .arguments import checked, number_of_steps, optimiser, step_size
 from .base import Algorithm, State
-from .descent import Count, Follower, Number, Optimiser, Steps
+from .descent import Follower, Number, Optimiser, StepCount, Steps
 from .forward import Learned, at_rest, descended, directions, faded, moving, nearest, pulled_back
 from .record import Move
 
@@ -48,19 +50,19 @@ class RTHOState(State):
     """The pair (x_t, y_t), and how the follower moves with x."""
 
     sensitivity: Follower
-    """Of y, and of what its optimiser and the losses keep; the first axis is for entries of x."""
+    """The derivative of y, and of what its optimiser and the losses keep, in each entry of x (the
+    first axis)."""
 
 
 def _tie(value: bool | Tie, name: str) -> bool | Tie:
-    if not isinstance(value, bool):
-        validation.function(value, name, "(x, y, start, round) -> scalar, or a bool")
-    return value
+    kind = function_of("(x, y, start, round) -> scalar, or a bool")
+    return value if isinstance(value, bool) else check(value, name, Annotated[Any, kind])
 
 
 def _horizon(value: float | Array | None, name: str) -> Array | None:
     if value is None:
         return None
-    rounds = validation.positive_number(value, name)
+    rounds = trees.positive_array(value, name)
     if trees.is_concrete(rounds) and float(rounds) <= 1:
         raise ValueError(f"{name} must be a number of rounds > 1, but got {value!r}.")
     return rounds
@@ -100,7 +102,7 @@ class RTHO(Algorithm):
 
     outer_step_size: Number | None = step_size("outer", None)
     inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: Count = number_of_steps()
+    inner_steps: StepCount = number_of_steps()
     proximal: bool | Tie = checked(_tie, "proximal", False, static=True, kw_only=True)
     horizon: Array | None = checked(_horizon, "horizon", None, kw_only=True)
     outer_optimiser: Optimiser | None = optimiser("outer")
@@ -141,25 +143,24 @@ class RTHO(Algorithm):
         if callable(self.proximal):
             behind = (start.buffers,) if self.problem.has_buffers else ()
             came = jax.eval_shape(self.proximal, x, y, y, start.round_spec.example(), *behind)
-            validation.scalar_loss(came, "proximal")
+            trees.check_scalar_loss(came, "proximal")
         follower = Follower(y, start.inner_optimiser, start.buffers)
         sensitivity = at_rest(x, follower, squared=bool(self.proximal))
         return RTHOState(**vars(start), sensitivity=sensitivity)
 
     def update(self, state: RTHOState, round: PyTree) -> Move:
         x, each = state.outer_var, directions(state.outer_var)
-        before, S = self.start(state), self._sensitivity(state, each)
+        start, S = self.start(state), self._sensitivity(state, each)
         suffered = lambda x, f: self.problem.outer_loss(x, f.inner_var, round, f.buffers)  # noqa: E731
-        h = pulled_back(suffered, x, before, S)
-        learned = self._learned(state, before, round, (each, S))
+        h = pulled_back(suffered, x, start, S)
+        learned = self._learned(state, start, round, (each, S))
         S = learned.moved if self.horizon is None else faded(learned.moved, 1 - 1 / self.horizon)
         estimate = Estimate(h, learned.residual, None, learned.hvps, learned.cross_products)
-        leader, gradients = self.lead(state, h), 1 + learned.gradients
-        memory = {"sensitivity": S}
-        return Move(leader, before, learned.follower, estimate, gradients, memory=memory)
+        leader, memory = self.lead(state, h), {"sensitivity": S}
+        return Move(leader, learned.follower, estimate, learned.gradients, memory=memory)
 
     def _sensitivity(self, state: RTHOState, each: PyTree) -> Follower:
-        """S_t; that of the start alone where the problem says where y starts."""
+        """Return S_t; where the problem says where y starts, the derivative of that start."""
         if self.problem.inner_start is None:
             return state.sensitivity
         start = lambda x: moving(self.start(dataclasses.replace(state, outer_var=x)))  # noqa: E731
@@ -168,7 +169,7 @@ class RTHO(Algorithm):
     def _learned(
         self, state: State, before: Follower, round: PyTree, along: tuple[PyTree, Follower]
     ) -> Learned:
-        """Phi_t and its derivative."""
+        """Return the follower after Phi_t, and its derivative."""
         x, t = state.outer_var, state.t
         if not self.proximal:
             steps = Steps(self.inner_steps).at(t)

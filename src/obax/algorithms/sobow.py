@@ -19,26 +19,17 @@ per round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projec
 | h_{t-i} | `state.past` | X | `problem.domain` |
 """
 
-from jaxtyping import Array
-
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..past import Refused, RingBuffer
 from ..window import Window
 from .arguments import any_estimator, any_window, step_size
 from .base import Algorithm, State
-from .descent import Follower, Number
-from .memory import averaged, no_past
-from .oagd_window import over_window
+from .descent import Number
 from .record import Move
 
 
 class SOBOWState(State):
-    """The pair (x_t, y_t), the hypergradients of the last w - 1 rounds, the estimator's v, and the
-    rounds that the follower may look at again."""
-
-    past: RingBuffer | None
-    replayed: RingBuffer | None
+    """The pair (x_t, y_t), the hypergradients of the last w - 1 rounds in `past`, and v."""
 
 
 class SOBOW(Algorithm):
@@ -49,9 +40,7 @@ class SOBOW(Algorithm):
     - `problem`: with a follower.
     - `outer_step_size`, `inner_step_size`: a number or a schedule t -> number; t counts from 1.
     - `window`: its size w and weights, such as `obax.Window(10, decay=0.9)`; `normalise="seen"`
-      divides by the weight of the rounds seen so far. By default w = 1. With `replay` the
-      follower's step is on the mean of the w rounds drawn (`follower="average"`), or it takes one
-      on each of them (`"window"`); the leader's average is that of the last w rounds as before.
+      divides by the weight of the rounds seen so far. By default w = 1.
     - `hypergradient`: how v is found; by default five steps of CG from the last round's v. Where
       the follower is not convex a v that is carried on may grow until rounds are rejected: a CG
       without `warm_start` begins anew.
@@ -77,30 +66,13 @@ class SOBOW(Algorithm):
     window: Window = any_window("SOBOW")
     hypergradient: Hypergradient = any_estimator(CG(max_steps=5, warm_start=True), "SOBOW")
 
-    def remember(self, start: State) -> SOBOWState:
-        past = no_past(self.window, start.outer_var)
-        rounds = None
-        if self.window.replay is not None:
-            rounds = self.window.past(start.round_spec.example())
-        return SOBOWState(**vars(start), past=past, replayed=rounds)
+    def remember(self, start: State) -> State:
+        return SOBOWState(**vars(start) | {"past": self.window.past(start.outer_var)})
 
-    def update(self, state: SOBOWState, round: PyTree) -> Move:
-        before, after, refused, gradients = self._learned(state, round)
-        estimate = self.estimate(self.hypergradient, state, after, round)
+    def update(self, state: State, round: PyTree) -> Move:
+        follower = self.follow(state, round)
+        estimate = self.estimate(self.hypergradient, state, follower, round)
         h = estimate.value
-        mean, terms = averaged(self.window, state.past, h, state.t)
-        leader = self.lead(state, mean)
-        move = Move(leader, before, after, estimate, 1 + gradients, direction=mean)
-        return move._replace(stored={"past": h}, terms=terms, refused=refused)
-
-    def _learned(
-        self, state: SOBOWState, round: PyTree
-    ) -> tuple[Follower, Follower, dict[str, Refused], int | Array]:
-        """The follower before and after the round, what it refused, and its gradients."""
-        if state.replayed is None:
-            return *self.follow(state, round), {}, 1
-        x, t, before = state.outer_var, state.t, self.start(state)
-        terms = self.window.terms(state.replayed, round, t)
-        after, left = over_window(self.problem, self.window, x, self.inner, t, 1, before, terms)
-        refused = {"replayed": terms.lost(left, state.replayed)}
-        return before, after, refused, terms.number
+        mean, terms = self.average(state, h)
+        leader, followed = self.lead(state, mean), estimate._replace(value=mean)
+        return Move(leader, follower, followed, gradients=1, terms=terms, stored=h)

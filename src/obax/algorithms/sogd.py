@@ -25,23 +25,24 @@ All three move at once:
 
 from typing import ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import trees
+from .._support.checks import Positive
 from .._support.trees import PyTree
 from ..domain import Ball
 from ..hypergradient import Estimate, Remedy
-from ..hypergradient.base import outer_gradient, relative
-from .arguments import positive
+from ..hypergradient.base import Pair, relative
 from .base import Algorithm, State
 from .descent import Follower
 from .record import Move
 
 
 class Point(NamedTuple):
-    """z = (x, y, v); also directions in that space."""
+    """A point z = (x, y, v), or a direction in that space."""
 
     outer_var: PyTree
     inner_var: PyTree
@@ -49,7 +50,7 @@ class Point(NamedTuple):
 
 
 class SOGDState(State):
-    """z_t, z_{t-1} and d_{t-1}; with `key`, the random numbers of ZO-SOGD."""
+    """The points z_t and z_{t-1}, the momentum d_{t-1}, and the random state `key` of ZO-SOGD."""
 
     dual_var: PyTree
     previous: Point
@@ -88,14 +89,14 @@ class SOGD(Algorithm):
 
     keeps_follower_in: ClassVar[bool] = False
 
-    offset: float | Array = positive("offset", 1.0)
-    inner_ratio: float | Array = positive("inner_ratio", 1.0)
-    dual_ratio: float | Array = positive("dual_ratio", 1.0)
-    scale: float | Array = positive("scale", 1.0, kw_only=True)
-    inner_momentum: float | Array = positive("inner_momentum", 1.0, kw_only=True)
-    dual_momentum: float | Array = positive("dual_momentum", 1.0, kw_only=True)
-    outer_momentum: float | Array = positive("outer_momentum", 1.0, kw_only=True)
-    radius: float | Array = positive("radius", 100.0, kw_only=True)
+    offset: Positive = 1.0
+    inner_ratio: Positive = 1.0
+    dual_ratio: Positive = 1.0
+    scale: Positive = eqx.field(default=1.0, kw_only=True)
+    inner_momentum: Positive = eqx.field(default=1.0, kw_only=True)
+    dual_momentum: Positive = eqx.field(default=1.0, kw_only=True)
+    outer_momentum: Positive = eqx.field(default=1.0, kw_only=True)
+    radius: Positive = eqx.field(default=100.0, kw_only=True)
 
     def __check_init__(self) -> None:
         if self.problem.inner_start is not None:
@@ -113,7 +114,7 @@ class SOGD(Algorithm):
         )
 
     def outer_step_size(self, t: Int[Array, ""]) -> Array:
-        """alpha_t."""
+        """Return alpha_t."""
         offset = jnp.asarray(self.offset)
         decayed = (offset + t.astype(offset.dtype)) ** (-1 / 3)
         return jnp.asarray(self.scale, decayed.dtype) * decayed
@@ -126,7 +127,7 @@ class SOGD(Algorithm):
         return SOGDState(**vars(start), dual_var=v, previous=here, momentum=still, key=key)
 
     def update(self, state: SOGDState, round: PyTree) -> Move:
-        alpha, before = self.outer_step_size(state.t), self.start(state)
+        alpha = self.outer_step_size(state.t)
         here = Point(state.outer_var, state.inner_var, state.dual_var)
         key, drawn = self.draw(state.key, here)
         now, slope_y, buffers = self.directions(here, round, state.buffers, drawn)
@@ -138,15 +139,15 @@ class SOGD(Algorithm):
         # In the first round there is no previous point.
         gradients, products, evaluations = (jnp.minimum(state.t, 2) * n for n in self.counts())
         residual, direction = relative(now.dual_var, slope_y), momentum.outer_var
-        estimate = Estimate(direction, residual, None, products, products)
-        leader, after = self.lead(state, direction), Follower(y, (), buffers)
+        estimate = Estimate(direction, residual, None, products, products, gradients)
+        leader, follower = self.lead(state, direction), Follower(y, (), buffers)
         memory = {"dual_var": v, "previous": here, "momentum": momentum, "key": key}
-        return Move(leader, before, after, estimate, gradients, evaluations, memory=memory)
+        return Move(leader, follower, estimate, evaluations=evaluations, memory=memory)
 
     def _momentum(
         self, t: Int[Array, ""], alpha: Array, now: Point, then: Point, before: Point
     ) -> Point:
-        """d_t for each of x, y and v."""
+        """Return d_t for each of x, y and v."""
         units = Point(self.outer_momentum, self.inner_momentum, self.dual_momentum)
 
         def recursion(unit: Array, now: PyTree, then: PyTree, before: PyTree) -> PyTree:
@@ -155,29 +156,32 @@ class SOGD(Algorithm):
 
         return Point(*map(recursion, units, now, then, before))
 
-    # What ZO-SOGD does otherwise.
+    # Overridden by ZO-SOGD.
 
     def first_key(self) -> PyTree:
-        """The random state before the first round."""
+        """Return the random state before the first round."""
         return None
 
     def draw(self, key: PyTree, point: Point) -> tuple[PyTree, PyTree]:
-        """The next random state, and what this round's estimates at both points share."""
+        """Return the next random state, and the random numbers of this round, which are the same at
+        both points."""
         return key, None
 
     def counts(self) -> tuple[int, int, int]:
-        """The gradients, products of either kind and function values that `directions` asks for."""
+        """Return how many gradients, products of either kind and function values one call of
+        `directions` takes."""
         return 2, 1, 0
 
     def directions(
         self, point: Point, round: PyTree, buffers: PyTree, drawn: PyTree
     ) -> tuple[Point, PyTree, PyTree]:
-        """(D^x, D^y, D^v) of this round at a point, grad_y f there, and the buffers after it."""
+        """Return (D^x, D^y, D^v) of this round at a point, grad_y f there, and the buffers after
+        it."""
         x, y, v = point
 
         slope = lambda x, y: self.problem.inner_slope(x, y, round, buffers)  # noqa: E731
         slope_g, pull, after = jax.vjp(slope, x, y, has_aux=True)
         cross, curved = pull(v)
-        gradient_x, gradient_y = outer_gradient(self.problem, x, y, round, after)
+        gradient_x, gradient_y = Pair(self.problem, x, y, after).outer_gradient(round)
         add = lambda a, b: jax.tree.map(jnp.add, a, b)  # noqa: E731
         return Point(add(gradient_x, cross), slope_g, add(gradient_y, curved)), gradient_y, after

@@ -1,8 +1,8 @@
 """`algorithm.step` as people call it: in a loop, inside `jax.jit`, under `vmap` or `scan`.
 
 Inside a function that is being traced it is the plain function. Called with numbers it is compiled
-first, once for each structure of algorithm, state and round, as a driver would: operation by
-operation a round of a small problem takes a hundred times as long.
+first, once for each structure of algorithm, state and round: operation by operation a round of a
+small problem takes a hundred times as long. The structure of the state is checked either way.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from typing import Any, TypeVar, cast
 
 import equinox as eqx
 
-from .._support import trees, validation
+from .._support import trees
 from .._support.compiling import compiled
 
 F = TypeVar("F", bound=Callable)
 
 
 class Step(eqx.Module):
-    """A method of an algorithm that is bound to it.
+    """A method bound to an algorithm.
 
     A pytree, so that `eqx.filter_jit` sees the numbers of the algorithm; and, unlike Equinox's own
     bound methods, hashable, so that `jax.jit` takes it (the numbers are then constants).
@@ -28,9 +28,10 @@ class Step(eqx.Module):
 
     def __call__(self, state: Any, round: Any) -> Any:
         """Play one round."""
-        validation.numbers(round)
+        trees.check_has_values(round)
         if trees.is_concrete((self.algorithm, state, round)):
             return _compiled(self.method, self.algorithm, state, round)
+        self.algorithm.check_state(state)
         return self.method(self.algorithm, state, round)
 
     @property
@@ -46,7 +47,7 @@ class Step(eqx.Module):
 
 
 class _Descriptor:
-    """Where Equinox would put its own bound method, which cannot be hashed."""
+    """A descriptor in place of that of Equinox, whose bound methods cannot be hashed."""
 
     def __init__(self, method: Callable):
         self.method = method
@@ -58,11 +59,12 @@ class _Descriptor:
 
 
 def stepping(method: F) -> F:
-    """Make a method of an algorithm one that may be called anywhere, and is compiled."""
+    """Return a method that may be called anywhere, and is compiled if called with numbers."""
     # Equinox has wrapped the methods of a class by the time that a base class sees it.
     return cast(F, _Descriptor(getattr(method, "method", method)))
 
 
 @compiled
 def _compiled(method: Callable, algorithm: Any, state: Any, round: Any) -> Any:
+    algorithm.check_state(state)
     return method(algorithm, state, round)

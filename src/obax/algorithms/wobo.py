@@ -31,24 +31,24 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._support import spread, trees, validation
+from .._support import sharding, trees
+from .._support.checks import Count, Positive
 from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
-from ..past import RingBuffer, Terms
+from ..hypergradient.average import average_of_terms
+from ..round_buffer import RingBuffer, Terms, expand, with_current, written
 from ..window import Window
-from .arguments import any_estimator, any_window, checked, number_of_steps, positive, step_size
+from .arguments import any_estimator, any_window, number_of_steps, step_size
 from .base import Algorithm, State
-from .descent import Count, Follower, Number, Steps
+from .descent import Follower, Number, StepCount, Steps
 from .record import Leader, Move
-from .wobo_window import mean_of_own, of_terms, past_of
 
 
 class WOBOState(State):
-    """The pair (x_t, y_t), the last w - 1 rounds, and for each its follower and what the estimator
-    carries."""
+    """The pair (x_t, y_t) and the last w - 1 rounds."""
 
-    window: RingBuffer | None
     followers: PyTree
+    """The follower of each past round, and what the estimator carries for it."""
 
 
 class WOBO(Algorithm):
@@ -85,10 +85,10 @@ class WOBO(Algorithm):
 
     outer_step_size: Number = step_size("outer")
     inner_step_size: Number = step_size("inner")
-    inner_steps: Count = number_of_steps()
+    inner_steps: StepCount = number_of_steps()
     window: Window = any_window()
-    tolerance: float | Array = positive("tolerance", 1e-2)
-    max_outer_steps: int = checked(validation.count, "max_outer_steps", 10, static=True)
+    tolerance: Positive = 1e-2
+    max_outer_steps: Count = 10
     hypergradient: Hypergradient = any_estimator(CG(), "WOBO")
 
     def __check_init__(self) -> None:
@@ -108,47 +108,55 @@ class WOBO(Algorithm):
         past = self.window.past(start.round_spec.example())
         each = (start.inner_var, start.carry)
         followers = None if past is None else self.window.for_each_past(each)
-        return WOBOState(**vars(start), window=past, followers=followers)
+        return WOBOState(**vars(start) | {"past": past}, followers=followers)
 
     def update(self, state: WOBOState, round: PyTree) -> Move:
-        before, t = self.start(state), state.t
-        past = RingBuffer.like(round, 0) if state.window is None else state.window
-        terms = self.window.terms(past, round, t)
-        followers = of_terms(state.followers, (before.inner_var, state.carry))
+        current = self.start(state).inner_var, state.carry
+        past = RingBuffer.like(round, 0) if state.past is None else state.past
+        terms = self.window.terms(past, round, state.t)
+        followers = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], current)
+        if state.past is not None:
+            followers = with_current(state.followers, current)
         end = jax.lax.while_loop(
             lambda now: (now.looks < self.max_outer_steps) & ~now.near,
-            lambda now: self._again(state, terms.only(now.there), now),
+            lambda now: self._again(state, terms._replace(present=now.present), now),
             _Now.start(state, terms, followers),
         )
-        y, carry = spread.pick(end.followers, self.window.size - 1)
-        left = terms.only(end.there)
-        memory = {"followers": past_of(end.followers, terms, like=state.followers)}
-        gradients = end.looks * terms.number * (1 + Steps(self.inner_steps).at(t))
-        estimate = Estimate(end.direction, end.residual, carry, end.hvps, end.cross_products)
-        leader, after = Leader(end.outer_var), Follower(y, (), end.buffers)
-        move = Move(leader, before, after, estimate, gradients, memory=memory, terms=left.number)
-        return move._replace(refused={"window": terms.lost(left, past)})
+        y, carry = sharding.entry(end.followers, self.window.size - 1)
+        looks = end.looks * terms.number
+        counts = end.hvps, end.cross_products, looks
+        estimate = Estimate(end.direction, end.residual, carry, *counts)
+        gradients = looks * Steps(self.inner_steps).at(state.t)
+        leader, follower = Leader(end.outer_var), Follower(y, (), end.buffers)
+        memory = {"followers": _of_past(end.followers, terms, like=state.followers)}
+        move = Move(leader, follower, estimate, gradients, memory=memory)
+        return move.with_terms(terms, terms._replace(present=end.present))
 
     def _again(self, state: WOBOState, terms: Terms, now: "_Now") -> "_Now":
-        """All followers after their steps at this x, and x after its own unless it is near."""
+        """Return what follows a look: all followers after their steps at this x, and x after its
+        own step unless it is near."""
         x, t, steps = now.outer_var, state.t, Steps(self.inner_steps).at(state.t)
         here = dataclasses.replace(state, outer_var=x)
 
-        def term(round: PyTree, follower: tuple[PyTree, PyTree]) -> tuple[Estimate, Follower]:
-            start = self.start(dataclasses.replace(here, inner_var=follower[0]))
-            after = self.learn(x, start, round, t, steps)
-            own = dataclasses.replace(here, carry=follower[1])
-            return self.estimate(self.hypergradient, own, after, round), after
+        def term(round: PyTree, start: tuple[PyTree, PyTree]) -> tuple[Estimate, PyTree]:
+            own = dataclasses.replace(here, inner_var=start[0], carry=start[1])
+            follower = self.learn(x, self.start(own), round, t, steps)
+            estimate = self.estimate(self.hypergradient, own, follower, round)
+            kept = follower.inner_var, estimate.carry
+            return estimate._replace(carry=kept), follower.buffers
 
-        h, followers, buffers, left = mean_of_own(self.window, term, terms, now.followers)
+        h, buffers, left = average_of_terms(self.window, term, terms, now.followers)
+        present = sharding.shard_terms(left.present)
+        # What was computed from a slot that does not count may be anything.
+        moved = lambda new, old: jnp.where(expand(present, old), new, old)  # noqa: E731
         size = self.problem.domain.gradient_norm(x, h.value)
         near = size <= jnp.asarray(self.tolerance, size.dtype) / self.window.size
         return _Now(
             now.looks + 1,
             near,
             trees.select(near, x, self.lead(here, h.value).outer_var),
-            left.there,
-            followers,
+            left.present,
+            jax.tree.map(moved, h.carry, now.followers),
             buffers,
             h.value,
             jnp.asarray(h.residual, now.residual.dtype),
@@ -158,12 +166,12 @@ class WOBO(Algorithm):
 
 
 class _Now(NamedTuple):
-    """What moves within a round; `direction` and `residual` are the last."""
+    """The state of the loop within a round; `direction` and `residual` are of the last look."""
 
     looks: Int[Array, ""]
     near: Bool[Array, ""]
     outer_var: PyTree
-    there: Bool[Array, " w"]
+    present: Bool[Array, " w"]
     followers: PyTree
     buffers: PyTree
     direction: PyTree
@@ -173,8 +181,18 @@ class _Now(NamedTuple):
 
     @classmethod
     def start(cls, state: State, terms: Terms, followers: PyTree) -> "_Now":
-        """Before the first look."""
+        """Return the state of the loop before the first look."""
         x, zero = state.outer_var, jnp.zeros((), jnp.int32)
         still = jax.tree.map(jnp.zeros_like, x)
-        begun = zero, jnp.asarray(False), x, terms.there, followers, state.buffers
+        begun = zero, jnp.asarray(False), x, terms.present, followers, state.buffers
         return cls(*begun, still, trees.norm(still), zero, zero)
+
+
+def _of_past(stacked: PyTree, terms: Terms, like: PyTree) -> PyTree:
+    """Return what is kept for the slots of the buffer: that of the current round, which is last,
+    takes the place of the oldest. `like` is what the round began with."""
+    if like is None:
+        return None
+    kept = jax.tree.map(lambda leaf, old: leaf[: len(old)], stacked, like)
+    newest = sharding.entry(stacked, len(terms.present) - 1)
+    return written(kept, terms.slot, newest, jnp.asarray(True))

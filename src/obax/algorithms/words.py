@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._support import showing
+from .._support import formatting
 from ..hypergradient import Hypergradient
 from ..window import Window
 
@@ -11,9 +11,10 @@ SYMBOLS = {"outer_step_size": "alpha", "inner_step_size": "beta", "inner_steps":
 
 
 def settings(algorithm: Any) -> list[tuple[str, str]]:
-    """What an algorithm was given besides its problem, by symbol or name, in words."""
+    """Return the arguments of an algorithm besides its problem, as pairs of a symbol or name and
+    the formatted value."""
     found = []
-    for name, value in showing.changed(algorithm):
+    for name, value in formatting.changed_fields(algorithm):
         if name == "problem":
             continue
         if isinstance(value, Window):
@@ -25,13 +26,13 @@ def settings(algorithm: Any) -> list[tuple[str, str]]:
         elif name.endswith("_optimiser"):
             words = "optax"
         else:
-            words = showing.shown(value)
+            words = formatting.format_value(value)
         found.append((SYMBOLS.get(name, name), words))
     return found
 
 
 def algorithm_words(algorithm: Any) -> str:
-    """The repr of an algorithm."""
+    """Return the repr of an algorithm."""
     has_follower = algorithm.problem.inner is not None
     said = [
         value if name == "hypergradient" else f"{name}={value}"
@@ -42,14 +43,8 @@ def algorithm_words(algorithm: Any) -> str:
     return f"{type(algorithm).__name__}({', '.join(said)})"
 
 
-def algorithm_table(algorithm: Any) -> str:
-    """The same for a notebook."""
-    rows = [*settings(algorithm), ("problem", repr(algorithm.problem))]
-    return showing.table(type(algorithm).__name__, rows)
-
-
 def state_words(state: Any) -> str:
-    """The repr of a state: where the pair is; what else it carries by name only."""
+    """Return the repr of a state: t, x and y."""
     named = ("t", "outer_var", "inner_var")
-    said = [f"{name}={showing.shown(getattr(state, name))}" for name in named]
+    said = [f"{name}={formatting.format_value(getattr(state, name))}" for name in named]
     return f"{type(state).__name__}({', '.join(said)})"

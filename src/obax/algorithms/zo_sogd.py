@@ -23,22 +23,24 @@ round at one. There are no gradients, HVPs or cross products to count.
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Count, Positive, Seed, check
 from .._support.trees import PyTree
 from ..hypergradient import Remedy
-from .arguments import checked, positive
+from .arguments import checked
 from .sogd import SOGD, Point
 
 Loss = Callable[[PyTree, PyTree], Array]
 
 
 def _seed(value: int, name: str) -> Array:
-    return jnp.asarray(validation.seed(value, name), jnp.int32)
+    return jnp.asarray(check(value, name, Seed), jnp.int32)
 
 
 class ZOSOGD(SOGD):
@@ -71,10 +73,8 @@ class ZOSOGD(SOGD):
     0.584 0.861 28
     """
 
-    smoothing: float | Array = positive("smoothing", 0.01, kw_only=True)
-    directions_per_round: int = checked(
-        validation.count, "directions_per_round", 1, static=True, kw_only=True
-    )
+    smoothing: Positive = eqx.field(default=0.01, kw_only=True)
+    directions_per_round: Count = eqx.field(default=1, kw_only=True)
     seed: int | Array = checked(_seed, "seed", 0, kw_only=True)
 
     @property
@@ -127,7 +127,8 @@ class ZOSOGD(SOGD):
         return Point(d_x, slope_y(g, y), d_v), gradient_y, after
 
     def _slope(self, loss: Callable[[PyTree], Array], at: PyTree, directions: PyTree) -> PyTree:
-        """The mean of (loss(at + rho u) - loss(at - rho u)) / (2 rho) u over the directions u."""
+        """Return the mean of (loss(at + rho u) - loss(at - rho u)) / (2 rho) u over the directions
+        u."""
 
         def one(u: PyTree) -> PyTree:
             high = loss(trees.scaled_add(at, self.smoothing, u))
@@ -139,7 +140,7 @@ class ZOSOGD(SOGD):
 
 
 def _spheres(key: Array, like: PyTree, count: int) -> PyTree:
-    """`count` directions, uniform on the sphere of radius sqrt(d), stacked."""
+    """Return `count` directions, uniform on the sphere of radius sqrt(d), stacked."""
     flat, unravel = ravel_pytree(like)
     normal = jax.random.normal(key, (count, flat.size), flat.dtype)
     length = jnp.linalg.norm(normal, axis=1, keepdims=True)

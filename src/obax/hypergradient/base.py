@@ -1,11 +1,11 @@
-"""What all estimators share.
+"""The base classes of estimators of the hypergradient.
 
 With H = grad^2_yy g and J = grad^2_xy g at (x, y), the follower's answer moves as M = -J H^{-1}
 (M H + J = 0), and
 
     hypergradient = grad_x f + M grad_y f = grad_x f - J v    with    H v = grad_y f.
 
-A follower that is kept in a convex set moves along the face that it is on. With P the projection
+A follower in a convex set moves along the face of the set that it is on. With P the projection
 onto the directions of that face and b what the set's own curvature adds (`obax.domain.Face`),
 
     (P H P + b P + I - P) v = P grad_y f,
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Float, Int
 
-from .._support import showing, trees
+from .._support import formatting, trees
 from .._support.trees import PyTree
 from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
@@ -34,10 +34,10 @@ OuterGradient = tuple[PyTree, PyTree]
 
 
 class Estimate(NamedTuple):
-    """What an estimator returns for one outer gradient.
+    """The result of an estimator for one outer gradient.
 
     `value` is the hypergradient; `residual` is |H v - grad_y f| / |grad_y f|; `carry` goes into the
-    next call; `hvps` and `cross_products` count the oracle calls.
+    next call; `hvps`, `cross_products` and `gradients` (of f) count the oracle calls.
     """
 
     value: PyTree
@@ -45,10 +45,11 @@ class Estimate(NamedTuple):
     carry: PyTree = None
     hvps: Int[Array, ""] | int = 0
     cross_products: Int[Array, ""] | int = 0
+    gradients: Int[Array, ""] | int = 1
 
 
 class Remedy(NamedTuple):
-    """A residual in words, for people: what it says was left undone, and what to try then."""
+    """What a large residual means (`undone`), and what to try then (`cure`), for messages."""
 
     undone: str
     cure: str
@@ -56,6 +57,35 @@ class Remedy(NamedTuple):
 
 SYSTEM = "the linear system H v = grad_y f was left with"
 RIDGE = "a ridge term in the inner loss"
+
+
+class Pair(NamedTuple):
+    """A problem at one x and y (and buffers)."""
+
+    problem: Problem
+    outer_var: PyTree
+    inner_var: PyTree
+    buffers: PyTree = None
+
+    def outer_gradient(self, round: PyTree) -> OuterGradient:
+        """Return (grad_x f, grad_y f); the second is `None` without a follower."""
+        at = self.outer_var, self.inner_var, round, self.buffers
+        if self.inner_var is None:
+            return jax.grad(self.problem.outer_loss)(*at), None
+        return jax.grad(self.problem.outer_loss, argnums=(0, 1))(*at)
+
+    def inner_of(self, round: PyTree) -> Inner:
+        """Return the function (x, y) -> g_t(x, y), its buffers held still."""
+        return lambda x, y: self.problem.inner_loss(x, y, round, self.buffers)[0]
+
+    def solve(
+        self, estimator: "Hypergradient", inner: Inner, gradient: OuterGradient, carry: PyTree
+    ) -> Estimate:
+        """Return grad_x f + M grad_y f with the M of this inner loss."""
+        # An estimator need not know of a `domain` where there is none.
+        constrained = self.problem.constrains_follower
+        domain = {"domain": self.problem.inner_domain} if constrained else {}
+        return estimator(inner, self.outer_var, self.inner_var, gradient, carry, **domain)
 
 
 class Solution(NamedTuple):
@@ -67,19 +97,22 @@ class Solution(NamedTuple):
 
 
 class Hypergradient(eqx.Module):
-    """A way to get the hypergradient from an outer gradient and the inner problem."""
+    """An estimator of the hypergradient from an outer gradient and the inner problem."""
 
     remedy: ClassVar[Remedy] = Remedy(SYSTEM, f"more steps of the estimator, or {RIDGE}")
     """What to try where the residual is large."""
 
     def __repr__(self) -> str:
-        # `CG(5)`: the first field by its place where it is the one that matters.
-        words = [f"{name}={showing.shown(value)}" for name, value in showing.changed(self)]
+        # `CG(5)`: the name of the first field is left out.
+        fields = [
+            f"{name}={formatting.format_value(value)}"
+            for name, value in formatting.changed_fields(self)
+        ]
         first = next((field.name for field in dataclasses.fields(self)), "")
-        return f"{type(self).__name__}({', '.join(words).removeprefix(f'{first}=')})"
+        return f"{type(self).__name__}({', '.join(fields).removeprefix(f'{first}=')})"
 
     def init(self, inner_var: PyTree) -> PyTree:
-        """What is carried from one round to the next, or `None`."""
+        """Return what is carried into the first round, or `None`."""
         return None
 
     def __call__(
@@ -91,7 +124,7 @@ class Hypergradient(eqx.Module):
         carry: PyTree = None,
         domain: Domain | None = None,
     ) -> Estimate:
-        """The hypergradient, given (grad_x f, grad_y f) at (x, y); `domain` is Y."""
+        """Return the hypergradient, given (grad_x f, grad_y f) at (x, y); `domain` is Y."""
         raise NotImplementedError
 
     def at(
@@ -103,17 +136,32 @@ class Hypergradient(eqx.Module):
         buffers: PyTree = None,
         carry: PyTree = None,
     ) -> Estimate:
-        """The hypergradient of one round of a problem at (x, y)."""
-        slopes = outer_gradient(problem, outer_var, inner_var, round, buffers)
-        inner = inner_at(problem, round, buffers)
-        return self(inner, outer_var, inner_var, slopes, carry, **kept(problem))
+        """Return the hypergradient of one round of a problem at (x, y)."""
+        pair = Pair(problem, outer_var, inner_var, buffers)
+        return pair.solve(self, pair.inner_of(round), pair.outer_gradient(round), carry)
+
+
+class Direct(Hypergradient):
+    """The hypergradient of a problem without a follower, grad_x f."""
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: OuterGradient,
+        carry: PyTree = None,
+        domain: Domain | None = None,
+    ) -> Estimate:
+        zero = jnp.zeros((), jnp.int32)
+        return Estimate(outer_gradient[0], jnp.zeros(()), carry, zero, zero)
 
 
 class Implicit(Hypergradient):
-    """Solve H v = grad_y f, then subtract J v. Subclasses say how to solve."""
+    """An estimator that solves H v = grad_y f and subtracts J v. Subclasses write `solve`."""
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
-        """v with H v = gradient."""
+        """Return v with H v = gradient."""
         raise NotImplementedError
 
     def __call__(
@@ -126,7 +174,7 @@ class Implicit(Hypergradient):
         domain: Domain | None = None,
     ) -> Estimate:
         gradient_x, gradient_y = outer_gradient
-        slope, products = linearised(inner, outer_var, inner_var)
+        slope, products = linearize(inner, outer_var, inner_var)
         pull = gradient_y
         if domain is not None and not isinstance(domain, Unconstrained):
             face = domain.face(inner_var, slope)
@@ -142,30 +190,10 @@ class Implicit(Hypergradient):
         )
 
 
-def kept(problem: Problem) -> dict[str, Domain]:
-    """The `domain` of an estimator's call, only where there is one: own estimators need not know
-    of it."""
-    return {"domain": problem.inner_domain} if problem.constrains_follower else {}
-
-
-def outer_gradient(
-    problem: Problem, outer_var: PyTree, inner_var: PyTree, round: PyTree, buffers: PyTree
-) -> OuterGradient:
-    """(grad_x f, grad_y f); the second is `None` without a follower."""
-    if inner_var is None:
-        return jax.grad(problem.outer_loss)(outer_var, None, round, buffers), None
-    return jax.grad(problem.outer_loss, argnums=(0, 1))(outer_var, inner_var, round, buffers)
-
-
-def inner_at(problem: Problem, round: PyTree, buffers: PyTree) -> Inner:
-    """(x, y) -> g_t(x, y), its buffers held still."""
-    return lambda outer_var, inner_var: problem.inner_loss(outer_var, inner_var, round, buffers)[0]
-
-
 def _on_face(
     products: Callable[[PyTree], tuple[PyTree, PyTree]], face: Face
 ) -> Callable[[PyTree], tuple[PyTree, PyTree]]:
-    """u -> (J P u, (P H P + b P + I - P) u)."""
+    """Return the map u -> (J P u, (P H P + b P + I - P) u)."""
 
     def restricted(u: PyTree) -> tuple[PyTree, PyTree]:
         inside = face.tangent(u)
@@ -176,33 +204,34 @@ def _on_face(
     return restricted
 
 
-def linearised(
+def linearize(
     inner: Inner, outer_var: PyTree, inner_var: PyTree
 ) -> tuple[PyTree, Callable[[PyTree], tuple[PyTree, PyTree]]]:
-    """grad_y g, and u -> (J u, H u) at (x, y): the derivative of (grad_x g, grad_y g) along u in y.
+    """Return grad_y g and the map u -> (J u, H u) at (x, y): the derivative of (grad_x g, grad_y g)
+    along u in y.
 
-    The gradient is evaluated once and what its derivative needs is kept, so that a product, also
-    one inside the loop of a solver, is a forward pass through that: on networks about the price of
-    a gradient. XLA drops J u where it is not asked for, and where x enters late, as
-    hyperparameters of a loss do, it costs next to nothing beside H u.
+    The gradient is evaluated once, and what its derivative needs is kept. A product, also one
+    inside the loop of a solver, is then a forward pass: on networks about the price of a gradient.
+    XLA drops J u where it is not used, and where x enters late, as hyperparameters of a loss do, it
+    costs next to nothing beside H u.
     """
     slopes, products = jax.linearize(lambda y: jax.grad(inner, (0, 1))(outer_var, y), inner_var)
     return slopes[1], products
 
 
 def relative(error: PyTree, reference: PyTree) -> Float[Array, ""]:
-    """|error| / |reference|, and zero where both are."""
+    """Return |error| / |reference|, and zero where both are zero."""
     scale = trees.norm(reference)
     return trees.norm(error) / jnp.maximum(scale, jnp.finfo(scale.dtype).tiny)
 
 
 def rounding(tree: PyTree) -> float:
-    """The machine epsilon of a tree: that of its least precise leaf."""
+    """Return the machine epsilon of the least precise leaf of a tree."""
     return max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(tree))
 
 
 def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
-    """Raise a `ValueError` if y has a precision in which nothing can be factorised."""
+    """Raise a `ValueError` if y has a precision in which JAX cannot factorise matrices."""
     for leaf in jax.tree.leaves(gradient):
         if leaf.dtype not in (jnp.float32, jnp.float64):
             raise ValueError(
@@ -213,8 +242,11 @@ def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
 
 
 def solve_with(solver: lx.AbstractLinearSolver, hvp: LinearMap, gradient: PyTree) -> lx.Solution:
-    """One linear system through lineax. A failure shows in the residual, not as an exception, so
-    that one bad round or one bad seed of a sweep does not end the others."""
+    """Solve one linear system with lineax.
+
+    A failure shows in the residual and not as an exception, so that one bad round, or one bad seed
+    of a sweep, does not end the others.
+    """
     structure = jax.eval_shape(lambda: gradient)
     operator = lx.FunctionLinearOperator(hvp, structure)
     return lx.linear_solve(operator, gradient, solver, throw=False)

@@ -10,10 +10,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Arrays, checked
 from .._support.compiling import compiled
+from .._support.static_leaves import as_variable
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Unconstrained
 from ..problem import Problem
 from .base import Hypergradient
@@ -28,7 +29,7 @@ STENCIL = (1, -1, 2, -2)
 
 @dataclasses.dataclass(frozen=True)
 class HypergradientCheck:
-    """What `check_hypergradient` found. Print it.
+    """The result of `check_hypergradient`. Print it.
 
     `relative_error` compares `estimate` with finite differences at the follower's answer y*(x);
     `residual` is that of the estimator's linear system; `distance` is |y - y*(x)| / (1 + |y*(x)|);
@@ -50,15 +51,15 @@ class HypergradientCheck:
         return "\n".join(lines + [f"- {message}" for message in self.messages])
 
 
-@typed
+@checked
 def check_hypergradient(
     problem: Problem,
     outer_var: PyTree,
     inner_var: PyTree,
-    round: PyTree,
+    round: Arrays,
     *,
     estimator: Hypergradient | None = None,
-    buffers: PyTree = None,
+    buffers: Arrays = None,
     tolerance: float = 1e-4,
     seed: int = 0,
 ) -> HypergradientCheck:
@@ -88,10 +89,10 @@ the hypergradient is off by 0.0e+00 relative; more inner steps bring it closer.
             "estimator must be one that can be evaluated at a point, but got Unrolled(), which "
             "differentiates an algorithm's steps; check with Dense() or CG()."
         )
-    validation.numbers(round)
+    trees.check_has_values(round)
     with jax.enable_x64(True):
-        x = validation.variable(outer_var, "outer_var")
-        y = None if inner_var is None else validation.variable(inner_var, "inner_var")
+        x = as_variable(outer_var, "outer_var")
+        y = None if inner_var is None else as_variable(inner_var, "inner_var")
         x, y, round, buffers = jax.tree.map(_as_double, (x, y, round, buffers))
         problem.check(x, y, round, buffers)
         if estimator is None and y is not None:
@@ -112,7 +113,7 @@ def _as_double(leaf: PyTree) -> Array:
 
 
 class _Findings(NamedTuple):
-    """All that is measured at a point.
+    """The numbers measured at a point.
 
     `values` are phi at x, then at the points of the differences, which reach as far as `step`. At
     the follower's answer y*(x), of size `size`: the estimate `value` and its `residual`, grad_x f
@@ -150,9 +151,10 @@ def _measure(
     estimator: Hypergradient | None,
     directions: Array,
 ) -> _Findings:
-    """One compiled function: compilation is what a check of a small problem takes."""
+    """Measure everything in one compiled function: compilation takes most of the time of a
+    check."""
     # Loaded by those who check, not by everybody who imports an algorithm.
-    from ..reduced import Flat, Scalar, Vector, answer, extreme_eigenvalues
+    from ..implicit import FlatProblem as Flat, Scalar, Vector, answer, extreme_eigenvalues
 
     bare = Problem(
         lambda x, y, r: problem.outer_loss(x, y, r, buffers),
@@ -168,7 +170,8 @@ def _measure(
     points = jnp.concatenate([x[None], x + step * moves])
 
     def phi(start: Vector, x: Vector) -> tuple[Vector, tuple[Scalar, Vector, Scalar]]:
-        """Each search starts where the first one ended: in one basin, and near."""
+        """Return f(x, y*(x)) and y*(x). Each search starts where the last one ended, so that all
+        are in one basin."""
         flat.inner_start = start
         found = answer(flat, x, round)
         return found.y, (flat.outer(x, found.y, round), found.y, found.residual)
@@ -200,7 +203,7 @@ def _measure(
     along = jax.linearize(lambda y: slope_of(x, y), best)[1]
 
     def hvp(u: Vector) -> Vector:
-        """On the face of Y that the answer is on."""
+        """Return H u on the face of Y that the answer is on."""
         inside = face.tangent(u)
         return face.tangent(along(inside)) + face.bend * inside + (u - inside)
 
@@ -234,7 +237,7 @@ def _judge(
     directions: np.ndarray,
     found: _Findings,
 ) -> HypergradientCheck:
-    """The findings in words."""
+    """Return the result of a check, with messages."""
     found = jax.tree.map(np.asarray, found)
     unravel = ravel_pytree(x)[1]
     differences, error = _compare(found, directions)
@@ -268,8 +271,8 @@ def _judge(
 
 
 def _compare(found: _Findings, directions: np.ndarray) -> tuple[np.ndarray, float]:
-    """Directional differences, and how far the estimate is from them. Differences are known up to
-    the rounding of the loss divided by the step, so errors below that count as none."""
+    """Return the directional differences, and how far the estimate is from them. Differences are
+    known up to the rounding of the loss divided by the step, so smaller errors count as none."""
     ahead, behind, far_ahead, far_behind = found.values[1:].reshape(len(STENCIL), -1)
     differences = (8 * (ahead - behind) - (far_ahead - far_behind)) / (12 * found.step)
     noise = 1e-14 * max(1.0, abs(float(found.values[0]))) / float(found.step)
@@ -282,7 +285,7 @@ def _compare(found: _Findings, directions: np.ndarray) -> tuple[np.ndarray, floa
 def _explain_zero(
     unravel: Callable[[Array], PyTree], found: _Findings, differences: np.ndarray
 ) -> Iterator[str]:
-    """Leaves of x whose cross derivative is exactly zero."""
+    """Yield a message for each leaf of x whose cross derivative is exactly zero."""
     # One difference for each coordinate, where x is small enough for that.
     whole = len(differences) == found.value.size
     known = differences if whole else np.zeros(found.value.size)
@@ -312,7 +315,7 @@ def _explain_zero(
 def _explain_numbers(
     problem: Problem, estimator: Hypergradient | None, found: _Findings
 ) -> Iterator[str]:
-    """What is wrong with the inner problem, its linear system and the y that was given."""
+    """Yield what is wrong with the inner problem, its linear system and the y that was given."""
     if not found.inner_residual <= 1e-6:
         cure = "Is it bounded below, smooth and finite? An inner_argmin would help."
         if problem.inner_argmin is not None:

@@ -9,13 +9,15 @@ import lineax as lx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support import trees
+from .._support.checks import Count, Seed, check
 from .._support.trees import PyTree
 from .base import RIDGE, SYSTEM, Implicit, LinearMap, Remedy, Solution, check_factors
 
 
 class Nystrom(Implicit):
-    """H ~ C W^+ C^T from `rank` random directions Omega, with C = H Omega and W = Omega^T H Omega.
+    """An estimator with a low-rank sketch, H ~ C W^+ C^T from `rank` random directions Omega, with
+    C = H Omega and W = Omega^T H Omega.
 
     The damped system (C W^+ C^T + rho I) v = grad_y f is solved by Woodbury's identity,
 
@@ -45,11 +47,11 @@ class Nystrom(Implicit):
     seed: int = eqx.field(static=True)
 
     def __init__(self, rank: int, damping: float | Array | None = None, seed: int = 0):
-        self.rank = validation.count(rank, "Nystrom.rank")
+        self.rank = check(rank, "Nystrom.rank", Count)
         if damping is not None:
-            damping = validation.positive_number(damping, "Nystrom.damping")
+            damping = trees.positive_array(damping, "Nystrom.damping")
         self.damping = damping
-        self.seed = validation.seed(seed, "Nystrom.seed")
+        self.seed = check(seed, "Nystrom.seed", Seed)
 
     def init(self, inner_var: PyTree) -> PyTree:
         # Raw key data: a state then holds plain arrays only and any checkpoint can store it.
@@ -57,6 +59,8 @@ class Nystrom(Implicit):
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         check_factors(self, gradient)
+        if carry is None:
+            carry = self.init(gradient)
         key_next, key_sketch = jax.random.split(jax.random.wrap_key_data(carry))
         b, unravel = ravel_pytree(gradient)
         rank = min(self.rank, b.size)
@@ -84,14 +88,15 @@ class Nystrom(Implicit):
 
 
 def _solved(matrix: Array, right: Array) -> Array:
-    """Rank-deficient when H is: the pseudo-inverse is what the identity asks for."""
+    """Return the solution of a symmetric system by its pseudo-inverse, because it is rank-deficient
+    if H is."""
     operator = lx.MatrixLinearOperator((matrix + matrix.T) / 2, lx.symmetric_tag)
     return lx.linear_solve(operator, right, lx.SVD(), throw=False).value
 
 
 def _curvature(u: Array, product: Array) -> Float[Array, ""]:
-    """The rho that makes |E u / rho - u| smallest, from u and E u; |E u| / |u| where E u does not
-    point along u, as it may where H is not positive definite."""
+    """Return the rho that makes |E u / rho - u| smallest, from u and E u; |E u| / |u| where E u
+    does not point along u, as it may where H is not positive definite."""
     along, size, tiny = u @ product, jnp.linalg.norm(product), jnp.finfo(u.dtype).tiny
     steepest = size**2 / jnp.maximum(along, tiny)
     return jnp.where(along > 0, steepest, size / jnp.maximum(jnp.linalg.norm(u), tiny))

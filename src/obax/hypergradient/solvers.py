@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Count, check
 from .._support.trees import PyTree
-from ..reduced import conjugate_gradients
+from ..implicit import conjugate_gradients
 from .base import (
     RIDGE,
     SYSTEM,
@@ -28,7 +29,7 @@ SMALL = "Dense() where the follower is small"
 
 
 class Dense(Implicit):
-    """Exact: build H and factorise it. For small y (d2^2 numbers, d2 products).
+    """An exact estimator that builds H and factorises it, for small y (d2^2 numbers, d2 products).
 
     LU, so that an inner problem that is not convex gets an honest answer too.
     """
@@ -42,7 +43,8 @@ class Dense(Implicit):
 
 
 class Krylov(Implicit):
-    """What the Krylov methods share: a budget of steps and tolerances, `None` for the default."""
+    """The base class of the Krylov methods: a budget of steps and tolerances, `None` for the
+    default."""
 
     max_steps: int | None = eqx.field(default=None, static=True)
     rtol: float | None = eqx.field(default=None, static=True)
@@ -54,11 +56,11 @@ class Krylov(Implicit):
             if value is not None and not (isinstance(value, int | float) and 0 <= value < 1):
                 raise ValueError(f"{who}.{name} must be a number in [0, 1), but got {value!r}.")
         if self.max_steps is not None:
-            validation.count(self.max_steps, f"{who}.max_steps")
+            check(self.max_steps, f"{who}.max_steps", Count)
 
 
 class CG(Krylov):
-    """Conjugate gradients, for H positive definite.
+    """An estimator with conjugate gradients, for H positive definite.
 
     **Arguments:**
 
@@ -81,7 +83,7 @@ class CG(Krylov):
     damping: float = eqx.field(default=0.0, static=True)
 
     def __check_init__(self) -> None:
-        validation.flag(self.warm_start, "CG.warm_start")
+        check(self.warm_start, "CG.warm_start", bool)
         number = isinstance(self.damping, int | float) and not isinstance(self.damping, bool)
         if not (number and 0 <= self.damping < float("inf")):
             raise ValueError(f"CG.damping must be a number >= 0, but got {self.damping!r}.")
@@ -105,7 +107,7 @@ class CG(Krylov):
 
 
 class GMRES(Krylov):
-    """Generalised minimal residuals, for H that is not positive definite.
+    """An estimator with generalised minimal residuals, for H that is not positive definite.
 
     `max_steps` is the number of Krylov spaces that are built, `restart` the size of one. It stops
     when residual and last step are below `atol + rtol` times the size of what they change, entry by
@@ -119,7 +121,7 @@ class GMRES(Krylov):
     restart: int = eqx.field(default=20, static=True)
 
     def __check_init__(self) -> None:
-        validation.count(self.restart, "GMRES.restart")
+        check(self.restart, "GMRES.restart", Count)
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         check_factors(self, gradient)
@@ -138,7 +140,8 @@ class GMRES(Krylov):
 
 
 class Neumann(Implicit):
-    """The truncated Neumann series v = eta sum_{k < terms} (I - eta H)^k grad_y f.
+    """An estimator with the truncated Neumann series v = eta sum_{k < terms} (I - eta H)^k grad_y
+    f.
 
     It converges for `step_size` eta < 2 / |H|, and is always a descent-like approximation below
     that; `terms` sets the cost, terms - 1 Hessian-vector products.
@@ -153,8 +156,8 @@ class Neumann(Implicit):
     step_size: Array
 
     def __init__(self, terms: int, step_size: float | Array):
-        self.terms = validation.count(terms, "Neumann.terms")
-        self.step_size = validation.positive_number(step_size, "Neumann.step_size")
+        self.terms = check(terms, "Neumann.terms", Count)
+        self.step_size = trees.positive_array(step_size, "Neumann.step_size")
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         def add_term(_: Array, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
@@ -167,7 +170,8 @@ class Neumann(Implicit):
 
 
 class FixedPoint(Implicit):
-    """Differentiate the fixed point y = Phi(x, y) of the gradient map Phi = y - eta grad_y g.
+    """An estimator that differentiates the fixed point y = Phi(x, y) of the gradient map Phi = y -
+    eta grad_y g.
 
     The adjoint u = (d_y Phi)^T u + grad_y f is iterated until it moves by less than the tolerance,
     and the hypergradient is grad_x f + (d_x Phi)^T u. With eta u = v this is H v = grad_y f again,
@@ -184,8 +188,8 @@ class FixedPoint(Implicit):
     rtol: float | None = eqx.field(static=True)
 
     def __init__(self, step_size: float | Array, max_steps: int = 1000, rtol: float | None = None):
-        self.step_size = validation.positive_number(step_size, "FixedPoint.step_size")
-        self.max_steps = validation.count(max_steps, "FixedPoint.max_steps")
+        self.step_size = trees.positive_array(step_size, "FixedPoint.step_size")
+        self.max_steps = check(max_steps, "FixedPoint.max_steps", Count)
         if rtol is not None and not (isinstance(rtol, int | float) and 0 < rtol < 1):
             raise ValueError(f"FixedPoint.rtol must be a number in (0, 1), but got {rtol!r}.")
         self.rtol = rtol

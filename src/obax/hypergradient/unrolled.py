@@ -8,19 +8,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._support import validation
+from .._support.checks import check
 from .._support.trees import PyTree
-from .base import Estimate, Hypergradient, OuterGradient, Remedy, relative
+from ..domain import Domain
+from .base import Estimate, Hypergradient, Inner, OuterGradient, Remedy, relative
 
 
 class Unrolled(Hypergradient):
-    """Differentiate y_{t+1} as the result of the K steps that made it, not as a solution.
+    """An estimator that differentiates the K steps that made y_{t+1}, and not a solution.
 
     hypergradient = grad_x f + (d y_{t+1} / dx)^T grad_y f, exact for that finite loop. Its length
     must be fixed, so K_t may not vary with t. With `rematerialise` (the default) the steps are
     computed again on the way back and memory holds only the K iterates.
 
-    The residual is |d f / d y_t| / |grad_y f|: what the loop has not forgotten of its start. For a
+    The residual is |d f / d y_t| / |grad_y f|: how much y_{t+1} still depends on y_t. For a
     quadratic g it is |H v - grad_y f| / |grad_y f|, as for the other estimators.
     """
 
@@ -31,7 +32,7 @@ class Unrolled(Hypergradient):
     rematerialise: bool = eqx.field(static=True)
 
     def __init__(self, rematerialise: bool = True):
-        self.rematerialise = validation.flag(rematerialise, "Unrolled.rematerialise")
+        self.rematerialise = check(rematerialise, "Unrolled.rematerialise", bool)
 
     def __call__(self, *_: PyTree, **__: PyTree) -> Estimate:
         raise ValueError(
@@ -40,19 +41,31 @@ class Unrolled(Hypergradient):
         )
 
 
-def through_steps(
-    pull: Callable[[PyTree], tuple[PyTree, PyTree]],
-    outer_gradient: OuterGradient,
-    carry: PyTree,
-    steps: int | Array,
-) -> Estimate:
-    """The estimate from the pullback of (x, y_t) -> y_{t+1}: a product of each kind per step."""
-    gradient_x, gradient_y = outer_gradient
-    pulled_x, pulled_start = pull(gradient_y)
-    return Estimate(
-        value=jax.tree.map(jnp.add, gradient_x, pulled_x),
-        residual=relative(pulled_start, gradient_y),
-        carry=carry,
-        hvps=jnp.asarray(steps, jnp.int32),
-        cross_products=jnp.asarray(steps, jnp.int32),
-    )
+class ThroughSteps(Hypergradient):
+    """The estimator of `Unrolled` in one round, made from the steps that the follower took.
+
+    `pull` is the pullback of (x, y_t) -> y_{t+1}, `steps` the number of steps: each costs a product
+    of each kind.
+    """
+
+    pull: Callable[[PyTree], tuple[PyTree, PyTree]]
+    steps: int | Array
+
+    def __call__(
+        self,
+        inner: Inner,
+        outer_var: PyTree,
+        inner_var: PyTree,
+        outer_gradient: OuterGradient,
+        carry: PyTree = None,
+        domain: Domain | None = None,
+    ) -> Estimate:
+        gradient_x, gradient_y = outer_gradient
+        pulled_x, pulled_start = self.pull(gradient_y)
+        return Estimate(
+            value=jax.tree.map(jnp.add, gradient_x, pulled_x),
+            residual=relative(pulled_start, gradient_y),
+            carry=carry,
+            hvps=jnp.asarray(self.steps, jnp.int32),
+            cross_products=jnp.asarray(self.steps, jnp.int32),
+        )

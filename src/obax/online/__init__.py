@@ -5,12 +5,12 @@
 """
 
 from .._support.processes import ProcessError as ProcessError
+from .diagnostics import (
+    HypergradientWarning as HypergradientWarning,
+    RefusedTermWarning as RefusedTermWarning,
+)
 from .mesh import collect as collect
 from .play import Play as Play, play as play
 from .rejection import RejectedRoundError as RejectedRoundError
 from .run import run as run
 from .sweep import sweep as sweep
-from .trust import (
-    HypergradientWarning as HypergradientWarning,
-    RefusedTermWarning as RefusedTermWarning,
-)

@@ -1,9 +1,9 @@
 """The compiled step of `play`, on one packed array.
 
-What costs time in a live round of a small problem is not the mathematics but the arrays: some
-twenty-five of them in and out of a compiled function. Here the numbers of the algorithm, the state
-and the round go in as one array, the state and the info come out as one, and what is looked at is
-unpacked. Large leaves stay on the device as they are.
+In a live round of a small problem most of the time is spent on arrays that go into a compiled
+function and come out of it: some twenty-five of them. Here the numbers of the algorithm, the state
+and the round go in as one array, and the state and the info come out as one. A field is unpacked
+when it is read. Large leaves stay on the device as they are.
 """
 
 import dataclasses
@@ -21,27 +21,24 @@ from jaxtyping import Array
 
 from .._support import trees
 from .._support.compiling import MOST_PROGRAMS, OPTIONS
-from .._support.explicit import automatic_leaf
 from .._support.lazy import Lazy, lazy
+from .._support.packing import WORD, Words
 from .._support.trees import PyTree
-from .._support.words import WORD, Words
 from ..algorithms import Algorithm, Info
 from ..rounds import RoundSpec
 
 T = TypeVar("T")
-# The types of arrays on the host.
+# Types of arrays on the host.
 HOST = frozenset([np.ndarray, *np.sctypeDict.values()])
-# What JAX takes as it is, in bytes.
+# Bytes: JAX copies an array that does not begin at a multiple of this.
 ALIGNED = 64
-
-
-# An object between two rounds: its words on the host, its large leaves where they are, and the
-# device to which the state was committed, if it was.
-Held = tuple[bytes, Sequence[Array], Sharding | None]
+Packed = tuple[bytes, Sequence[Array], Sharding | None]
+"""An object between two rounds: its words on the host, its large leaves where they are, and the
+device to which the state was committed, if it was."""
 
 
 class View(Generic[T]):
-    """How objects of one structure are packed, and how they look when they are unpacked."""
+    """The layout of packed objects of one structure, and a way to unpack them field by field."""
 
     def __init__(self, example: T):
         self.words = Words(example)
@@ -64,29 +61,27 @@ class View(Generic[T]):
         self.is_eager = bool(self.at_once) or not self.fields
         self.make = self._made
 
-    def unpacked(self, held: Held) -> T:
-        """The object; if its class can be lazy, its leaves are made when they are asked for.
-
-        They are arrays of JAX, as if they had never been packed.
-        """
+    def unpacked(self, packed: Packed) -> T:
+        """Return the object. If its class is `Lazy`, its leaves are made when they are first read;
+        they are arrays of JAX, as if they had never been packed."""
         known = self.known
         if self.is_eager:
             if not self.fields:
-                leaves = self._leaves(held, range(len(self.words.leaves)))
+                leaves = self._leaves(packed, range(len(self.words.leaves)))
                 return self.words.treedef.unflatten(leaves)
-            known = known | self._made(held, self.at_once)
-        return lazy(self.kind, known, self.make, held)  # type: ignore[type-var]
+            known = known | self._made(packed, self.at_once)
+        return lazy(self.kind, known, self.make, packed)  # type: ignore[type-var]
 
-    def _made(self, held: Held, names: list[str]) -> dict[str, object]:
+    def _made(self, packed: Packed, names: list[str]) -> dict[str, object]:
         parts = [self.fields[name] for name in names]
-        leaves = iter(self._leaves(held, [i for _, part in parts for i in part]))
+        leaves = iter(self._leaves(packed, [i for _, part in parts for i in part]))
         return {
             name: structure.unflatten([next(leaves) for _ in part])
             for name, (structure, part) in zip(names, parts, strict=True)
         }
 
-    def _leaves(self, held: Held, indices: Sequence[int]) -> list[Array]:
-        words, alone, place = held
+    def _leaves(self, packed: Packed, indices: Sequence[int]) -> list[Array]:
+        words, alone, place = packed
         found = dict(zip(self.words.alone, alone, strict=True))
         small = [i for i in indices if i not in found]
         views = [self.words.from_bytes(words, i) for i in small]
@@ -105,11 +100,11 @@ _on_device = jax.jit(lambda *leaves: [jnp.copy(leaf) for leaf in leaves])
 
 
 class LiveStep(Generic[T]):
-    """`algorithm.step` on words, for algorithms, states and rounds of one structure.
+    """`algorithm.step` on packed words, for algorithms, states and rounds of one structure.
 
-    The compiled function takes the words of the algorithm's numbers, the state and the round, one
-    behind the other, then their large leaves; it returns the same of the state and the info, the
-    words alone where there are no large leaves: even a list of one array takes time.
+    The compiled function takes the words of the algorithm's numbers, the state and the round in one
+    array, then their large leaves. It returns the same for the state and the info; without large
+    leaves the words alone, because a list of one array takes time too.
     """
 
     def __init__(self, static: PyTree, numbers: Words, state: View[T], round: Words):
@@ -155,7 +150,7 @@ class LiveStep(Generic[T]):
 
 
 class Live(Generic[T]):
-    """A state that moves from round to round, packed."""
+    """A state that moves from round to round in packed form."""
 
     def __init__(self, algorithm: Algorithm, state: T, round_spec: RoundSpec):
         numbers, static = eqx.partition(algorithm, eqx.is_array)
@@ -163,18 +158,17 @@ class Live(Generic[T]):
         steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), round_spec)
         self.view: View[T] = steps[0].state
         self.cut = self.view.words.length * WORD.itemsize
-        self.constants, self.fixed, _ = _held(steps[0].numbers, numbers)
-        self.held = _held(self.view.words, state)
+        self.constants, self.fixed, _ = _packed(steps[0].numbers, numbers)
+        self.kept = _packed(self.view.words, state)
         self.packed, self.plain = [(step, *self._room(step)) for step in steps]
         self.round_spec = round_spec
         self.flatten = round_spec.treedef.flatten_up_to
         self.expected = list(round_spec.leaves)
 
     def _room(self, step: LiveStep[T]) -> tuple[np.ndarray, memoryview]:
-        """What goes into a step, and the part of it that changes from round to round.
+        """Return the array that goes into a step, and the part of it that changes in every round.
 
-        JAX copies an array that does not begin at a multiple of 64 bytes. This one is free again
-        when a round has been read back.
+        It can be written again when the result of a round has been read.
         """
         begin = len(self.constants)
         size = begin + self.cut + step.round.length * WORD.itemsize
@@ -185,7 +179,7 @@ class Live(Generic[T]):
         return room.view(WORD), view[begin:]
 
     def play(self, round: PyTree) -> tuple[T, Info, bool]:
-        """The state after a round, the info, and whether the round was accepted.
+        """Return the state after a round, the info, and whether the round was accepted.
 
         A rejected round leaves every bit of the state as it was, so one can go on after it.
         """
@@ -203,9 +197,8 @@ class Live(Generic[T]):
         for leaf in leaves:
             if type(leaf) not in HOST:
                 way = self.plain
-                leaves = [automatic_leaf(leaf) for leaf in leaves]
                 break
-        before, large, place = self.held
+        before, large, place = self.kept
         step, words, room = way
         room[:] = before + step.round.to_bytes(leaves)
         if place is not None:
@@ -222,31 +215,35 @@ class Live(Generic[T]):
             end = 1 + len(large)
             data, kept, noted = np.asarray(found[0]).tobytes(), found[1:end], found[end:]
         record = data[self.cut :]
-        self.held = held = data[: self.cut], kept, place
+        self.kept = held = data[: self.cut], kept, place
         self.last = record, step
         info = step.info.unpacked((record, noted, place))
         return self.view.unpacked(held), info, record[step.accepted] != 0
 
+    def plain_state(self, state: T) -> T:
+        """Return the state, which lies on one device already."""
+        return state
+
     def residual(self) -> float:
-        """That of the last round's solver, read without making its info; 0 where it is not packed
-        (in half precision)."""
+        """Return the residual of the last round's solver, without making the info; 0 where it is
+        not packed (in half precision)."""
         record, step = self.last
         words, index = step.info.words, step.residual
         return float(words.from_bytes(record, index)) if index in words.spans else 0.0
 
     def refused(self) -> int:
-        """How many past rounds left the window in the last one."""
+        """Return how many past rounds left the window in the last round."""
         record, step = self.last
         return int.from_bytes(record[step.refused], sys.byteorder)
 
 
-def _held(words: Words, tree: PyTree) -> Held:
+def _packed(words: Words, tree: PyTree) -> Packed:
     leaves = jax.tree.leaves(tree)
     return words.to_bytes(leaves), [leaves[i] for i in words.alone], _place(leaves)
 
 
 def _place(leaves: list[Array]) -> Sharding | None:
-    """The one device to which an array among the leaves was committed."""
+    """Return the one device to which an array among the leaves was committed, if there is one."""
     for leaf in leaves:
         if isinstance(leaf, jax.Array) and leaf.committed:
             return leaf.sharding if isinstance(leaf.sharding, SingleDeviceSharding) else None
@@ -254,7 +251,7 @@ def _place(leaves: list[Array]) -> Sharding | None:
 
 
 class _Shapes:
-    """A tree of shapes that is equal to any other of the same structure, shapes and dtypes."""
+    """A tree of shapes that equals any other of the same structure, shapes and dtypes."""
 
     def __init__(self, tree: PyTree):
         self.tree = jax.eval_shape(lambda: tree)
@@ -272,8 +269,8 @@ class _Shapes:
 def _steps(
     leaves: tuple, treedef: PyTree, numbers: _Shapes, state: _Shapes, round_spec: RoundSpec
 ) -> tuple[LiveStep, LiveStep]:
-    """The steps for rounds that are packed on the host and for rounds that are passed as they are;
-    each is compiled when it is first called."""
+    """Return the steps for rounds packed on the host and for rounds passed as they are. Each is
+    compiled when it is first called."""
     static = jax.tree.unflatten(treedef, leaves)
     words, view, example = Words(numbers.tree), View(state.tree), round_spec.example()
     packed, plain = Words(example), Words(example, small=-1)

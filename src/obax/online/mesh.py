@@ -1,14 +1,16 @@
 """Rounds, window and batches over the devices of a mesh; the same `step`, divided by the compiler.
 
-The window's w terms, the ring buffer of past rounds and what an estimator carries for each of them
-lie over `window_axis`: each of N devices holds w / N of them. The batch of a round, axis 0 of its
-leaves, lies over `batch_axis`. Variables lie as the arrays of the given state do, or else whole on
-every device. `jit` then divides the work and leaves the numbers those of one device, to rounding:
-one sum over devices for an average of gradients, and one for a Hessian-vector product.
+The window's w terms, the buffer of past rounds and what an estimator carries for each of them are
+divided over `window_axis`: each of N devices holds w / N of them. The batch of a round, axis 0 of
+its leaves, is divided over `batch_axis`. Variables lie as the arrays of the given state do, or else
+whole on every device. `jit` then divides the work, and the numbers are those of one device, to
+rounding: one sum over devices for an average of gradients, and one for a Hessian-vector product.
 """
 
 import dataclasses
-from typing import cast
+import json
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Generic, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -17,104 +19,212 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from .._support import trees
+from .._support.checks import check, instance_of
 from .._support.compiling import compiled
-from .._support.spread import Spread, spreading
+from .._support.files import checksum
+from .._support.function_identity import fingerprint
+from .._support.processes import Together, same
+from .._support.sharding import TermSharding, sharding_terms
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
+from ..checkpoint import digest, seek
 from ..hypergradient import Remedy
-from ..past import RingBuffer
 from ..problem import Problem
+from ..rounds import RoundSpec
 from ..window import Window
-from .axes import WHOLE, Axes, is_spec
-from .places import divides, on_host, put
-from .stacks import S
+from .device_put import axis_size, check_divides, is_local, on_host, put, put_local
+from .stacks import S, check_given, refuse_explicit
+
+WHOLE = PartitionSpec()
+
+
+class Axes(NamedTuple):
+    """A mesh, and its axes for the window and for the batch of a round."""
+
+    mesh: Mesh
+    window: str | None
+    batch: PyTree
+
+    @classmethod
+    def of(cls, mesh: Mesh | None, window_axis: str | None, batch_axis: PyTree) -> "Axes | None":
+        """Return the axes given to a driver, checked; `None` without a mesh."""
+        named = [("window_axis", window_axis)]
+        named += [("batch_axis", axis) for axis in jax.tree.leaves(batch_axis)]
+        if mesh is None:
+            for name, axis in named:
+                if axis is not None:
+                    raise ValueError(f"{name} needs mesh, a jax.sharding.Mesh, but mesh is None.")
+            return None
+        check(mesh, "mesh", Annotated[Any, instance_of(Mesh, "a jax.sharding.Mesh")])
+        for name, axis in named:
+            if axis is not None:
+                axis_size(mesh, axis, name)
+        processes = {device.process_index for device in mesh.devices.flat}
+        here, count = jax.process_index(), jax.process_count()
+        if processes != {here} and len(processes) < count:
+            raise ValueError(
+                f"mesh must have devices of this process alone (process {here}) or of all {count} "
+                f"processes, but has those of {sorted(processes)}."
+            )
+        refuse_explicit(())
+        # With axes of the type Explicit, the default of `jax.make_mesh`, every operation of a loss
+        # would have to say how its result lies; with Auto the compiler finds it.
+        return cls(Mesh(mesh.devices, mesh.axis_names), window_axis, batch_axis)
+
+    @property
+    def terms(self) -> TermSharding | None:
+        """How the terms of a window are divided."""
+        return None if self.window is None else TermSharding(self.mesh, self.window)
+
+    @property
+    def several(self) -> bool:
+        """Whether several processes play together."""
+        return not self.sharding().is_fully_addressable
+
+    def sharding(self, spec: PartitionSpec = WHOLE) -> NamedSharding:
+        """Return a sharding over the mesh; by default whole on every device."""
+        return NamedSharding(self.mesh, spec)
+
+    def everywhere(self, tree: PyTree) -> PyTree:
+        """Return a tree with its arrays whole on every device."""
+        return jax.tree.map(lambda leaf: put(leaf, self.sharding()), tree)
+
+    def round_specs(self, spec: RoundSpec) -> PyTree:
+        """Return how the leaves of a round lie: their axis 0, if they have one, is divided over the
+        batch axis."""
+        is_axis = lambda node: node is None or isinstance(node, str)  # noqa: E731
+        example = spec.example()
+        axis_of_leaf = jax.tree.broadcast(self.batch, example, is_leaf=is_axis)
+        axes = iter(jax.tree.leaves(axis_of_leaf, is_leaf=is_axis))
+
+        def one(name: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
+            axis = next(axes)
+            if axis is None or not leaf.shape:
+                return WHOLE
+            what = f"the batch of {name}, axis 0 of {list(leaf.shape)}"
+            check_divides(leaf.shape[0], self.mesh.shape[axis], f"batch_axis {axis!r}", what)
+            return PartitionSpec(axis)
+
+        return trees.map_with_name(one, example, "round")
+
+    def put_rounds(self, rounds: PyTree, spec: RoundSpec, *, stacked: bool) -> PyTree:
+        """Put a round, or stacked ones, on the mesh.
+
+        Of several processes, each gives its own part of the batch, or the whole of it.
+        """
+        if trees.structure(rounds) != spec.treedef:
+            spec.check(rounds, stacked=stacked)
+        specs = jax.tree.leaves(self.round_specs(spec), is_leaf=_is_spec)
+        leaves = []
+        named = jax.tree_util.tree_leaves_with_path(rounds)
+        for (path, leaf), (shape, _), part in zip(named, spec.leaves, specs, strict=True):
+            part = PartitionSpec(None, *part) if stacked else part
+            whole = (*np.shape(leaf)[:1], *shape) if stacked else shape
+            name = trees.leaf_name(path, "rounds" if stacked else "round")
+            leaves.append(put_local(leaf, self.sharding(part), whole, name))
+        return spec.treedef.unflatten(leaves)
+
+
+def agree(algorithm: Algorithm, state: State, axes: Axes) -> None:
+    """Raise a `ValueError` in all processes if their algorithms or states are not the same."""
+    if not axes.several:
+        return
+    plays = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
+    # An array that lies over all processes is the same for them anyway.
+    own = [leaf for leaf in jax.tree.leaves(state) if is_local(leaf)]
+    for name, hashed in (
+        ("algorithm", checksum(plays)[:16]),
+        ("state", digest(own, [leaf.dtype for leaf in own])),
+    ):
+        same(name, f"one with the checksum {hashed}", axes.several)
 
 
 class OnMesh(eqx.Module):
-    """An algorithm whose step keeps its state where it lies; drivers take it for an algorithm."""
+    """An algorithm whose step keeps the state where it lies. Drivers use it like an algorithm."""
 
     algorithm: Algorithm
-    spread: Spread | None = eqx.field(static=True)
+    terms: TermSharding | None = eqx.field(static=True)
     everywhere: NamedSharding = eqx.field(static=True)
-    places: tuple[NamedSharding, ...] = eqx.field(static=True)
+    shardings: tuple[NamedSharding, ...] = eqx.field(static=True)
 
     @property
     def problem(self) -> Problem:
-        """The algorithm's."""
+        """The problem of the algorithm."""
         return self.algorithm.problem
 
     @property
     def remedy(self) -> Remedy:
-        """The algorithm's."""
+        """The remedy of the algorithm."""
         return self.algorithm.remedy
 
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
-        """One round."""
-        with spreading(self.spread):
-            state, info = self.algorithm.step(self._kept(state), round)
-        return self._kept(state), jax.tree.map(self._noted, info)
+        """Play one round."""
+        with sharding_terms(self.terms):
+            state, info = self.algorithm.step(self._pinned(state), round)
+        return self._pinned(state), jax.tree.map(self._replicated, info)
 
     def attempt(self, state: S, round: PyTree) -> PyTree:
-        """What a round would do, for a look at what was rejected."""
-        return _attempt(self.algorithm, state, round, self.spread)
+        """Return what a round would do, for the reason of a rejection."""
+        return _attempt(self.algorithm, state, round, self.terms)
 
-    def _kept(self, state: S) -> S:
-        pinned = zip(jax.tree.leaves(state), self.places, strict=True)
-        leaves = [jax.lax.with_sharding_constraint(*pair) for pair in pinned]
+    def _pinned(self, state: S) -> S:
+        pairs = zip(jax.tree.leaves(state), self.shardings, strict=True)
+        leaves = [jax.lax.with_sharding_constraint(*pair) for pair in pairs]
         return trees.structure(state).unflatten(leaves)
 
-    def _noted(self, leaf: Array) -> Array:
+    def _replicated(self, leaf: Array) -> Array:
         return leaf if leaf.ndim else jax.lax.with_sharding_constraint(leaf, self.everywhere)
 
 
 def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
-    """The algorithm and the state, from anywhere, where the axes say."""
-    plain, wide = layouts(algorithm, state, axes.spread)
+    """Return the algorithm and the state, from anywhere, on a mesh."""
+    plain, divided = (_shapes(algorithm, state, terms) for terms in (None, axes.terms))
     if axes.window is not None:
         _check_window(algorithm, plain, axes.mesh.shape[axes.window], axes.window)
-    given = jax.tree.map(lambda leaf: _given(leaf, axes.mesh), (state.outer_var, state.inner_var))
-    kinds = [
-        (state.round_spec.example(), axes.round_specs(state.round_spec)),
-        (state.outer_var, given[0]),
-        (state.inner_var, given[1]),
-    ]
-    leaves, places = [], []
-    for field in _fields(state):
-        name = field.name
-        held, before, after = (getattr(one, name) for one in (state, plain, wide))
-        like = _specs_like(held.rounds if isinstance(held, RingBuffer) else held, kinds)
-        columns = [jax.tree.leaves(tree) for tree in (held, before, after)]
-        # Behind its rounds a buffer has what every device knows of all of its slots.
-        like += [WHOLE] * (len(columns[0]) - len(like))
-        for leaf, few, many, spec in zip(*columns, like, strict=True):
+    x, y = (
+        jax.tree.map(lambda leaf: _spec_of(leaf, axes.mesh), var)
+        for var in (state.outer_var, state.inner_var)
+    )
+    round = state.round_spec.example(), axes.round_specs(state.round_spec)
+    kinds = [round, (state.outer_var, x), (state.inner_var, y)]
+    leaves, shardings = [], []
+    for field in dataclasses.fields(state):
+        if field.metadata.get("static"):
+            continue
+        own, before, after = (getattr(one, field.name) for one in (state, plain, divided))
+        stacked = own.rounds if field.name == "past" and own is not None else own
+        specs = _specs_like(stacked, kinds)
+        columns = [jax.tree.leaves(tree) for tree in (own, before, after)]
+        # Behind its rounds a buffer has masks, which every device has whole.
+        specs += [WHOLE] * (len(columns[0]) - len(specs))
+        for leaf, few, many, spec in zip(*columns, specs, strict=True):
             if few.shape == many.shape:
-                spec = _given(leaf, axes.mesh)
+                spec = _spec_of(leaf, axes.mesh)
             else:
                 spec = PartitionSpec(axes.window, *spec)
                 if leaf.shape == few.shape:
                     leaf = np.concatenate([on_host(leaf), np.zeros_like(on_host(leaf[:1]))])
-            places.append(axes.at(spec))
-            leaves.append(put(leaf, places[-1]))
-    if axes.spread is not None and hasattr(algorithm, "chunk"):
+            shardings.append(axes.sharding(spec))
+            leaves.append(put(leaf, shardings[-1]))
+    if axes.terms is not None and hasattr(algorithm, "chunk"):
         # So many terms on each device.
-        more = {"chunk": algorithm.chunk * axes.spread.parts}
+        more = {"chunk": algorithm.chunk * axes.terms.parts}
         algorithm = dataclasses.replace(algorithm, **more)
     # Drivers only call `step` and `attempt`.
-    placed = cast(Algorithm, OnMesh(algorithm, axes.spread, axes.at(), tuple(places)))
-    return placed, trees.structure(wide).unflatten(leaves)
+    placed = cast(Algorithm, OnMesh(algorithm, axes.terms, axes.sharding(), tuple(shardings)))
+    return placed, trees.structure(divided).unflatten(leaves)
 
 
-@typed
 def collect(algorithm: Algorithm, state: S) -> S:
-    """A state that lies over a mesh as one of the host, as a run without a mesh has it.
+    """Return a state that lies over a mesh as one on the host, as a run without a mesh has it.
 
-    Of several processes, all must ask for it, and all get it.
+    Of several processes, all must call this, and all get the state.
     """
     if isinstance(algorithm, OnMesh):
         algorithm = algorithm.algorithm
-    plain, _ = layouts(algorithm, state, None)
+    check_given(algorithm, state)
+    plain = _shapes(algorithm, state, None)
     leaves = [
         on_host(leaf)[: few.shape[0]] if few.shape else on_host(leaf)
         for leaf, few in zip(jax.tree.leaves(state), jax.tree.leaves(plain), strict=True)
@@ -122,53 +232,101 @@ def collect(algorithm: Algorithm, state: S) -> S:
     return trees.structure(plain).unflatten(leaves)
 
 
-def layouts(algorithm: Algorithm, state: S, spread: Spread | None) -> tuple[S, S]:
-    """Shapes of a state without a mesh, and of one whose window is spread."""
-    start, spec = (state.outer_var, state.inner_var, state.buffers), state.round_spec
+class LiveOnMesh(Generic[S]):
+    """A state that moves from round to round on a mesh; see `Live` for one device."""
 
-    def shapes(over: Spread | None) -> PyTree:
-        with spreading(over):
-            return jax.eval_shape(lambda x, y, b: algorithm._fresh(x, y, b, spec), *start)
+    def __init__(self, algorithm: Algorithm, state: S, axes: Axes):
+        self.plain, self.axes = algorithm, axes
+        self.algorithm, self.state = on_mesh(algorithm, state, axes)
 
-    return shapes(None), shapes(spread)
+    def play(self, round: PyTree) -> tuple[S, Info, bool]:
+        """Return the state after a round, the info, and whether the round was accepted."""
+        round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
+        self.state.round_spec.check(round)
+        self.state, info = _step(self.algorithm, self.state, round)
+        self._info = info
+        return self.state, info, bool(info.accepted)
+
+    def residual(self) -> float:
+        """Return the residual of the last round's solver."""
+        return float(self._info.solver_residual)
+
+    def refused(self) -> int:
+        """Return how many past rounds left the window in the last round."""
+        return int(self._info.refused_terms)
+
+    def plain_state(self, state: S) -> S:
+        """Return a state as a run without a mesh has it, for a checkpoint."""
+        return collect(self.plain, state)
+
+
+class SharedSource(Iterator[PyTree]):
+    """The rounds of a source of which each of several processes has a part, put together.
+
+    A process whose source ends, fails, or gives a round that does not fit stops all of them.
+    """
+
+    def __init__(self, source: Iterable[PyTree], axes: Axes, spec: RoundSpec):
+        self._source, self._axes, self._spec = source, axes, spec
+        self._rounds: Iterator[PyTree] | None = None
+
+    def seek(self, round: int) -> None:
+        """Go to this round, counted from 0."""
+        with Together(self._axes.several):
+            self._rounds = seek(self._source, round)
+
+    def __next__(self) -> PyTree:
+        with Together(self._axes.several):
+            if self._rounds is None:
+                self._rounds = iter(self._source)
+            round = self._axes.put_rounds(next(self._rounds), self._spec, stacked=False)
+            self._spec.check(round)
+        return round
 
 
 @compiled
-def _attempt(algorithm: Algorithm, state: S, round: PyTree, spread: Spread | None) -> PyTree:
-    with spreading(spread):
+def _step(algorithm: Algorithm, state: S, round: PyTree) -> tuple[S, Info]:
+    return algorithm.step(state, round)
+
+
+@compiled
+def _attempt(algorithm: Algorithm, state: S, round: PyTree, terms: TermSharding | None) -> PyTree:
+    with sharding_terms(terms):
         return algorithm.attempt(state, round)
 
 
-def _fields(state: State) -> list[dataclasses.Field]:
-    return [field for field in dataclasses.fields(state) if not field.metadata.get("static")]
+def _shapes(algorithm: Algorithm, state: S, terms: TermSharding | None) -> S:
+    """Return the shapes of a state whose window is divided like this; `None` without a mesh."""
+    start = state.outer_var, state.inner_var, state.buffers
+    with sharding_terms(terms):
+        return jax.eval_shape(
+            lambda x, y, b: algorithm.first_state(x, y, b, state.round_spec), *start
+        )
 
 
-def _given(leaf: PyTree, mesh: Mesh) -> PartitionSpec:
-    """How an array lies on this mesh already; otherwise whole."""
-    place = getattr(leaf, "sharding", None)
-    if not isinstance(place, NamedSharding) or not isinstance(place.mesh, Mesh):
+def _spec_of(leaf: PyTree, mesh: Mesh) -> PartitionSpec:
+    """Return how an array lies on this mesh already; otherwise whole."""
+    sharding = getattr(leaf, "sharding", None)
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
         return WHOLE
-    same = place.mesh.axis_names == mesh.axis_names and np.array_equal(
-        place.mesh.devices, mesh.devices
-    )
-    return place.spec if same else WHOLE
+    other = sharding.mesh
+    same_devices = np.array_equal(other.devices, mesh.devices)
+    return sharding.spec if same_devices and other.axis_names == mesh.axis_names else WHOLE
 
 
-def _specs_like(held: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[PartitionSpec]:
-    """How the entries of stacked leaves lie: like the round or variable that they are shaped as."""
-    leaves = jax.tree.leaves(held)
+def _specs_like(stacked: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[PartitionSpec]:
+    """Return how the entries of stacked leaves lie: like the round or variable of their shapes."""
+    leaves = jax.tree.leaves(stacked)
     shapes = [leaf.shape[1:] for leaf in leaves]
     for example, specs in kinds:
         if [leaf.shape for leaf in jax.tree.leaves(example)] == shapes:
-            return jax.tree.leaves(specs, is_leaf=is_spec)
+            return jax.tree.leaves(specs, is_leaf=_is_spec)
     return [WHOLE] * len(leaves)
 
 
 def _check_window(algorithm: Algorithm, state: State, parts: int, axis: str) -> None:
     """Raise a `ValueError` if the terms of a state's window cannot be divided evenly."""
-    buffers = [held for held in vars(state).values() if isinstance(held, RingBuffer)]
-    slots = {buffer.slots for buffer in buffers}
-    if not slots:
+    if state.past is None:
         raise ValueError(
             f"window_axis needs a window of more than one round to put over the {parts} devices of "
             f"{axis!r}, but the state keeps no past rounds; take a window of {max(parts, 2)}, or "
@@ -177,5 +335,10 @@ def _check_window(algorithm: Algorithm, state: State, parts: int, axis: str) -> 
     what = "the rounds kept (window.size, or capacity)"
     window = getattr(algorithm, "window", None)
     terms = {window.size} if isinstance(window, Window) else set()
-    for held in sorted({count + 1 for count in slots} | terms, reverse=True):
-        divides(held, parts, f"window_axis {axis!r}", what)
+    for kept in sorted({state.past.slots + 1} | terms, reverse=True):
+        check_divides(kept, parts, f"window_axis {axis!r}", what)
+
+
+def _is_spec(node: object) -> bool:
+    """Return whether a node is a specification, which JAX takes for a tuple."""
+    return isinstance(node, PartitionSpec)

@@ -2,34 +2,26 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from .._support import forked, validation
-from .._support.explicit import automatic, explicit_mesh
-from .._support.processes import Together
-from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..checkpoint import Folder, Input, Meta, check_seekable, digest, seek, source_digests
-from .axes import Axes, agree
-from .calls import Callbacks, OnRound, Saving
+from ..checkpoint import Input, check_seekable, digest, seek, source_digests
+from .diagnostics import LiveDiagnostics, warn_of_refused
 from .live import Live
-from .live_mesh import LiveOnMesh, SharedSource
-from .mesh import collect
-from .rejection import POLICIES, rejection
-from .stacks import S, check_given
-from .trust import LiveTrust, warn_of_refused
+from .rejection import rejection
+from .session import OnRound, Session
+from .stacks import S, check_given, check_options, refuse_explicit
 
-# Frames between a warning and whoever called `play`.
-OURS = 6
+if TYPE_CHECKING:
+    from .mesh import Axes, LiveOnMesh
 
 
 class Play(Iterator[tuple[S, Info]], Generic[S]):
-    """An iterator over (state, info) that pulls rounds from a live source; see `play`.
+    """An iterator over (state, info) that takes rounds from a live source; see `play`.
 
     `rounds` and `rejected` count what has been played so far, the rounds before a resumption
     included.
@@ -40,105 +32,96 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         algorithm: Algorithm,
         state: S,
         source: Iterable[PyTree],
-        bar: Progress,
+        session: Session,
         policy: str,
-        folder: Folder | None = None,
-        every: int = 0,
-        callbacks: Callbacks | None = None,
-        axes: Axes | None = None,
+        axes: "Axes | None" = None,
         other_input: bool = False,
     ):
-        forked.check()
         self.state = state
         self.rounds = 0
         self.rejected = 0
-        self._folder, self._every = folder, every
-        self._several = axes is not None and axes.several
+        self._session, self._algorithm = session, algorithm
+        self._raises = policy == "raise"
+        spec = state.round_spec
         if axes is not None and axes.several:
+            from .mesh import SharedSource, agree
+
             agree(algorithm, state, axes)
-            source = SharedSource(source, axes, state.round_spec)
-        like = state if axes is None or folder is None else collect(algorithm, state)
-        self._due: float = float("inf")
-        if folder is not None:
-            spec = state.round_spec
-            self._dtypes = [dtype for _, dtype in spec.leaves]
-            parts = {"algorithm": algorithm}
-            self._input = Input(parts, spec.example(), "source", other=other_input)
-            again = source_digests(source, self._dtypes)
-
-            def check(meta: Meta) -> None:
-                self._input.check(meta, folder.path, again, OURS)
-
-            found = folder.latest(like, check)
-            if found is not None:
-                self.state, meta = found
-                self.rounds, self.rejected = meta["round"], meta.get("rejected", 0)
-                source = seek(source, self.rounds)
-            self._due = self._input.due(self.rounds, every)
-        self._algorithm = algorithm
-        self._inside = explicit_mesh()
+            source = SharedSource(source, axes, spec)
+        self._next_digest: float = float("inf")
+        if session.path is not None:
+            source = self._restored(source, axes, other_input)
         self._live: Live[S] | LiveOnMesh[S]
         if axes is None:
-            self.state = automatic(self.state)
-            self._live = Live(algorithm, self.state, self.state.round_spec)
+            refuse_explicit(self.state)
+            self._live = Live(algorithm, self.state, spec)
         else:
-            self._live = LiveOnMesh(algorithm, self.state, axes)
+            from . import mesh
+
+            self._live = mesh.LiveOnMesh(algorithm, self.state, axes)
             self._algorithm, self.state = self._live.algorithm, self._live.state
         self._source = iter(source)
-        self._bar = bar
-        self._raise = policy == "raise"
-        self._callbacks = callbacks or Callbacks(None, None)
-        self._told = folder is not None or bar.enabled or bool(self._callbacks)
-        self._last: tuple[S, Info] | None = None
-        self._trust = LiveTrust(algorithm.remedy)
-        # Only a window has terms to refuse, and that is said once.
+        self._has_session = session.is_used
+        self._diagnostics = LiveDiagnostics(algorithm.remedy)
+        # Only a window has terms to refuse; the warning comes once.
         self._may_refuse = algorithm.has_window
+        session.start_bar(session.total)
+
+    def _restored(
+        self, source: Iterable[PyTree], axes: "Axes | None", other_input: bool
+    ) -> Iterable[PyTree]:
+        """Take the newest checkpoint, if there is one, and return the source from there on."""
+        session, spec, like = self._session, self.state.round_spec, self.state
+        session.open_folder()
+        if axes is not None:
+            from .mesh import collect
+
+            like = collect(self._algorithm, self.state)
+        self._dtypes = [dtype for _, dtype in spec.leaves]
+        parts = {"algorithm": self._algorithm}
+        self._input = Input(parts, spec.example(), "source", other=other_input)
+        digests = source_digests(source, self._dtypes)
+        restored = session.restore(like, self._input, digests, stacklevel=8)
+        if restored is not None:
+            self.state, meta = restored
+            self.rounds, self.rejected = meta["round"], meta.get("rejected", 0)
+            source = seek(source, self.rounds)
+        self._next_digest = self._input.due(self.rounds, session.save_every)
+        return source
 
     def __next__(self) -> tuple[S, Info]:
         try:
-            if forked.child:
-                forked.check()
             round = next(self._source)
-            if self._inside is None:
-                state, info, accepted = self._live.play(round)
-            else:
-                with jax.set_mesh(self._inside):
-                    state, info, accepted = self._live.play(round)
+            state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
-                if self._raise:
+                if self._raises:
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
-            if accepted and self.rounds >= self._trust.due:
-                self._trust.look(self.rounds, self._live.residual(), stacklevel=2)
+            if accepted and self.rounds >= self._diagnostics.due:
+                self._diagnostics.look(self.rounds, self._live.residual(), stacklevel=2)
             if self._may_refuse and accepted and (refused := self._live.refused()):
                 self._may_refuse = False
                 warn_of_refused(np.asarray([refused]), 2, self.rounds - 1)
-            if self._told:
-                self._tell(state, info, round)
+            if self._has_session:
+                self._after_round(state, info, round)
         except BaseException:
             self.close()
             raise
         return state, info
 
-    def _tell(self, state: S, info: Info, round: PyTree) -> None:
-        if self.rounds >= self._due:
+    def _after_round(self, state: S, info: Info, round: PyTree) -> None:
+        """Do what the session asks for after a round."""
+        session = self._session
+        if self.rounds >= self._next_digest:
             self._input.note(self.rounds, digest(round, self._dtypes))
-            self._due = self._input.due(self.rounds, self._every)
-        if self._folder is not None and self.rounds % self._every == 0:
-            meta = {"rejected": self.rejected} | self._input.plain()
-            if isinstance(self._live, Live):
-                self._folder.save(self.rounds, state, meta)
-            else:
-                self._live.save(self._folder, self.rounds, meta)
-        if self._bar.enabled:
-            self._bar.advance(1, info.played_value)
-        if self._callbacks:
-            self._last = state, info
-            if self.rounds % self._callbacks.every == 0:
-                with Together(self._several):
-                    self._callbacks.tell(self.rounds, state, info)
+            self._next_digest = self._input.due(self.rounds, session.save_every)
+        if session.folder is not None and self.rounds % session.save_every == 0:
+            session.save(self.rounds, self._live.plain_state(state), {"rejected": self.rejected})
+        session.advance(1, info.played_value)
+        if session.callbacks:
+            session.played(self.rounds, state, info)
 
     def __enter__(self) -> "Play[S]":
         return self
@@ -148,20 +131,13 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
 
     def __del__(self) -> None:
         # A loop that is left early drops its last reference here.
-        if hasattr(self, "_bar"):
+        if hasattr(self, "_has_session"):
             self.close()
 
     def close(self) -> None:
-        """Tell callbacks of the last round, and take the progress bar down: at the end of the
-        source, or where a loop is left before it."""
-        self._bar.close()
-        if self._folder is not None:
-            self._folder.close()
-        if self._last is not None:
-            last, self._last = self._last, None
-            if self._callbacks.told != self.rounds:
-                self._callbacks.tell(self.rounds, *last)
-            self._callbacks.close()
+        """Call the callbacks after the last round, and close them, the progress bar and the folder:
+        at the end of the source, or where a loop is left before it."""
+        self._session.close(self.rounds)
 
 
 def play(
@@ -192,10 +168,10 @@ def play(
 
     With `checkpoint_dir`, the state is saved there every `checkpoint_every` rounds (default 1,000)
     and the last `keep` checkpoints are kept. If the folder holds one already, playing goes on from
-    it: `state` gives the structure only, and the source is taken to the right round. It must be
-    able to: a sequence, or an object with a method `seek(round)`, counted from 0; a generator is
-    refused from the start. An algorithm or a source that is not the one of before is an error that
-    says what differs; `other_input=True` goes on all the same.
+    it: `state` gives the structure only, and the source is moved to the right round. It must be a
+    sequence, or an object with a method `seek(round)`, counted from 0; a generator is an error. If
+    the algorithm or the source has changed, that is an error that says what differs;
+    `other_input=True` goes on all the same.
 
     `mesh`, `window_axis` and `batch_axis` are as in `run`. Checkpoints are those of a run without a
     mesh, so one may go on with another number of devices.
@@ -212,22 +188,18 @@ def play(
     2 False 0.50
     2 True 0.75
     """
-    validation.one_of(on_rejected, POLICIES, "on_rejected")
-    for name, flag in (("other_input", other_input), ("progress", progress)):
-        validation.flag(flag, name)
+    check_options(on_rejected, other_input=other_input, progress=progress)
     check_given(algorithm, state)
-    saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
     if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
         raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
-    total = len(source) if isinstance(source, Sized) else None
-    callbacks = Callbacks(on_round, every)
-    axes = Axes.of(mesh, window_axis, batch_axis)
-    folder = None
-    if saving.folder is not None:
+    session = Session(progress, on_round, every, checkpoint_dir, checkpoint_every, keep)
+    session.total = len(source) if isinstance(source, Sized) else None
+    axes = None
+    if mesh is not None or window_axis is not None or batch_axis is not None:
+        from .mesh import Axes
+
+        axes = Axes.of(mesh, window_axis, batch_axis)
+        session.several = axes is not None and axes.several
+    if session.path is not None:
         check_seekable(source)
-        folder = Folder(saving.folder, saving.keep, several=axes is not None and axes.several)
-    bar = Progress(total, enabled=progress)
-    return Play(
-        algorithm, state, source, bar, on_rejected, folder, saving.every, callbacks, axes,
-        other_input,
-    )  # fmt: skip
+    return Play(algorithm, state, source, session, on_rejected, axes, other_input)

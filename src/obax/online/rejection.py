@@ -1,7 +1,6 @@
-"""What becomes of a round that the guard rejects: an error that says why, or a count."""
+"""Errors for rounds that the guard rejects, with the reason."""
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +10,7 @@ from .._support import trees
 from .._support.trees import PyTree
 from ..algorithms import Algorithm
 from ..algorithms.base import State
-from ..past import RingBuffer
-from .places import on_host
-
-POLICIES = ("raise", "skip")
+from .device_put import on_host
 
 
 class RejectedRoundError(RuntimeError):
@@ -31,7 +27,7 @@ class RejectedRoundError(RuntimeError):
 
 
 def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> RejectedRoundError:
-    """The error for a rejected round, with the reason in words."""
+    """Return the error for a rejected round, with the reason."""
     bad = [
         trees.leaf_name(path, "round")
         for path, leaf in jax.tree_util.tree_leaves_with_path(round)
@@ -65,18 +61,15 @@ def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> 
 def _spoiled(
     algorithm: Algorithm, state: State, round: PyTree, *, every: bool = False
 ) -> list[str]:
-    """Which of x and y, or of all fields of the state, the round would make NaN or Inf."""
+    """Return which of x and y, or of all fields of the state, the round would make NaN or Inf."""
     new = algorithm.attempt(state, round).changes(state.t)
     names = list(new) if every else ["outer_var", "inner_var"]
     return [name for name in names if not bool(trees.all_finite(new[name]))]
 
 
 def _without_past(state: State) -> State | None:
-    """The state as if there had been no rounds before; `None` where it keeps none anyway."""
-    past = {name: it for name, it in vars(state).items() if isinstance(it, RingBuffer)}
-    if not any(bool(np.any(on_host(buffer.there))) for buffer in past.values()):
+    """Return the state without past rounds; `None` if it has none."""
+    past = state.past
+    if past is None or not np.any(on_host(past.present)):
         return None
-    none: dict[str, Any] = {
-        name: buffer.only(jnp.zeros_like(buffer.there)) for name, buffer in past.items()
-    }
-    return dataclasses.replace(state, **none)
+    return dataclasses.replace(state, past=past.only(jnp.zeros_like(past.present)))

@@ -1,38 +1,45 @@
-"""`run`: recorded rounds in one compiled scan, or in a few where somebody wants to know between."""
+"""`run`: recorded rounds in one compiled scan, or in several with callbacks in between."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from .._support import forked, trees, validation
+from .._support import trees
 from .._support.compiling import compiled
-from .._support.explicit import automatic, automatic_mesh
-from .._support.functions import shared
+from .._support.function_identity import interned
 from .._support.packing import Packing
 from .._support.processes import Together, same
-from .._support.progress import Progress
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
+from ..algorithms.base import State
 from ..algorithms.record import with_edges
-from ..checkpoint import Input, stacked_digests
-from .axes import Axes, agree
-from .calls import Callbacks, OnRound, RunCheckpoints, Saving
-from .mesh import collect, on_mesh
-from .places import put
-from .rejection import POLICIES, rejection
-from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
-from .trust import warn_of, warn_of_refused
+from .diagnostics import warn_of_refused, warn_of_residuals
+from .rejection import rejection
+from .stacks import (
+    Record,
+    S,
+    at,
+    check_given,
+    check_options,
+    check_stacked,
+    length,
+    recorded_step,
+    refuse_explicit,
+)
 
-# Frames between a warning and whoever called `run`, the decorator's among them.
-OURS = 3
+if TYPE_CHECKING:
+    from .mesh import Axes
+    from .session import OnRound
+
+# Frames from a warning to whoever called `run`, without and with `_run_in_pieces`.
+PLAIN, IN_PIECES = 3, 4
 
 
-@automatic_mesh()
 def run(
     algorithm: Algorithm,
     state: S,
@@ -41,7 +48,7 @@ def run(
     record: Record | None = None,
     progress: bool = False,
     on_rejected: str = "raise",
-    on_round: OnRound | Sequence[OnRound] | None = None,
+    on_round: "OnRound | Sequence[OnRound] | None" = None,
     every: int | None = None,
     checkpoint_dir: str | Path | None = None,
     checkpoint_every: int | None = None,
@@ -57,24 +64,25 @@ def run(
 
     - `algorithm`, `state`: from `algorithm.init`, or from an earlier run.
     - `rounds`: a pytree like the example round, stacked on axis 0.
-    - `record`: `state -> pytree`, what to keep after each round besides the info, for instance
+    - `record`: `state -> pytree`, what to record after each round besides the info, for instance
       `lambda state: state.inner_var`; it is in `history.recorded`.
     - `progress`: show a bar, and at the end `history.summary()`. The scan then runs in up to 50
       pieces.
     - `on_rejected`: `"raise"` a `RejectedRoundError` at the first round that the guard rejects, or
-      `"skip"` such rounds; `history.accepted` and `history.rejected` tell.
+      `"skip"` such rounds; see `history.accepted` and `history.rejected`.
     - `on_round`: `(state, info) -> None`, or several of them, called after every `every` rounds
       (default 1) and after the last; ready ones are in `obax.callbacks`. The scan is cut into
       pieces of that many rounds: tens or hundreds cost next to nothing.
     - `checkpoint_dir`: save state and history there every `checkpoint_every` rounds (default
       1,000) and at the end; the last `keep` states stay. Called again, the run goes on from the
-      newest: `state` gives the structure only. With `on_round` too, pieces have the greatest
-      common divisor of the two numbers.
-    - `other_input`: go on from a checkpoint although the algorithm, `record` or the rounds that
-      were played are not those of before, which is otherwise an error that says what differs.
-    - `mesh`, `window_axis`, `batch_axis`: devices, the axis of the mesh over which the window's
-      terms and its past rounds lie, and the one over which the batch of each round lies (axis 0 of
-      its leaves; or a tree of names and `None`, like the round). See docs/devices.md.
+      newest checkpoint: `state` gives the structure only. With `on_round` too, the length of a
+      piece is the greatest common divisor of the two numbers.
+    - `other_input`: go on from a checkpoint even if the algorithm, `record` or the rounds that
+      were played have changed. By default that is an error that says what differs.
+    - `mesh`, `window_axis`, `batch_axis`: devices, the axis of the mesh over which the terms of the
+      window and its past rounds are divided, and the one over which the batch of each round is
+      divided (axis 0 of its leaves; or a tree of names and `None`, like the round). See
+      docs/devices.md.
 
     **Returns:** the state after the last round, and the history: `info` stacked over rounds, with
     `summary()`, `plot()`, `to_pandas()`, a length and `history[100:]`.
@@ -87,84 +95,119 @@ def run(
     >>> print(history.played_value, state.t)
     [0.5     0.125   0.03125] 4
     """
-    forked.check()
-    validation.one_of(on_rejected, POLICIES, "on_rejected")
-    for name, flag in (("other_input", other_input), ("progress", progress)):
-        validation.flag(flag, name)
     check_given(algorithm, state, record)
-    saving = Saving.of(checkpoint_dir, checkpoint_every, keep)
-    record = shared(record)
-    axes = Axes.of(mesh, window_axis, batch_axis)
-    several = axes is not None and axes.several
-    with Together(several):
-        if axes is not None:
-            # Of several processes each may have given a part.
-            rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
-        check_stacked(state.round_spec, rounds)
-        if axes is None:
-            state, rounds = automatic((state, rounds))
-        horizon = length(rounds)
-        callbacks = Callbacks(on_round, every)
-    if axes is not None:
-        same("the number of rounds", horizon, several)
-        agree(algorithm, state, axes)
-    folder = None
-    if saving.folder is not None:
+    check_options(on_rejected, other_input=other_input, progress=progress)
+    record = None if record is None else interned(record)
+    options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
+    places = mesh, window_axis, batch_axis
+    if options != (False, None, None, None, None, 3) or places != (None, None, None):
+        return _run_in_pieces(
+            algorithm, state, rounds, record, on_rejected, options, other_input, places
+        )
+    check_stacked(state.round_spec, rounds)
+    refuse_explicit((state, rounds))
+    length(rounds)
+    end, history = _scan(algorithm, state, rounds, record)
+    if not isinstance(history.accepted, jax.core.Tracer):
+        if on_rejected == "raise":
+            _raise_if_rejected(algorithm, state, rounds, history, 0, PLAIN)
+        _warn(algorithm, history, PLAIN)
+    return end, history
+
+
+def _run_in_pieces(
+    algorithm: Algorithm,
+    state: S,
+    rounds: PyTree,
+    record: Record | None,
+    on_rejected: str,
+    options: tuple,
+    other_input: bool,
+    places: tuple,
+) -> tuple[S, Info]:
+    """Run with a progress bar, callbacks, checkpoints or a mesh: one scan for each piece."""
+    # Loaded by those who ask for it.
+    from ..checkpoint import Input, stacked_digests
+    from .mesh import Axes, collect, on_mesh
+    from .session import History, Session
+
+    session, axes = Session(*options), Axes.of(*places)
+    session.several = axes is not None and axes.several
+    rounds, horizon = _placed_rounds(algorithm, state, rounds, axes)
+    session.open_folder()
+    plain = state if axes is None else collect(algorithm, state)
+    histories: list[Info] = []
+    begin = 0
+    if session.folder is not None:
+        files = History(session.folder.path)
         parts = {"algorithm": algorithm, "record": record}
         given = Input(parts, state.round_spec.example(), "rounds", other=other_input)
         digests = stacked_digests(rounds, [dtype for _, dtype in state.round_spec.leaves])
-        folder = RunCheckpoints(saving.folder, saving, given, digests, several=several)
-    wanted = [callbacks.every] * bool(callbacks) + ([] if folder is None else [folder.every])
-    piece = math.gcd(*wanted) if wanted else (_piece(horizon) if progress else horizon)
-    histories: list[Info] = []
-    begin = saved = 0
-    if folder is not None:
-        plain = state if axes is None else collect(algorithm, state)
-        found, histories, begin = folder.latest(
-            plain, lambda n: _shapes(algorithm, plain, rounds, record, n), OURS
-        )
-        if axes is not None:
-            everywhere = axes.at()
-            histories = jax.tree.map(lambda leaf: put(leaf, everywhere), histories)
-        state, saved = found if begin else state, begin
-        if begin > horizon:
-            raise ValueError(
-                f"rounds must be those of the run in checkpoint_dir, which has played {begin:,}, "
-                f"but there are {horizon:,}; choose another folder to start anew."
+        restored = session.restore(plain, given, digests, stacklevel=7)
+        if restored is not None:
+            state, begin = restored[0], restored[1]["round"]
+            histories = files.load(
+                begin, lambda n: _history_shapes(algorithm, plain, rounds, record, n)
             )
+            histories = histories if axes is None else axes.everywhere(histories)
+    if begin > horizon:
+        raise ValueError(
+            f"rounds must be those of the run in checkpoint_dir, which has played {begin:,}, "
+            f"but there are {horizon:,}; choose another folder to start anew."
+        )
     placed = algorithm
     if axes is not None:
         placed, state = on_mesh(algorithm, state, axes)
-    with Progress(horizon, enabled=progress) as bar:
-        if progress and begin:
-            bar.advance(begin, float(histories[-1].played_value[-1]))
+    session.start_bar(horizon)
+    if begin:
+        session.advance(begin, histories[-1].played_value[-1])
+    piece, played, saved, since = session.piece(horizon), begin, begin, len(histories)
+    try:
         for start in range(begin, horizon, piece):
             part = rounds if piece >= horizon else at(rounds, slice(start, start + piece))
             before, end = state, min(start + piece, horizon)
             state, history = _scan(placed, state, part, record)
             if on_rejected == "raise" and trees.is_concrete(history.accepted):
-                _raise_if_rejected(placed, before, part, history, start)
+                _raise_if_rejected(placed, before, part, history, start, IN_PIECES)
             histories.append(history)
-            if folder is not None and (end % folder.every == 0 or end == horizon):
-                since = histories[len(histories) - -(-(end - saved) // piece) :]
+            played = end
+            if session.folder is not None and (end % session.save_every == 0 or end == horizon):
+                files.save(saved, end, _joined(histories[since:]))
                 kept = state if axes is None else collect(algorithm, state)
-                folder.save(saved, end, kept, _joined(since))
-                saved = end
-            if callbacks and (end % callbacks.every == 0 or end == horizon):
-                last = history[-1]
-                with Together(several):
-                    callbacks.tell(end, state, last)
-            if progress:
-                bar.advance(end - start, float(history.played_value[-1]))
-    callbacks.close()
+                given.ends(digests, end)
+                session.save(end, kept, {"rejected": 0, "driver": "run"})
+                saved, since = end, len(histories)
+            session.advance(end - start, history.played_value[-1])
+            if session.callbacks:
+                session.played(end, state, history[-1], last=end == horizon)
+    finally:
+        session.close(played)
     whole = _joined(histories)
-    if trees.is_concrete(whole.solver_residual):
-        accepted = np.asarray(whole.accepted)
-        warn_of(np.asarray(whole.solver_residual)[accepted], algorithm.remedy, stacklevel=OURS)
-        warn_of_refused(np.asarray(whole.refused_terms) * accepted, stacklevel=OURS)
-        if progress:
+    if trees.is_concrete(whole.accepted):
+        _warn(algorithm, whole, IN_PIECES)
+        if session.bar is not None:
             print(whole.summary())
     return state, whole
+
+
+def _placed_rounds(
+    algorithm: Algorithm, state: State, rounds: PyTree, axes: "Axes | None"
+) -> tuple[PyTree, int]:
+    """Return the rounds where the axes put them, checked, and how many there are."""
+    if axes is None:
+        check_stacked(state.round_spec, rounds)
+        refuse_explicit((state, rounds))
+        return rounds, length(rounds)
+    from .mesh import agree
+
+    with Together(axes.several):
+        # Each of several processes may have given a part.
+        rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
+        check_stacked(state.round_spec, rounds)
+    horizon = length(rounds)
+    same("the number of rounds", horizon, axes.several)
+    agree(algorithm, state, axes)
+    return rounds, horizon
 
 
 def _joined(histories: list[Info]) -> Info:
@@ -173,44 +216,52 @@ def _joined(histories: list[Info]) -> Info:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *histories)
 
 
-def _shapes(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None, n: int) -> Info:
-    """What the history of n rounds looks like."""
+def _history_shapes(
+    algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None, n: int
+) -> Info:
+    """Return the shapes of the history of n rounds."""
     some = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), rounds)
-    return jax.eval_shape(lambda s, r: _body(algorithm, s, r, record), state, some)[1]
+    return jax.eval_shape(lambda s, r: _play(algorithm, s, r, record), state, some)[1]
 
 
-def _body(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
-    step = recording_step(algorithm, record)
-    packing = Packing(jax.eval_shape(step, state, at(rounds, 0))[1])
+def _play(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
+    """Scan the step over the rounds. On a CPU each output of a scan costs a kernel launch in every
+    round, so the numbers of the record are packed into a few arrays."""
+    packing: Packing | None = None
 
-    def body(state: S, round: PyTree) -> tuple[S, PyTree]:
-        state, info = step(state, round)
+    def step(state: S, round: PyTree) -> tuple[S, PyTree]:
+        nonlocal packing
+        state, info = recorded_step(algorithm, state, round, record)
+        packing = Packing(info)
         return state, packing.pack(info)
 
-    state, packed = jax.lax.scan(body, state, rounds)
+    state, packed = jax.lax.scan(step, state, rounds)
+    assert packing is not None
     return state, with_edges(packing.unpack(packed), algorithm.problem.domain)
 
 
-_scan = compiled(_body)
-
-
-def _piece(horizon: int) -> int:
-    """A length to cut the horizon into for a progress bar, if possible one that divides it: a
-    remainder would be compiled for on its own."""
-    even = (horizon // parts for parts in range(50, 9, -1) if horizon % parts == 0)
-    return next(even, -(-horizon // 50))
+_scan = compiled(_play)
 
 
 def _raise_if_rejected(
-    algorithm: Algorithm, state: S, rounds: PyTree, history: Info, offset: int
+    algorithm: Algorithm, state: S, rounds: PyTree, history: Info, offset: int, stacklevel: int
 ) -> None:
+    """Raise the error for the first rejected round of a history, if there is one."""
     accepted = np.asarray(history.accepted)
     if accepted.all():
         return
     index = int(np.argmin(accepted))
-    # What made it diverge may be known already.
+    # The hypergradients before it may be the reason.
     residuals = np.asarray(history.solver_residual)[:index]
-    warn_of(residuals, algorithm.remedy, stacklevel=OURS + 1)
+    warn_of_residuals(residuals, algorithm.remedy, stacklevel=stacklevel)
     if index:
         state, _ = _scan(algorithm, state, at(rounds, slice(index)), None)
     raise rejection(algorithm, state, at(rounds, index), offset + index)
+
+
+def _warn(algorithm: Algorithm, history: Info, stacklevel: int) -> None:
+    """Warn if the hypergradients of a history cannot be trusted, or its window has lost rounds."""
+    accepted = np.asarray(history.accepted)
+    residuals = np.asarray(history.solver_residual)[accepted]
+    warn_of_residuals(residuals, algorithm.remedy, stacklevel=stacklevel)
+    warn_of_refused(np.asarray(history.refused_terms) * accepted, stacklevel=stacklevel)

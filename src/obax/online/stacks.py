@@ -1,14 +1,14 @@
-"""Rounds stacked on axis 0, and a step that records more than its info."""
+"""Rounds stacked on axis 0, and the checks of what a driver is given."""
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import AxisType
 from jaxtyping import Array
 
-from .._support import validation
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
@@ -16,29 +16,40 @@ from ..rounds import RoundSpec
 
 S = TypeVar("S", bound=State)
 Record = Callable[[PyTree], PyTree]
+POLICIES = ("raise", "skip")
+"""What to do with a round that the guard rejects."""
 
 
-def recording_step(
-    algorithm: Algorithm, record: Record | None
-) -> Callable[[S, PyTree], tuple[S, Info]]:
-    """`algorithm.step`, with what `record` says of the new state in `info.recorded`."""
-
-    def step(state: S, round: PyTree) -> tuple[S, Info]:
-        state, info = algorithm.step(state, round)
-        if record is None:
-            return state, info
-        is_unset = lambda node: node is None  # noqa: E731
-        return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
-
-    return step
+def recorded_step(
+    algorithm: Algorithm, state: S, round: PyTree, record: Record | None
+) -> tuple[S, Info]:
+    """Play a round, with `record(state)` of the new state in `info.recorded`."""
+    state, info = algorithm.step(state, round)
+    if record is None:
+        return state, info
+    is_unset = lambda node: node is None  # noqa: E731
+    return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
 
 
 def check_given(algorithm: object, state: object, record: object = None) -> None:
-    """Raise a `ValueError` for what is no algorithm, no state, or no function."""
-    validation.instance(algorithm, Algorithm, "algorithm", "an algorithm such as obax.OAGD(...)")
-    validation.instance(state, State, "state", "a state, which algorithm.init makes")
-    if record is not None:
-        validation.function(record, "record", "state -> pytree")
+    """Raise a `ValueError` if one of these is not an algorithm, a state or a function."""
+    if not isinstance(algorithm, Algorithm):
+        example = "an algorithm such as obax.OAGD(...)"
+        raise ValueError(f"algorithm must be {example}, but got {algorithm!r}.")
+    if not isinstance(state, State):
+        raise ValueError(f"state must be a state, which algorithm.init makes, but got {state!r}.")
+    if record is not None and not callable(record):
+        raise ValueError(f"record must be a function state -> pytree, but got {record!r}.")
+
+
+def check_options(on_rejected: object, **flags: object) -> None:
+    """Raise a `ValueError` if `on_rejected` is no policy, or a flag neither True nor False."""
+    if on_rejected not in POLICIES:
+        policies = ", ".join(map(repr, POLICIES))
+        raise ValueError(f"on_rejected must be one of {policies}, but got {on_rejected!r}.")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, but got {flag!r}.")
 
 
 def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:
@@ -57,7 +68,7 @@ def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:
 
 
 def length(rounds: PyTree) -> int:
-    """The number of stacked rounds, at least one."""
+    """Return the number of stacked rounds, at least one."""
     leaves = jax.tree.leaves(rounds)
     if not all(np.ndim(leaf) for leaf in leaves):
         raise ValueError("rounds must be arrays stacked on axis 0, but has one without axes.")
@@ -67,5 +78,21 @@ def length(rounds: PyTree) -> int:
 
 
 def at(rounds: PyTree, index: int | slice | tuple[int, int] | Array) -> PyTree:
-    """One of stacked rounds; or some of them, still stacked."""
+    """Return one of stacked rounds; or some of them, still stacked."""
     return jax.tree.map(lambda leaf: leaf[index], rounds)
+
+
+def refuse_explicit(tree: PyTree) -> None:
+    """Raise a `ValueError` for arrays on a mesh with axes of the type Explicit, the default of
+    `jax.make_mesh`: every operation of every loss would have to say how its result lies there."""
+    meshes: list[Any] = [jax.sharding.get_abstract_mesh()]
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+            meshes.append(getattr(leaf.sharding, "mesh", None))
+    for mesh in meshes:
+        if AxisType.Explicit in getattr(mesh, "axis_types", ()):
+            raise ValueError(
+                f"a mesh must have axes of the type Auto, but {mesh.axis_names} are Explicit, the "
+                f"default of jax.make_mesh; use jax.sharding.Mesh(devices, names), or leave the "
+                f"arrays on the host and pass the mesh to the driver, as in run(..., mesh=mesh)."
+            )

@@ -1,35 +1,43 @@
 """`sweep`: many settings and seeds as one batch inside one scan."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, ArrayLike
 
-from .._support import forked, functions, trees, validation
+from .._support import trees
+from .._support.checks import check, instance_of
 from .._support.compiling import compiled
-from .._support.explicit import automatic, automatic_mesh
+from .._support.function_identity import interned
 from .._support.packing import Packing
-from .._support.spread import Spread
+from .._support.sharding import TermSharding
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
-from .places import apart, on_every_device, sweep_devices
-from .stacks import Record, S, at, check_given, check_stacked, length, recording_step
-from .trust import warn_of_sweep
+from .device_put import axis_size, check_divides, put
+from .diagnostics import warn_of_sweep
+from .stacks import (
+    Record,
+    S,
+    at,
+    check_given,
+    check_stacked,
+    length,
+    recorded_step,
+    refuse_explicit,
+)
 
 if TYPE_CHECKING:
     from distributed import Client
 
-# Frames between a warning and whoever called `sweep`, the decorator's among them.
-OURS = 4
+T = TypeVar("T")
 
 
-@automatic_mesh()
 def sweep(
     algorithms: Algorithm | Sequence[Algorithm],
     state: S,
@@ -46,15 +54,15 @@ def sweep(
 
     **Arguments:**
 
-    - `algorithms`: algorithms that differ in their numbers only (step sizes, K, window weights,
-      bounds of the domain); what they share is compiled once. What is not a number, such as the
-      size of the window, must be the same: sweep over such things with several calls.
+    - `algorithms`: algorithms that differ in numbers only (step sizes, K, window weights, bounds of
+      the domain); they are compiled once. Everything else, such as the size of the window, must be
+      the same: sweep over such things with several calls.
     - `state`: one start for all, from any of the algorithms; or, with `seeds`, starts stacked on a
       leading axis, one for each seed.
     - `rounds`: as in `run`; with `seeds`, with one more leading axis in front, one entry per seed.
     - `record`: as in `run`.
     - `client`: a `dask.distributed.Client`; the workers of its cluster share the work, in batches
-      of `batch` settings x seeds (by default one for each worker) that are compiled for once.
+      of `batch` settings x seeds (by default one batch for each worker). Each worker compiles once.
     - `mesh`, `axis`: devices, and the axis of the mesh over which settings x seeds are divided. No
       device waits for another.
 
@@ -70,16 +78,17 @@ def sweep(
     [[0.5   0.125]
      [0.5   0.   ]]
     """
-    forked.check()
-    validation.flag(seeds, "seeds")
+    check(seeds, "seeds", bool)
     single = isinstance(algorithms, Algorithm)
     if not single:
-        validation.instance(algorithms, Sequence, "algorithms", "algorithms, one or several")
+        kind = instance_of(Sequence, "algorithms, one or several")
+        check(algorithms, "algorithms", Annotated[Any, kind])
     family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
     for one in family:
-        validation.instance(one, Algorithm, "algorithms", "algorithms such as obax.OAGD(...)")
+        kind = instance_of(Algorithm, "algorithms such as obax.OAGD(...)")
+        check(one, "algorithms", Annotated[Any, kind])
         check_given(one, state, record)
-    record = functions.shared(record)
+    record = None if record is None else interned(record)
     numbers, shared = _stack(family)
     horizon = length(rounds)
     if seeds and (lengths := {len(leaf) for leaf in jax.tree.leaves(rounds)}) != {horizon}:
@@ -109,21 +118,25 @@ def sweep(
             numbers, shared, len(family), state, rounds, seeds, record, client, batch
         )
         return _checked(family, single, states, history)
-    devices = sweep_devices(mesh, axis, len(family) * (horizon if seeds else 1))
+    devices = _devices(mesh, axis, len(family) * (horizon if seeds else 1))
     if devices is None:
-        state, rounds = automatic((state, rounds))
+        refuse_explicit((state, rounds))
     else:
-        given = on_every_device((numbers, shared, state, rounds), devices.mesh)
-        numbers, shared, state, rounds = given
+        everywhere = NamedSharding(devices.mesh, PartitionSpec())
+        numbers, shared, state, rounds = jax.tree.map(
+            lambda leaf: put(leaf, everywhere) if eqx.is_array(leaf) else leaf,
+            (numbers, shared, state, rounds),
+        )
     states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family), devices)
     return _checked(family, single, states, history)
 
 
 def _checked(family: list[Algorithm], single: bool, states: S, history: Info) -> tuple[S, Info]:
-    """What was asked for, once what cannot be trusted has been said."""
+    """Return states and histories with the axes that were asked for, and warn of histories that
+    cannot be trusted."""
     states, history = at((states, history), 0) if single else (states, history)
     if trees.is_concrete(history.solver_residual):
-        warn_of_sweep(history, family[0].remedy, OURS)
+        warn_of_sweep(history, family[0].remedy, stacklevel=3)
     return states, history
 
 
@@ -136,10 +149,10 @@ def _sweep(
     record: Record | None,
     seeds: bool,
     settings: int,
-    devices: Spread | None = None,
+    devices: TermSharding | None = None,
 ) -> tuple[S, Info]:
-    """All settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as fast on
-    [settings * seeds, d] arrays as on [settings, seeds, d]."""
+    """Play all settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as
+    fast on [settings * seeds, d] arrays as on [settings, seeds, d]."""
     replicas = length(rounds) if seeds else 1
     numbers = jax.tree.map(lambda leaf: jnp.repeat(leaf, replicas, axis=0), numbers)
     seed_of = jnp.tile(jnp.arange(replicas), settings)
@@ -149,28 +162,26 @@ def _sweep(
         batch = settings * replicas
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (batch, *leaf.shape)), state)
 
-    def step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, Info]:
-        return recording_step(eqx.combine(numbers, shared), record)(state, round)
+    packing: Packing | None = None
 
-    example = at(rounds, (0, 0) if seeds else 0)
-    packing = Packing(jax.eval_shape(step, *at((numbers, states), 0), example)[1])
-
-    def packed_step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, PyTree]:
-        state, info = step(numbers, state, round)
+    def step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, PyTree]:
+        nonlocal packing
+        state, info = recorded_step(eqx.combine(numbers, shared), state, round, record)
+        packing = Packing(info)
         return state, packing.pack(info)
 
     def play(numbers: PyTree, states: S, seed_of: Array, rounds: PyTree) -> tuple[S, Info]:
         def body(states: S, round: PyTree) -> tuple[S, PyTree]:
             batch = at(round, seed_of) if seeds else round
-            each = jax.vmap(packed_step, in_axes=(0, 0, 0 if seeds else None))
-            return each(numbers, states, batch)
+            return jax.vmap(step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
 
         states, packed = jax.lax.scan(body, states, rounds)
+        assert packing is not None
         return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
 
     if seeds:
         rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
-    states, history = apart(play, devices)(numbers, states, seed_of, rounds)
+    states, history = _on_each_device(play, devices)(numbers, states, seed_of, rounds)
     domain_of = lambda numbers: eqx.combine(numbers, shared).problem.domain  # noqa: E731
     history = jax.vmap(lambda own, one: with_edges(one, domain_of(own)))(numbers, history)
     if not seeds:
@@ -180,8 +191,37 @@ def _sweep(
     )
 
 
+def _devices(mesh: Mesh | None, axis: str | None, batch: int) -> TermSharding | None:
+    """Return the axis over which a sweep of this many settings x seeds is divided, or `None`."""
+    if (mesh is None) != (axis is None):
+        raise ValueError(f"mesh and axis must be given together, but got mesh={mesh}, axis={axis}.")
+    if mesh is None or axis is None:
+        return None
+    check_divides(batch, axis_size(mesh, axis, "axis"), f"axis {axis!r}", "settings x seeds")
+    return TermSharding(Mesh(mesh.devices, mesh.axis_names), axis)
+
+
+def _on_each_device(play: Callable[..., T], devices: TermSharding | None) -> Callable[..., T]:
+    """Return a function of batches and rounds that runs on each device with its part of the batches
+    and all rounds.
+
+    Divided by hand and not by the compiler, which would let every device wait for the slowest in
+    every step of a loop whose length depends on the numbers.
+    """
+    if devices is None:
+        return play
+    part, everywhere = PartitionSpec(devices.axis), PartitionSpec()
+    return jax.shard_map(
+        play,
+        mesh=devices.mesh,
+        in_specs=(part, part, part, everywhere),
+        out_specs=part,
+        check_vma=False,
+    )
+
+
 def _stack(family: list[Algorithm]) -> tuple[PyTree, PyTree]:
-    """The numbers in which the algorithms differ, stacked, and the rest, which they share."""
+    """Return the numbers in which the algorithms differ, stacked, and the rest of them."""
     if not family:
         raise ValueError("algorithms must hold at least one algorithm, but is empty.")
     flat = [jax.tree_util.tree_leaves_with_path(algorithm) for algorithm in family]

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._support.trees import PyTree
 from ..algorithms import Info
-from ..integrations import dask, desk
+from ..integrations import dask, job_queue
 from .stacks import Record, S, at, length
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def sweep_on_workers(
     client: Client,
     batch: int | None,
 ) -> tuple[S, Info]:
-    """All settings, and all seeds where asked for: what `sweep` gives. `numbers` are those in which
-    the settings differ, stacked, and `shared` is the rest of the algorithm.
+    """Play all settings and seeds on the workers, and return what `sweep` returns. `numbers` are
+    those in which the settings differ, stacked, and `shared` is the rest of the algorithm.
 
     Every batch has the same shape, so that a worker compiles once: the last ones repeat what they
     lack, and what is repeated is left out of the result.
@@ -63,7 +63,7 @@ def sweep_on_workers(
         }
 
     try:
-        found = dict(desk.results(client, play_batch, jobs, welcome=welcome))
+        found = dict(job_queue.results(client, play_batch, jobs, welcome=welcome))
     finally:
         if client.status == "running":
             client.run(forget, token, on_error="ignore")
@@ -76,7 +76,7 @@ def sweep_on_workers(
 
 
 def play_batch(token: str, settings: list[int], seeds: list[int] | None) -> PyTree:
-    """On a worker: some settings on some seeds, as arrays of the host."""
+    """Play some settings on some seeds on a worker, and return arrays of the host."""
     from .sweep import _sweep
 
     numbers, shared, state, rounds, record = _on_device(token)
@@ -91,32 +91,34 @@ def play_batch(token: str, settings: list[int], seeds: list[int] | None) -> PyTr
 
 @functools.lru_cache(maxsize=1)
 def _on_device(token: str) -> Any:
-    """What `_to_host` sent, once for all batches: compiled functions are found by what they are."""
+    """Return what `_to_host` made, put on the device once for all batches, so that compiled
+    functions are found again."""
     restore = lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
     return jax.tree.map(restore, dask.kept(token))
 
 
 def forget(token: str) -> None:
-    """On a worker: let go of a sweep."""
+    """Drop a sweep on a worker."""
     dask.drop(token)
     _on_device.cache_clear()
 
 
 def _to_host(tree: PyTree) -> PyTree:
-    """Arrays as NumPy's: a worker reads them before it knows whether it computes in double."""
+    """Return a tree with arrays of NumPy: a worker reads them before it knows whether it computes
+    in double precision."""
     return jax.tree.map(
         lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, tree
     )
 
 
 def _cuts(count: int, size: int) -> np.ndarray:
-    """Indices in rows of one length; the last row repeats its last index."""
+    """Return indices in rows of one length; the last row repeats its last index."""
     rows = -(-count // size)
     return np.minimum(np.arange(rows * size), count - 1).reshape(rows, size)
 
 
 def _joined(trees: list[PyTree], axis: int, count: int) -> PyTree:
-    """Side by side, without what was repeated."""
+    """Return the batches side by side, without what was repeated."""
 
     def join(*leaves: np.ndarray) -> np.ndarray:
         return np.take(np.concatenate(leaves, axis), np.arange(count), axis)

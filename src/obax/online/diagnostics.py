@@ -1,58 +1,60 @@
-"""A word, once, where the hypergradients of a run cannot be trusted, or where the window has lost
-rounds. On the host, after the fact: nothing is added to a compiled step."""
+"""Warnings about runs whose hypergradients cannot be trusted or whose windows have lost rounds.
+
+They are made on the host from histories: nothing is added to a compiled step.
+"""
 
 import warnings
 
 import numpy as np
 
-from .._support.counting import counted
+from .._support.messages import counted
 from ..algorithms import Info
 from ..hypergradient import Remedy
 
-# A residual of 1 is what v = 0 has. So many rounds are looked at before "in every round" is said:
-# a solver that starts from the last answer may need some to arrive.
+# v = 0 has a residual of 1. A residual is called unsolved "in every round" after this many rounds:
+# a solver that starts from the last round's v may need some to converge.
 UNSOLVED, ROUNDS = 0.9, 20
-# More than any solver that works leaves: a series that diverges, a Hessian that is singular.
+# Larger than the residual of any solver that works: a series diverges, or a Hessian is singular.
 ENORMOUS = 1e3
-# In a live stream every one of the first rounds is looked at, then one in so many.
+# In a live stream each of the first CLOSELY rounds is looked at, then one in SELDOM.
 CLOSELY, SELDOM = 128, 64
 
 
 class HypergradientWarning(UserWarning):
-    """The leader follows hypergradients that were left unsolved."""
+    """A warning that the leader follows hypergradients whose linear systems are not solved."""
 
 
 def distrust(residuals: np.ndarray, remedy: Remedy) -> str | None:
-    """Why the hypergradients with these residuals cannot be trusted and what to try, or `None`.
+    """Return why the hypergradients with these residuals cannot be trusted and what to try, or
+    `None`.
 
-    Rounds in which the leader did not ask have a residual of zero and do not count.
+    Rounds without a linear system have a residual of zero and do not count.
     """
-    asked = residuals[~(residuals == 0)]
-    if asked.size == 0:
+    nonzero = residuals[~(residuals == 0)]
+    if nonzero.size == 0:
         return None
-    worst = float(np.max(asked)) if np.isfinite(asked).all() else float("inf")
+    worst = float(np.max(nonzero)) if np.isfinite(nonzero).all() else float("inf")
     if worst > ENORMOUS:
-        found = f"a relative residual of {worst:.1e} in one of {counted(asked.size, 'round')}"
-    elif asked.size >= ROUNDS and float(np.min(asked)) >= UNSOLVED:
-        found = (
-            f"a relative residual of {np.median(asked):.2g} in every one of {asked.size:,} rounds"
-        )
+        size = f"a relative residual of {worst:.1e} in one of {counted(nonzero.size, 'round')}"
+    elif nonzero.size >= ROUNDS and float(np.min(nonzero)) >= UNSOLVED:
+        rounds = f"in every one of {nonzero.size:,} rounds"
+        size = f"a relative residual of {np.median(nonzero):.2g} {rounds}"
     else:
         return None
     return (
-        f"the hypergradient cannot be trusted: {remedy.undone} {found} (0 is solved, 1 as good as "
+        f"the hypergradient cannot be trusted: {remedy.undone} {size} (0 is solved, 1 as good as "
         f"not begun). Try {remedy.cure}; obax.check_hypergradient(problem, x, y, round) says what "
         f"is wrong with the problem."
     )
 
 
 class RefusedTermWarning(UserWarning):
-    """Past rounds left the window because they are NaN or Inf at today's x and y."""
+    """A warning that past rounds left the window: they are NaN or Inf at the present x and y."""
 
 
 def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where: str = "") -> None:
-    """Warn where rounds, counted from 0, the first of them being `first`, refused some of those
-    before them; those that have left the window are counted."""
+    """Warn if rounds made past rounds leave the window. `refused` has their number for each round,
+    counted from 0, of which `first` is the first."""
     when = first + np.flatnonzero(refused)
     if not when.size:
         return
@@ -68,8 +70,10 @@ def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where:
     )
 
 
-def warn_of(residuals: np.ndarray, remedy: Remedy, stacklevel: int, where: str = "") -> bool:
-    """Warn where there is reason to; whether there was."""
+def warn_of_residuals(
+    residuals: np.ndarray, remedy: Remedy, stacklevel: int, where: str = ""
+) -> bool:
+    """Warn if there is reason to, and return whether there was."""
     reason = distrust(residuals, remedy)
     if reason is not None:
         warnings.warn(where + reason, HypergradientWarning, stacklevel=stacklevel + 1)
@@ -77,28 +81,30 @@ def warn_of(residuals: np.ndarray, remedy: Remedy, stacklevel: int, where: str =
 
 
 def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
-    """The same once for all settings and seeds of a sweep, whose rounds are on the last axis."""
+    """Warn once for all settings and seeds of a sweep, whose rounds are on the last axis."""
     residuals, accepted, refused = (
         np.asarray(part).reshape(-1, part.shape[-1])
         for part in (history.solver_residual, history.accepted, history.refused_terms)
     )
 
-    def told(bad: list[int]) -> str:
+    def where_of(bad: list[int]) -> str:
         place = np.unravel_index(bad[0], history.accepted.shape[:-1])
         number = f"history[{', '.join(map(str, place))}]" if place else "history"
         return f"in {len(bad):,} of {len(accepted):,} runs, {number} the first of them: "
 
     known = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
     if bad := [i for i, one in enumerate(known) if distrust(one, remedy)]:
-        warn_of(known[bad[0]], remedy, stacklevel + 1, told(bad))
+        warn_of_residuals(known[bad[0]], remedy, stacklevel + 1, where_of(bad))
     if bad := np.flatnonzero(np.any(refused * accepted, axis=-1)).tolist():
-        warn_of_refused(refused[bad[0]] * accepted[bad[0]], stacklevel + 1, where=told(bad))
+        warn_of_refused(refused[bad[0]] * accepted[bad[0]], stacklevel + 1, where=where_of(bad))
 
 
-class LiveTrust:
-    """The residuals of a live stream, looked at closely until one round was solved, then now and
-    then; warns once. `due` is the next round, counted from 1, whose residual is wanted: to read it
-    takes time."""
+class LiveDiagnostics:
+    """The residuals of a live stream: each one until a round was solved, then one now and then.
+
+    Warns once. `due` is the next round, counted from 1, whose residual is wanted: reading it takes
+    time.
+    """
 
     def __init__(self, remedy: Remedy) -> None:
         self.remedy = remedy
@@ -106,15 +112,15 @@ class LiveTrust:
         self.seen: list[float] = []
 
     def look(self, round: int, residual: float, stacklevel: int) -> None:
-        """Take a residual in."""
+        """Take the residual of a round into account."""
         solved = 0 < residual < UNSOLVED
         if not solved:
             self.seen.append(residual)
-            if warn_of(np.asarray(self.seen), self.remedy, stacklevel + 1):
+            if warn_of_residuals(np.asarray(self.seen), self.remedy, stacklevel + 1):
                 self.due = float("inf")
                 return
         if solved or round >= CLOSELY:
-            # "In every round" is no longer to be said; what is enormous still is.
+            # "In every round" can no longer be true; an enormous residual still can.
             self.seen, self.due = [], round + SELDOM
         else:
             self.due = round + 1
