@@ -19,10 +19,11 @@ from obax.certify import (
     examination,
     lower_bound,
     mutants,
+    output,
 )
 from obax.certify.families import catalogue
 from obax.certify.measure import growth
-from obax.certify.measure.outcomes import Outcome, outcomes, prescribe
+from obax.certify.measure.outcomes import Outcome, PaperSetting, outcome_of, prescribe
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -46,6 +47,14 @@ NOTICED = {
         "nonconvex_local": "Equation (98)",
     },
     "alpha x 100": dict.fromkeys(SETTINGS, "Algorithm 1, line 8"),
+    "alpha_{t+1} for alpha_t": dict.fromkeys((SETTINGS[1], SETTINGS[3]), "Algorithm 1, line 8"),
+    "direction x 1.001": dict.fromkeys(SETTINGS, "Algorithm 1, line 8"),
+    "no projection": dict.fromkeys(SETTINGS[:4], "Algorithm 1, line 8"),
+    "hypergradient at y_t": dict.fromkeys(SETTINGS, "Algorithm 1, line 8"),
+    "H^-1 forgotten": dict.fromkeys(SETTINGS, "Algorithm 1, line 8"),
+    "own curvature": {"nonconvex_local": "Algorithm 1, line 8"},
+    "weights reversed": {"nonconvex_local": "Algorithm 1, line 8"},
+    "window ignored": {"nonconvex_local": "Algorithm 1, line 8"},
     "K = 1": dict.fromkeys(SETTINGS[:4], "Lemma 11"),
     "K as printed": dict.fromkeys(SETTINGS[2:4], "Lemma 11"),
     "beta / 10": dict.fromkeys(SETTINGS, "Lemma 11"),
@@ -58,12 +67,14 @@ NOTICED = {
 @pytest.fixture
 def settings_alone(monkeypatch):
     """The game and the example have tests of their own, and a longer run or another window would
-    compile once more."""
+    compile once more. The weights of the one window differ, so that their order matters."""
     monkeypatch.setattr(certificates, "game", lambda horizon, seed: [])
     monkeypatch.setattr(certificates, "example", list)
-    monkeypatch.setattr(examination, "STRETCH", 1)
+    for name in SETTINGS:
+        setting = dataclasses.replace(certificates.CERTIFIED[name], stretch=1)
+        monkeypatch.setitem(certificates.CERTIFIED, name, setting)
     for room in (catalogue, mutants):
-        monkeypatch.setattr(room, "WINDOWS", ((16, 1.0),))
+        monkeypatch.setattr(room, "WINDOWS", ((16, 0.999),))
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -103,16 +114,24 @@ def test_a_regret_that_grows_too_fast_is_a_violation():
     drawn = draw("convex_static", 0, 64, 0)
     for suffered, caught in [(np.sqrt(T), False), (T**0.7, False), (T, True)]:
         outcome = Outcome(drawn, (), (), suffered, 10.0 * T, 10.0 * T, np.sqrt(T))
-        result = examination._result("convex_static", [outcome], [outcome])
-        violations = examination.grows_too_fast(result, seed=3)
+        violations = examination.grows_too_fast(result_of(outcome), 64, seed=3)
         assert bool(violations) == caught
         for violation in violations:
             assert violation.claim == "growth"
             assert "seed 3: the regret grows like T^1.00, but sqrt(T)" in violation.sentence
     # Too short to tell.
     short = Outcome(drawn, (), (), T[:32], 10.0 * T[:32], 10.0 * T[:32], np.sqrt(T[:32]))
-    result = examination._result("convex_static", [short], [short])
-    assert not examination.grows_too_fast(result, seed=3)
+    assert not examination.grows_too_fast(result_of(short), 64, seed=3)
+
+
+def result_of(outcome):
+    """The result of a setting with one problem."""
+
+    class One(PaperSetting):
+        def outcome(self, *_):
+            return outcome
+
+    return examination.examine(One.of("convex_static"), 1, len(outcome.regret), 3)[0]
 
 
 @pytest.mark.slow
@@ -123,7 +142,7 @@ def test_the_default_command_passes_for_other_seeds():
 
 def regret_by_hand_in_a_single_precision_process():
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
-        outcome = outcomes("convex_dynamic", len(FAMILIES["convex_dynamic"]), mutants.HORIZON, 1)[0]
+        outcome = outcome_of(draw("convex_dynamic", 0, mutants.HORIZON, 1), 1)
     instance = outcome.drawn.instance
     # Q = R = 1 along one direction, and y* = x along it: phi_t = (x - x*_t)^2.
     distance = float(instance.outer_var[0] - instance.rounds["optimum"][0, 0])
@@ -235,7 +254,7 @@ def test_the_command(obax, tmp_path, monkeypatch):
     assert row["assumptions"]
     assert {"assumption", "worst", "limit", "round", "share"} <= set(row["checks"][0])
 
-    honest_draw = outcomes.__globals__["draw"]
+    honest_draw = PaperSetting.outcome.__globals__["draw"]
 
     def false_draw(*arguments):
         drawn = honest_draw(*arguments)
@@ -243,14 +262,14 @@ def test_the_command(obax, tmp_path, monkeypatch):
         return drawn._replace(instance=dataclasses.replace(drawn.instance, constants=constants))
 
     with monkeypatch.context() as patch:
-        patch.setitem(outcomes.__globals__, "draw", false_draw)
+        patch.setitem(PaperSetting.outcome.__globals__, "draw", false_draw)
         code, _, err = obax(*SMALL)
     assert code == 1
     assert "family arriving, problem 0: smooth f_t and g_t (A3) fails in round" in err
 
     honest = theory.ConvexDynamic.bound
 
-    def false_bound(self, *, P_1, Y_1, Y_2):
+    def false_bound(self, *, P_1, Y_1, Y_2, printed=False):
         return 1e-3 * honest(self, P_1=P_1, Y_1=Y_1, Y_2=Y_2)
 
     monkeypatch.setattr(theory.ConvexDynamic, "bound", false_bound)
@@ -273,10 +292,28 @@ def test_the_command_shows_mutants_and_fails_if_one_survives(obax, monkeypatch):
     assert (code, err) == (0, "")
     assert "Algorithm 1, line 8; Equation (81)" in out
     assert "K is what the theorem prescribes" in out
+    assert "by the recomputed step" in out
     caught.append(mutants.Caught("convex_static", "beta / 10", ()))
     code, out, err = obax("--mutants", "--json")
     assert (code, err) == (1, "obax: nobody noticed beta / 10 in convex_static.\n")
     assert json.loads(out)[-1]["noticed by"] == "nobody (it survived)"
+
+
+def test_mutants_are_counted_by_what_notices_them():
+    caught = [
+        mutants.Caught("convex_static", "ascent", ("bound", "Algorithm 1, line 8")),
+        mutants.Caught("convex_static", "direction x 1.001", ("Algorithm 1, line 8",)),
+        mutants.Caught("convex_static", "bound / 10", ("bound",)),
+        mutants.Caught("convex_static", "K = 1", ("Lemma 11",)),
+        mutants.Caught("convex_static", "window ignored", ()),
+        mutants.Caught("streaming_density", "equal shares", ("what is predicted",)),
+    ]
+    rows = [list(row.values()) for row in output.mutant_counts(caught)]
+    assert rows == [
+        ["convex_static", "4", "4", "2", "1", "2", "1"],
+        ["streaming_density", "1", "1", "0", "0", "1", "1"],
+        ["all", "5", "5", "2", "1", "3", "2"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from obax import certify, theory
 from obax.certify import AssumptionError, check_arguments, mutants
 from obax.certify.streaming import experts, ridge, settings, streams
 from obax.certify.streaming.watch import watch
+from obax.estimators import StreamingClassifier, StreamingRegressor
 
 # What must be among the claims that fail: the bound itself, wherever the learner it was told of
 # could not have suffered as much.
@@ -22,6 +23,8 @@ NOTICED = {
     "no ridge": {"the update", "(row)"},
     "inertia x 10": {"the update", "(row)"},
     "another loss": {"the update"},
+    "predictions halved": set(),
+    "equal shares": set(),
     "no path": {"bound"},
     "no volume": {"bound"},
     "wrong sign": {"shares renewed", "posterior", "bound"},
@@ -31,6 +34,12 @@ NOTICED = {
     "no share": {"shares renewed", "posterior"},
     "share x 100": {"shares renewed", "posterior", "bound"},
     "bound / 10": {"bound"},
+}
+# What a regressor predicts is tried by itself; a classifier's log loss is that of its predictions.
+PREDICTED = {
+    "streaming_ridge": {"what is predicted"},
+    "streaming_mixture": {"what is said", "posterior"},
+    "streaming_density": {"what is predicted"},
 }
 NEAR = {"streaming_ridge": 0.9, "streaming_mixture": 0.99, "streaming_density": 0.99}
 
@@ -48,6 +57,8 @@ def test_bounds_hold_and_mutants_are_noticed(setting):
     assert len(caught) >= 7
     for one in caught:
         assert NOTICED[one.mutant] <= set(one.claims), one
+        if one.mutant in ("predictions halved", "equal shares"):
+            assert PREDICTED[setting] <= set(one.claims), one
 
 
 @pytest.mark.slow
@@ -115,6 +126,25 @@ def test_steps_of_the_ridge_complain_each_for_itself():
         found = ridge.outcome(stream, wrong)
         assert claims <= {check.assumption for check in found.steps if not check.holds}
     assert ridge.outcome(stream, seen._replace(said=said * np.nan)).exceeds(np.ones(64)) == 1
+
+
+@pytest.mark.parametrize("setting", settings.STREAMING)
+def test_the_public_predictions_are_watched(setting, monkeypatch):
+    """What `predict_one` and `predict_proba_one` return, not what the kernel noted."""
+    honest = StreamingRegressor.predict_one, StreamingClassifier.predict_proba_one
+
+    def halved(model, row):
+        return 0.5 * honest[0](model, row)
+
+    def halved_probabilities(model, row):
+        return {label: 0.5 * p for label, p in honest[1](model, row).items()}
+
+    assert all(check.holds for check in settings.outcome(setting, 0, 32, seed=0).steps)
+    monkeypatch.setattr(StreamingRegressor, "predict_one", halved)
+    monkeypatch.setattr(StreamingClassifier, "predict_proba_one", halved_probabilities)
+    found = settings.outcome(setting, 0, 32, seed=0)
+    failed = {check.assumption for check in found.steps if not check.holds}
+    assert PREDICTED[setting] <= failed
 
 
 def test_a_member_that_sat_out_is_not_certified():

@@ -14,7 +14,7 @@ from obax.regret import Solver  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-FIRST_ORDER = Solver(dense_limit=0)  # conjugate gradients and spectral projected gradient
+MATRIX_FREE = Solver(dense_limit=0)  # the inner Hessian is only multiplied by
 
 
 def without_formulas(instance):
@@ -28,7 +28,7 @@ QUADRATIC = problems.quadratic(15, 3, 4, condition=20.0, outer_condition=30.0, d
 
 
 @pytest.mark.parametrize("box", [2.0, 0.2], ids=["inactive", "active"])
-@pytest.mark.parametrize("solver", [None, FIRST_ORDER], ids=["dense", "first-order"])
+@pytest.mark.parametrize("solver", [None, MATRIX_FREE], ids=["dense", "matrix-free"])
 def test_quadratic_stream(box, solver):
     instance = QUADRATIC
     bare = Problem(instance.problem.outer, instance.problem.inner, Box(-box, box))
@@ -80,7 +80,7 @@ def test_regression_follower():
     bare, _ = without_formulas(instance)
     x = jnp.linspace(-6.0, 2.0, 10)[:, None]
     known = regret.inner_solution(instance.problem, x, instance.rounds)
-    for solver in (None, FIRST_ORDER):
+    for solver in (None, MATRIX_FREE):
         found = regret.inner_solution(
             bare, x, instance.rounds, inner_start=instance.inner_var, solver=solver
         )
@@ -164,7 +164,7 @@ def test_polyhedra(name):
 
     expected = np.array([exact(c) for c in centres])
     assert (expected == 0).any()
-    for solver in (None, FIRST_ORDER) if name == "simplex" else (None,):
+    for solver in (None, MATRIX_FREE) if name == "simplex" else (None,):
         found = regret.outer_solutions(problem, jnp.asarray(centres), solver=solver, **starts)
         np.testing.assert_allclose(found.outer_var, expected, rtol=0, atol=1e-8)
 
@@ -250,11 +250,12 @@ def test_stages_of_the_regression():
 
 class TestWarnings:
     def test_too_few_steps(self):
-        instance = QUADRATIC
-        bare, starts = without_formulas(instance)
-        solver = Solver(max_steps=1, dense_limit=0)
+        problem = Problem(lambda x, y, r: jnp.log(jnp.cosh(x - r)) + x**2)
+        solver = Solver(max_steps=1, starts=0)
         with pytest.warns(regret.ComparatorWarning, match=r"leader's.*residual .*max_steps"):
-            found = regret.outer_solutions(bare, instance.rounds, solver=solver, **starts)
+            found = regret.outer_solutions(
+                problem, jnp.array([2.0, 5.0]), outer_start=jnp.zeros(()), solver=solver
+            )
         assert not found.converged
         assert float(found.residual.max()) > found.tolerance == 1e-10
 

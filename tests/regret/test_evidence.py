@@ -36,15 +36,19 @@ def test_the_lower_of_two_basins():
         lambda x, y, r: (y**2 - 1) ** 2 + 0.5 * r * y, lambda x, y, r: (y - x) ** 2
     )
     signs = jnp.array([1.0, -1.0, 1.0])
-    found = regret.outer_solutions(problem, signs, outer_start=-jnp.ones(()), inner_start=ZERO)
+    with pytest.warns(regret.SeveralMinimaWarning, match="3 of 3 rounds .* lower estimate"):
+        found = regret.outer_solutions(problem, signs, outer_start=-jnp.ones(()), inner_start=ZERO)
     np.testing.assert_array_equal(np.sign(found.outer_var), -signs)
-    assert found.converged
+    assert found.converged and "descents agree" in found.global_evidence
     # A basin that no point of the search falls into is found if it was played.
     narrow = obax.Problem(lambda x, y, r: 0.01 * x**2 - jnp.exp(-(((x - r) / 0.01) ** 2)))
     played = jnp.full(2, 7.0)
-    curve = regret.dynamic(narrow, played, jnp.array([7.0, 7.0]))
+    with pytest.warns(regret.SeveralMinimaWarning, match="has several minima"):
+        curve = regret.dynamic(narrow, played, jnp.array([7.0, 7.0]))
+    assert "a lower estimate" in repr(curve)
     np.testing.assert_allclose(curve.comparators.outer_var, 7.0, atol=1e-3)
-    fixed = regret.static(narrow, played, jnp.array([7.0, 7.0]))
+    with pytest.warns(regret.SeveralMinimaWarning, match="the whole horizon"):
+        fixed = regret.static(narrow, played, jnp.array([7.0, 7.0]))
     np.testing.assert_allclose(fixed.comparators.outer_var, 7.0, atol=1e-3)
 
 

@@ -53,7 +53,7 @@ def test_terms_are_the_stored_hypergradients_of_sobow():
     assert np.max(np.abs(other.terms - curve.terms)) > 1e-4
 
 
-def test_for_one_round_or_one_decision_it_is_the_papers():
+def test_one_round_or_one_decision_gives_the_local_regret_of_the_paper():
     stream = problems.quadratic(8, 2, 3, seed=4)
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.uniform(-1, 1, (8, 2)))
@@ -71,6 +71,6 @@ def test_for_one_round_or_one_decision_it_is_the_papers():
     np.testing.assert_allclose(ours.terms, theirs.terms, rtol=1e-12)
 
 
-def test_a_window_must_be_one():
+def test_a_number_is_not_a_window():
     with pytest.raises(ValueError, match=r"window must be an obax\.Window"):
         regret.local_past(SINGLE, X, ROUNDS, 3)

@@ -56,7 +56,7 @@ def test_it_vanishes_at_constrained_optima_where_the_local_regret_does_not():
     assert float(regret.local(stream.problem, best, stream.rounds).total) > 1e-3
 
 
-def test_what_does_not_fit_is_said():
+def test_arguments_that_do_not_fit_are_rejected():
     problem = game(None)
     with pytest.raises(ValueError, match="step_size must be a number > 0"):
         regret.projected(problem, X, ROUNDS, 0.0, inner_start=Y0)

@@ -117,8 +117,8 @@ def test_without_a_share_it_is_ln_n_and_switches_are_not_covered():
         (lambda: DiscountedRidge(1.0, math.nan, 1.0), "penalty must be finite, but got nan"),
         (lambda: DiscountedRidge(1.0, 1.0, -1.0), "inertia must be a number > 0"),
         (lambda: SharedMixture(0), "members must be an integer >= 1, but got 0"),
-        (lambda: SharedMixture(2, 1.0), "share must be a number from 0 up to, but not, 1"),
-        (lambda: SharedMixture(2, math.nan), "share must be a number from 0 up to"),
+        (lambda: SharedMixture(2, 1.0), r"share must be in \[0, 1\), but got 1.0"),
+        (lambda: SharedMixture(2, math.nan), "share must be finite, but got nan"),
     ],
 )
 def test_bad_numbers_are_named(make, message):

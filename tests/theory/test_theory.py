@@ -777,13 +777,13 @@ GOOD = {"ell_f0": 1.0, "ell_f1": 1.0, "ell_g1": 2.0, "ell_g2": 0.0, "mu_g": 1.0}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ell_f0": 0.0}, "ell_f0 must be positive, but got 0.0"),
-        ({"ell_g2": -1.0}, "ell_g2 must not be negative, but got -1.0"),
-        ({"D_prime": -1.0}, "D_prime must not be negative"),
+        ({"ell_f0": 0.0}, "ell_f0 must be a number > 0, but got 0.0"),
+        ({"ell_g2": -1.0}, "ell_g2 must be a number >= 0, but got -1.0"),
+        ({"D_prime": -1.0}, "D_prime must be a number >= 0"),
         ({"M": math.inf}, "M must be finite, but got inf"),
         ({"D": math.nan}, "D must be finite, but got nan"),
-        ({"mu_g": "one"}, "mu_g must be a real number, but got 'one'"),
-        ({"ell_f1": None}, "ell_f1 must be a real number, but got None"),
+        ({"mu_g": "one"}, "mu_g must be a number, but got 'one'"),
+        ({"ell_f1": None}, "ell_f1 must be a number, but got None"),
         ({"mu_g": 3.0}, r"mu_g must be at most ell_g1 .* mu_g=3.0 and ell_g1=2.0"),
         ({"mu_f": 9.5}, r"mu_f must be at most L_f .* mu_f=9.5 and L_f=9.0"),
     ],

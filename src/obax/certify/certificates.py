@@ -6,23 +6,28 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .._support.errors import nearest
-from .._support.typed import typed
+from .._support.checks import checked
+from .._support.messages import nearest
 from .examination import SettingResult, Violation, examine
 from .families.catalogue import SETTINGS
 from .lower_bound import GameRow, game
 from .measure.growth import ExampleRow, example
+from .measure.outcomes import Certified, PaperSetting
 from .streaming import settings as streaming
 
 EVERY = (*SETTINGS, *streaming.STREAMING)
+CERTIFIED: dict[str, Certified] = {
+    **{name: PaperSetting.of(name) for name in SETTINGS},
+    **{name: streaming.StreamingSetting.of(name) for name in streaming.STREAMING},
+}
 PROBLEMS, HORIZON, LEAST_HORIZON = 20, 256, 8
 Report = Callable[[int, int, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Certificates:
-    """What was certified. `ok` says whether every bound held; `violations` name what did not, and
-    `errata` the problems on which the bound *as printed* in the paper fails."""
+    """Result of `certify`. `ok` says whether every claim held, `violations` name those that failed,
+    and `errata` the problems on which the bound *as printed* in the paper fails."""
 
     horizon: int
     seed: int
@@ -34,16 +39,16 @@ class Certificates:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was violated."""
+        """Whether no claim failed."""
         return not self.violations
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; numbers that are not finite become `None`."""
+        """Return plain values for JSON; numbers that are not finite become `None`."""
         found = {"ok": self.ok, **dataclasses.asdict(self)}
         return json.loads(json.dumps(found), parse_constant=lambda name: None)
 
 
-@typed
+@checked
 def certify(
     settings: Sequence[str] | None = None,
     problems: int = PROBLEMS,
@@ -52,13 +57,13 @@ def certify(
     *,
     on_part: Report = lambda done, total, now: None,
 ) -> Certificates:
-    """Draw problems whose assumptions are verified, play them, and hold regret against bound.
+    """Draw problems whose assumptions are verified, play them, and compare regret with bound.
 
     **Arguments:**
 
     - `settings`: names of settings of `obax.theory`, or `"streaming"`; `None`: all.
     - `problems`: how many are drawn for each setting; `horizon`: T; `seed`: of all draws.
-    - `on_part(done, total, now)`: told how far the work is.
+    - `on_part(done, total, now)`: called with the progress.
 
     Everything is computed in float64, whatever JAX's default is. Raises `AssumptionError` if a
     drawn problem is not what its family says it is.
@@ -76,8 +81,7 @@ def certify(
             on_part(before + done, total, name)
 
         on_problem(0)
-        looked_at = streaming.examine if name in streaming.STREAMING else examine
-        result, wrong, printed = looked_at(name, problems, horizon, seed, on_problem)
+        result, wrong, printed = examine(CERTIFIED[name], problems, horizon, seed, on_problem)
         rows.append(result)
         violations += wrong
         errata += printed
@@ -108,7 +112,7 @@ def certify(
 
 
 def check_arguments(settings: Sequence[str] | None, problems: int, horizon: int) -> tuple[str, ...]:
-    """The settings asked for, in their own order; a `ValueError` for what cannot be done."""
+    """Return the settings asked for, in a fixed order; raise a `ValueError` for unknown ones."""
     known = (*SETTINGS, "streaming", *streaming.STREAMING)
     for name in settings or ():
         if name not in known:

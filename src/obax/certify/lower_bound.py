@@ -47,14 +47,14 @@ class GameRow:
 
     @property
     def violated(self) -> bool:
-        """The whole interval of regret - S_2 is on the wrong side of zero; NaN is, too."""
+        """Whether the whole interval of regret - S_2 is below zero, or not a number."""
         return not self.difference_interval[1] >= 0.0
 
 
 def game(
     horizon: int, seed: int = 0, seeds: int = SEEDS, strategies: dict[str, Strategy] | None = None
 ) -> list[GameRow]:
-    """Let every strategy play the game `seeds` times; the draws are the same for all of them."""
+    """Play the game `seeds` times with every strategy; the draws are the same for all of them."""
     rows = []
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
         games = [lower_bound_game(horizon, seed * seeds + number) for number in range(seeds)]
@@ -73,7 +73,7 @@ def game(
 
 
 def oagd(problem: Problem, rounds: PyTree) -> Numbers:
-    """The library's OAGD, alpha_t = 2 / (mu_f t), on every seed. beta = 1 answers exactly."""
+    """Play the library's OAGD, alpha_t = 2 / (mu_f t), on every seed. beta = 1 answers exactly."""
 
     def one(rounds: PyTree) -> Array:
         algorithm = OAGD(problem, InverseTime(2.0 / MU_F), 1.0, hypergradient=Dense())
@@ -85,13 +85,13 @@ def oagd(problem: Problem, rounds: PyTree) -> Numbers:
 
 
 def running_mean(problem: Problem, rounds: PyTree) -> Numbers:
-    """x_t is the mean of x*_1..x*_{t-1}."""
+    """Play the mean of x*_1..x*_{t-1} as x_t."""
     a = np.asarray(rounds["a"])
     return _shifted(np.cumsum(a, axis=1) / np.arange(1, a.shape[1] + 1))
 
 
 def best_constant_step(problem: Problem, rounds: PyTree) -> Numbers:
-    """Gradient descent on phi_t with the constant step of a grid that is best in hindsight."""
+    """Play gradient descent on phi_t with the constant step of a grid that is best in hindsight."""
     a = np.asarray(rounds["a"])
     tried = []
     for step in STEP_SIZES:

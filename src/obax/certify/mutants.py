@@ -1,25 +1,34 @@
-"""Who complains when something is wrong: certificates of runs, bounds and constants made false.
+"""Mutants: certificates of runs, bounds and constants that are wrong on purpose.
 
 A certificate is worth what it would catch. Each mutant plays other steps than those prescribed,
-shrinks the bound, or derives all from a false constant; the table says which claims then fail.
-`obax certify --mutants` prints it. A mutant that survives is a hole, unless `EXEMPT` says why it
-is none.
+shrinks the bound, or derives everything from a false constant; the result says which claims then
+fail. `obax certify --mutants` prints it as a table. A mutant that no claim notices is a hole,
+unless `EXEMPT` says why it cannot be noticed.
 """
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
+from .._support.trees import PyTree
+from ..algorithms import OAGD, Move, State
+from ..domain import Unconstrained
+from ..hypergradient import Dense, Estimate
+from ..hypergradient.base import LinearMap, Solution
+from ..problem import Problem
 from ..theory import Constants, LogarithmicInnerSteps
-from .certificates import Report, check_arguments
+from ..window import Window
+from .certificates import CERTIFIED, Report, check_arguments
 from .examination import examine
 from .families.catalogue import FAMILIES, WINDOWS
 from .measure.outcomes import Mutation
 from .measure.play import Steps
-from .streaming import mutants as streams, settings as streaming
+from .streaming import mutants as streams
 from .verify import AssumptionError
 
 # A quarter of the rounds that the strongly convex dynamic leader takes to arrive are too few to
@@ -32,12 +41,12 @@ class FlatterAnswers(Constants):
 
     @property
     def L_y(self) -> float:
-        """A tenth of the true one."""
+        """A tenth of the true constant."""
         return 0.1 * self.kappa_g
 
 
 class PrintedInnerSteps(LogarithmicInnerSteps):
-    """K_t of the convex theorems as printed, with log 4t^2 (erratum 4)."""
+    """The schedule K_t of the convex theorems as printed, with log 4t^2 (erratum 4)."""
 
     power: ClassVar[float] = 2.0
 
@@ -61,9 +70,76 @@ def _printed_count(steps: Steps) -> Steps:
     return steps._replace(K=PrintedInnerSteps(steps.K.kappa_g))
 
 
+class NextStepSize(eqx.Module):
+    """A schedule one round ahead: alpha_{t+1} in round t."""
+
+    schedule: Callable[[Array], Array]
+
+    def __call__(self, t: Array) -> Array:
+        """Return the step size of the next round."""
+        return self.schedule(t + 1)
+
+
+def _next_step_size(steps: Steps) -> Steps:
+    if not callable(steps.alpha):
+        return steps
+    return steps._replace(alpha=NextStepSize(steps.alpha))
+
+
+class LongerDirection(Dense):
+    """The exact hypergradient times 1.001."""
+
+    def __call__(self, *given: Any, **named: Any) -> Estimate:
+        """Return the estimate of `Dense()`, a little too long."""
+        found = super().__call__(*given, **named)
+        return found._replace(value=jax.tree.map(lambda leaf: 1.001 * leaf, found.value))
+
+
+class WithoutInverse(Dense):
+    """The wrong hypergradient grad_x f - J grad_y f, where J H^-1 grad_y f belongs."""
+
+    def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        """Return the gradient itself."""
+        return Solution(gradient, carry, 0)
+
+
+class EarlyHypergradient(OAGD):
+    """OAGD with the hypergradient at y_t, before the follower has moved."""
+
+    def update(self, state: State, round: PyTree) -> Move:
+        """Return the move with the leader's part of one whose follower stays at y_t."""
+        still = eqx.tree_at(lambda one: one.inner_step_size, self, replace_fn=jnp.zeros_like)
+        early = OAGD.update(still, state, round)
+        return super().update(state, round)._replace(leader=early.leader, estimate=early.estimate)
+
+
+def _everywhere(problem: Problem) -> Problem:
+    return dataclasses.replace(problem, domain=Unconstrained())
+
+
+def _own_curvature(window: Window) -> Window:
+    return Window(window.size, weights=window.weights, curvature="own", normalise="full")
+
+
+def _reversed(window: Window) -> Window:
+    return eqx.tree_at(lambda one: one.weights, window, window.weights[::-1])
+
+
+def _one_round(window: Window) -> Window:
+    return Window(1, curvature="current", normalise="full")
+
+
 MUTANTS = (
     Mutation("ascent", steps=_leader(-1.0)),
     Mutation("alpha x 100", steps=_leader(100.0)),
+    Mutation("alpha_{t+1} for alpha_t", steps=_next_step_size),
+    Mutation("direction x 1.001", hypergradient=LongerDirection()),
+    Mutation("no projection", problem=_everywhere),
+    Mutation("hypergradient at y_t", algorithm=EarlyHypergradient),
+    Mutation("H^-1 forgotten", hypergradient=WithoutInverse()),
+    Mutation("own curvature", window=_own_curvature),
+    Mutation("weights reversed", window=_reversed),
+    Mutation("window ignored", window=_one_round),
     Mutation("K = 1", steps=_one_step),
     Mutation("K as printed", steps=_printed_count),
     Mutation("beta / 10", steps=lambda steps: steps._replace(beta=0.1 * steps.beta)),
@@ -72,7 +148,17 @@ MUTANTS = (
     Mutation("L_y / 10", constants=lambda true: FlatterAnswers(**dataclasses.asdict(true))),
 )
 
+_CONSTANT = ("strongly_convex_dynamic", "convex_dynamic", "nonconvex_local")
+_OF_WINDOWS = ("own curvature", "weights reversed", "window ignored")
 EXEMPT = {
+    **{(name, "alpha_{t+1} for alpha_t"): "alpha is the same in every round" for name in _CONSTANT},
+    **{
+        (name, mutant): "the theorem has w = 1"
+        for name in FAMILIES
+        if name != "nonconvex_local"
+        for mutant in _OF_WINDOWS
+    },
+    ("nonconvex_local", "no projection"): "X is the whole space",
     ("strongly_convex_dynamic", "K as printed"): "K is what the theorem prescribes",
     ("strongly_convex_static", "K as printed"): "K is what the theorem prescribes",
     ("nonconvex_local", "K as printed"): "K is what the theorem prescribes",
@@ -84,7 +170,7 @@ EXEMPT = {
 
 @dataclasses.dataclass(frozen=True)
 class Caught:
-    """What became of one mutant in one setting: the claims that failed, in order of the proof."""
+    """Result for one mutant in one setting: the claims that failed, in order of the proof."""
 
     setting: str
     mutant: str
@@ -92,12 +178,12 @@ class Caught:
 
     @property
     def exempt(self) -> str | None:
-        """Why this mutant is none in this setting."""
+        """The reason why this mutant cannot be noticed in this setting, or `None`."""
         return EXEMPT.get((self.setting, self.mutant))
 
     @property
     def survived(self) -> bool:
-        """Whether nobody complained although somebody should have."""
+        """Whether no claim failed although one should have."""
         return not self.claims and self.exempt is None
 
 
@@ -109,17 +195,19 @@ def hunt(
     *,
     on_part: Report = lambda done, total, now: None,
 ) -> list[Caught]:
-    """Let every mutant loose on one problem of each family (and, in the local setting, window).
-    `mutants` are those of the five settings; streams have their own."""
+    """Play every mutant on one problem of each family (and, in the local setting, window), and
+    return the claims that notice it. `mutants` are those of the paper's settings; streams have
+    their own."""
     chosen = check_arguments(settings, 1, horizon)
     trials = [(name, *_trial(name, mutants)) for name in chosen]
     caught: list[Caught] = []
     total = sum(len(own) for *_, own in trials)
-    for name, looked_at, problems, own in trials:
+    for name, problems, own in trials:
         for mutant in own:
             on_part(len(caught), total, f"{name}, {mutant.name}")
             try:
-                _, violations, _ = looked_at(name, problems, horizon, seed, mutation=mutant)
+                setting = CERTIFIED[name]
+                _, violations, _ = examine(setting, problems, horizon, seed, mutation=mutant)
                 claims = [violation.claim for violation in violations]
             except AssumptionError as error:
                 claims = [error.assumption]
@@ -128,9 +216,9 @@ def hunt(
     return caught
 
 
-def _trial(name: str, mutants: Sequence[Mutation]) -> tuple[Callable[..., Any], int, Sequence[Any]]:
-    """How a setting is examined, on how many problems, and what is made wrong in it."""
-    if name in streaming.STREAMING:
-        return streaming.examine, streams.PROBLEMS[name], streams.MUTANTS[name]
+def _trial(name: str, mutants: Sequence[Mutation]) -> tuple[int, Sequence[Any]]:
+    """Return the number of problems and the mutants of a setting."""
+    if name in streams.MUTANTS:
+        return streams.PROBLEMS[name], streams.MUTANTS[name]
     windows = len(WINDOWS) if name == "nonconvex_local" else 1
-    return examine, windows * len(FAMILIES[name]), mutants
+    return windows * len(FAMILIES[name]), mutants

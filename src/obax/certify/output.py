@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._support import atomic
-from .._support.counting import counted
+from .._support import files
+from .._support.messages import counted
 from ..lab.report import Figure, Series, figures
 from .certificates import Certificates
 from .examination import GROWTH_TOLERANCE, SettingResult
@@ -15,9 +15,21 @@ from .mutants import Caught
 from .streaming.settings import STREAMING
 from .verify import POINTS
 
+BOUND = frozenset({"bound"})
+RECOMPUTED = frozenset(
+    {
+        "Algorithm 1, line 8",
+        "what is said",
+        "what is predicted",
+        "the update",
+        "shares renewed",
+    }
+)
+"""The claims that work out a step or a prediction apart and compare it with the one made."""
+
 
 def setting_rows(found: Certificates) -> list[dict[str, str]]:
-    """The table of the settings."""
+    """Return the table of the settings."""
     return [
         {
             "setting": row.setting,
@@ -35,7 +47,7 @@ def setting_rows(found: Certificates) -> list[dict[str, str]]:
 
 
 def answer(found: Certificates) -> str:
-    """Whether the bounds held, in a sentence."""
+    """Return a sentence that says whether the bounds held."""
     count, nearest = (
         sum(row.problems for row in found.rows),
         max(row.ratio_max for row in found.rows),
@@ -49,7 +61,7 @@ def answer(found: Certificates) -> str:
 
 
 def notes(found: Certificates) -> list[str]:
-    """What was assumed and what was checked, and what the columns mean."""
+    """Return lines on assumptions and checks, and on the meaning of the columns."""
     lines = [
         "growth: exponent of the mean regret over three doublings of T (T to 8T for "
         "strongly_convex_dynamic, whose steps are small, and streaming_ridge, each T with a memory "
@@ -92,7 +104,7 @@ def _checked(rows: Sequence[SettingResult]) -> list[str]:
 
 
 def mutant_rows(caught: Sequence[Caught]) -> list[dict[str, str]]:
-    """One row for each mutant and setting: the claims that failed, or why none could."""
+    """Return a row for each mutant and setting: the claims that failed, or why none could."""
     return [
         {
             "setting": one.setting,
@@ -103,8 +115,31 @@ def mutant_rows(caught: Sequence[Caught]) -> list[dict[str, str]]:
     ]
 
 
+def mutant_counts(caught: Sequence[Caught]) -> list[dict[str, str]]:
+    """Count, for each setting and in all, the mutants that can be noticed and by which part."""
+    settings = list(dict.fromkeys(one.setting for one in caught))
+    groups = {name: [one for one in caught if one.setting == name] for name in settings}
+    if len(settings) > 1:
+        groups["all"] = list(caught)
+    rows = []
+    for name, own in groups.items():
+        claims = [set(one.claims) for one in own if one.exempt is None]
+        rows.append(
+            {
+                "setting": name,
+                "mutants": str(len(claims)),
+                "noticed": str(sum(map(bool, claims))),
+                "by the regret bound": str(sum(bool(one & BOUND) for one in claims)),
+                "by nothing else": str(sum(bool(one) and one <= BOUND for one in claims)),
+                "by the recomputed step": str(sum(bool(one & RECOMPUTED) for one in claims)),
+                "by no other claim": str(sum(bool(one) and one <= RECOMPUTED for one in claims)),
+            }
+        )
+    return rows
+
+
 def game_rows(found: Certificates) -> list[dict[str, str]]:
-    """The table of the lower-bound game."""
+    """Return the table of the lower-bound game."""
     return [
         {
             "strategy": row.strategy,
@@ -119,7 +154,7 @@ def game_rows(found: Certificates) -> list[dict[str, str]]:
 
 
 def example_rows(found: Certificates) -> list[dict[str, str]]:
-    """The table of the comparability example."""
+    """Return the table of the comparability example."""
     return [
         {
             "sequence": row.sequence,
@@ -134,15 +169,16 @@ def example_rows(found: Certificates) -> list[dict[str, str]]:
 
 
 def write(found: Certificates, folder: Path) -> Path:
-    """`certify.json` and the figure, as PNG and SVG."""
+    """Write `certify.json` and the figure, as PNG and SVG."""
     figures.save(figure(found), folder)
     path = folder / "certify.json"
-    atomic.write_text(path, json.dumps(found.to_dict(), indent=2) + "\n")
+    files.write_text(path, json.dumps(found.to_dict(), indent=2) + "\n")
     return path
 
 
 def figure(found: Certificates) -> Figure:
-    """The largest regret / bound over problems, round by round, one curve per setting."""
+    """Return the figure of the largest regret / bound over problems, round by round, one curve
+    per setting."""
     # Of streaming_density the rows before which no other regret is counted are there too.
     rounds = list(range(1, max(len(row.curve) for row in found.rows) + 1))
     curves = [

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike
 
-from .._support import validation
+from .._support.checks import Count, check
 from .._support.trees import PyTree
 from ..domain import Unconstrained
 from ..problem import Problem
@@ -30,8 +30,8 @@ TOLERANCE = 1e-8
 
 
 class AssumptionError(ValueError):
-    """An assumption of a theorem fails: `assumption` says which, `round` where, counted from 1
-    (`None` if it does not belong to a round)."""
+    """Failure of an assumption of a theorem: `assumption` is its name, `round` the round,
+    counted from 1 (`None` if it does not belong to a round)."""
 
     def __init__(self, message: str, assumption: str, round: int | None):
         super().__init__(message)
@@ -41,7 +41,7 @@ class AssumptionError(ValueError):
 
 @dataclass(frozen=True)
 class Check:
-    """One assumption, tested: the `worst` value found, which must be `relation` the `limit`."""
+    """Test of one assumption: the `worst` value found, which must be `relation` the `limit`."""
 
     assumption: str
     quantity: str
@@ -60,7 +60,7 @@ class Check:
 
     @property
     def share(self) -> float:
-        """How much of the limit is used, 1 being all of it; 0 where the limit is zero."""
+        """Share of the limit that is used, 1 being all of it; 0 where the limit is zero."""
         if self.limit == 0.0:
             return 0.0
         return self.worst / self.limit if self.relation == "<=" else self.limit / self.worst
@@ -69,7 +69,8 @@ class Check:
     def worst_of(
         cls, assumption: str, quantity: str, values: ArrayLike, relation: str, limit: float
     ) -> "Check":
-        """The check of one value per round in its worst round; NaN is worse than everything."""
+        """Return the check of one value per round in its worst round; NaN is worse than
+        everything."""
         found = np.asarray(values)
         excess = found if relation == "<=" else -found
         worst = int(np.argmax(np.where(np.isnan(found), np.inf, excess)))
@@ -133,7 +134,7 @@ def verify(
         raise ValueError(f"setting must be one of {', '.join(SETTINGS)}, but got {name!r}")
     if problem.inner is None or problem.has_buffers:
         raise ValueError("problem must have an inner loss without buffers to be verified")
-    validation.count(points, "points")
+    check(points, "points", Count)
     where = where or name
     _check_frame(problem, constants, name, window or Window(), where)
     D, D_prime = constants.D, constants.D_prime or 0.0
@@ -157,11 +158,11 @@ def verify(
         found = jax.tree.map(np.asarray, gather(instance, outer_vars, drawn, name))
         diameter = float(instance.problem.domain.diameter(start))
     checks = _judge(found, constants, name, diameter)
-    for check in checks:
-        if not check.holds:
-            place = "" if check.round is None else f" in round {check.round}"
+    for one in checks:
+        if not one.holds:
+            place = "" if one.round is None else f" in round {one.round}"
             raise AssumptionError(
-                f"{where}: {check.assumption} fails{place}: {check}.", check.assumption, check.round
+                f"{where}: {one.assumption} fails{place}: {one}.", one.assumption, one.round
             )
     return checks
 
@@ -169,7 +170,7 @@ def verify(
 def _check_frame(
     problem: Problem, constants: Constants, name: str, window: Window, where: str
 ) -> None:
-    """What needs no numbers: samples instead of constants, the domain, the window."""
+    """Check what needs no numbers: samples in place of constants, the domain, the window."""
     if constants.estimated:
         raise AssumptionError(
             f"{where}: constants must be known, but these are estimated=True: lower estimates of "
@@ -197,7 +198,8 @@ def _check_frame(
 
 
 def _judge(found: Evidence, constants: Constants, name: str, diameter: float) -> tuple[Check, ...]:
-    """Evidence beside the constants, for the assumptions that this setting makes."""
+    """Return the checks that compare evidence with constants, for the assumptions of this
+    setting."""
     c, checks = constants, []
 
     def most(assumption: str, quantity: str, values: ArrayLike, limit: float) -> None:

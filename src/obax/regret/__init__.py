@@ -1,4 +1,4 @@
-"""How far the leader was from the best in hindsight, and how hard the sequence was.
+"""Regret of the leader against the best in hindsight, and path lengths of the sequence.
 
 | question | function |
 |---|---|
@@ -8,15 +8,16 @@
 | with the losses as they were suffered? | `played` |
 | is the leader near a stationary point of the recent losses? | `local`, `local_past` |
 | and if a constraint holds it back? | `projected` |
+| any of these, for every setting of a sweep? | `sweep`; `check` what comes out of `jax.vmap` |
 | how much did the problem move? | `path_lengths`, `variations` |
 | what does a bound of `obax.theory` ask for? | `bound_arguments` |
 
 Decisions are arrays or the whole history of a run. Comparators (`inner_solution`,
-`outer_solutions`, `static_solution`, `stage_solutions`) carry the residuals that they reached and
-the curvature where they came to rest. This room sees problems and trajectories, never algorithms.
+`outer_solutions`, `static_solution`, `stage_solutions`) carry their residuals and curvatures. This
+package sees problems and trajectories, never algorithms.
 """
 
-from ..reduced import Solver as Solver
+from ..implicit import Solver as Solver
 from .comparators import (
     inner_solution as inner_solution,
     outer_solutions as outer_solutions,
@@ -39,10 +40,14 @@ from .regrets import (
     played as played,
     staged as staged,
     static as static,
+    sweep as sweep,
 )
 from .results import (
     Comparator as Comparator,
     ComparatorWarning as ComparatorWarning,
+    FollowerWarning as FollowerWarning,
     RegretCurve as RegretCurve,
     RegretCurves as RegretCurves,
+    SeveralMinimaWarning as SeveralMinimaWarning,
+    check as check,
 )

@@ -1,4 +1,4 @@
-r"""How hard a sequence was: path lengths and variations, as cumulative curves.
+r"""Path lengths and variations of a sequence of problems, as cumulative curves.
 
 With $\phi_t(x) = f_t(x, y^*_t(x))$, for t = 1..T (the first entry of a path length is 0),
 
@@ -15,7 +15,6 @@ $$ V = \sum_{s=2}^t \sup_{x \in X} |\phi_{s-1}(x) - \phi_s(x)|, \qquad
 """
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -25,30 +24,28 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support.checks import Arrays, Count, Positive, checked
 from .._support.trees import PyTree
-from .._support.typed import typed
+from ..implicit import Scalar, Vector, at_answer, compiled, norms
 from ..problem import Problem
-from ..reduced import Scalar, Vector, compiled, norms, reduced_gradient, reduced_value
 from ..window import Window
-from . import inputs
 from .comparators import optima
-from .inputs import Search, Setup
-from .regrets import losses_of
-from .results import Comparator
+from .results import Comparator, warn
+from .setup import Search, Setup
 from .supremum import SAMPLES, Objective, inner_variation, points_of, searched_supremum
 
 
 class LowerEstimateWarning(UserWarning):
-    """A supremum was searched, not computed: a bound that takes it may come out too small."""
+    """Warning that a supremum is a lower estimate from a search: a bound that uses it may be too
+    small."""
 
 
 class PathLengths(eqx.Module):
     """Cumulative path lengths of one order.
 
-    `P`, `Y`, `S`, `Y_bar`, `H` have one entry for each round; `totals` are the last ones. `H_exact`
-    says whether H is exact or a lower estimate; H is `None` if it was not asked for. `comparators`
-    and `static` are the solutions they were measured on, for use elsewhere.
+    `P`, `Y`, `S`, `Y_bar`, `H` have one entry for each round; `totals` are the last ones. H is
+    exact if `H_exact`, otherwise a lower estimate, and `None` if it was not asked for.
+    `comparators` and `static` are the solutions measured, for use elsewhere.
     """
 
     P: Float[Array, " T"]
@@ -63,24 +60,24 @@ class PathLengths(eqx.Module):
 
     @property
     def totals(self) -> dict[str, float]:
-        """The path lengths of the whole horizon by name."""
+        """Path lengths of the whole horizon by name."""
         named = {"P": self.P, "Y": self.Y, "S": self.S, "Y_bar": self.Y_bar, "H": self.H}
         return {name: float(curve[-1]) for name, curve in named.items() if curve is not None}
 
 
-@typed
+@checked
 def path_lengths(
     problem: Problem,
-    rounds: PyTree,
+    rounds: Arrays,
     order: float = 2,
     *,
     with_H: bool = True,
-    samples: int = SAMPLES,
+    samples: Count = SAMPLES,
     comparators: Comparator | None = None,
     static: Comparator | None = None,
     **search: Unpack[Search],
 ) -> PathLengths:
-    """P, Y, S, Y_bar and H of order p.
+    """Return P, Y, S, Y_bar and H of order p.
 
     H has a supremum over the domain X. It is exact (`H_exact`) where every y*_t is *proved* affine
     in x and either all of them have the same slope or X is a simplex, a box with at most 4096
@@ -100,17 +97,27 @@ def path_lengths(
     >>> print(lengths.P, lengths.Y, lengths.H, lengths.H_exact)
     [0. 2. 3.] [0. 4. 6.] [0. 2. 3.] True
     """
-    order = inputs.power(order)
-    validation.count(samples, "samples")
-    given = inputs.setup(problem, rounds, **search)
-    comparators, static = optima(given, comparators, static, search)
+    if isinstance(order, bool) or not isinstance(order, int | float) or not 1 <= order < jnp.inf:
+        raise ValueError(f"order must be a number >= 1, such as 1 or 2, but got {order!r}.")
+    setup, _ = Setup.of(problem, rounds, **search)
+    return _lengths(setup, order, with_H, samples, *optima(setup, comparators, static))
+
+
+def _lengths(
+    setup: Setup,
+    order: float,
+    with_H: bool,
+    samples: int,
+    comparators: Comparator,
+    static: Comparator,
+) -> PathLengths:
     H, exact = None, False
     if with_H:
-        change, exact = inner_variation(given, comparators, samples)
+        change, exact = inner_variation(setup, comparators, samples)
         H = _running(change, order)
     P = path_of(comparators.outer_var, order)
     Y, Y_bar = jnp.zeros_like(P), jnp.zeros_like(P)
-    if problem.inner is not None:
+    if setup.problem.inner is not None:
         Y, Y_bar = path_of(comparators.inner_var, order), path_of(static.inner_var, order)
     return PathLengths(P, Y, P + Y, Y_bar, H, comparators, static, order, exact)
 
@@ -128,52 +135,51 @@ class Variations(eqx.Module):
     static: Comparator
 
 
-@typed
+@checked
 def variations(
     problem: Problem,
-    rounds: PyTree,
+    rounds: Arrays,
     *,
-    samples: int = SAMPLES,
+    samples: Count = SAMPLES,
     comparators: Comparator | None = None,
     static: Comparator | None = None,
     **search: Unpack[Search],
 ) -> Variations:
-    """V_T, G_T, F_T and the squared gradients at the optima. Arguments as for `path_lengths`.
+    """Return V_T, G_T, F_T and the squared gradients at the optima.
 
-    The suprema in V and G are searched at `samples` random points of X and refined from there:
-    lower estimates, the same on every call.
+    Arguments as for `path_lengths`. The suprema in V and G are searched at `samples` random points
+    of X and refined from there: lower estimates, the same on every call.
 
     >>> problem = Problem(lambda x, y, r: 0.5 * (x - r) ** 2, outer_argmin=lambda r: r)
     >>> found = variations(problem, jnp.array([0.0, 1.0, 3.0]))
     >>> print(jnp.round(found.G, 3), found.F)    # the gradients differ by 1 and by 2, wherever x is
     [0. 1. 5.] [0. 0. 0.]
     """
-    validation.count(samples, "samples")
-    given = inputs.setup(problem, rounds, **search)
-    comparators, static = optima(given, comparators, static, search)
-    values, slopes = _searched_changes(given, points_of(comparators), samples)
+    setup, _ = Setup.of(problem, rounds, **search)
+    comparators, static = optima(setup, comparators, static)
+    values, slopes = _searched_changes(setup, points_of(comparators), samples)
     return Variations(
         V=values,
         G=slopes,
-        F=jnp.cumsum(losses_of(problem, comparators, given.rounds)),
-        F_static=jnp.cumsum(losses_of(problem, static, given.rounds)),
-        squared_gradients=_squared_gradients(given, comparators.outer_var),
+        F=losses_so_far(setup, comparators),
+        F_static=losses_so_far(setup, static),
+        squared_gradients=_squared_gradients(setup, comparators.outer_var),
         comparators=comparators,
         static=static,
     )
 
 
-@typed
+@checked
 def bound_arguments(
     bound: Callable[..., Any],
     problem: Problem,
-    rounds: PyTree,
+    rounds: Arrays,
     *,
     window: Window | None = None,
-    samples: int = SAMPLES,
+    samples: Count = SAMPLES,
     **search: Unpack[Search],
 ) -> dict[str, Any]:
-    """What a bound of `obax.theory` takes by keyword, measured: only what its signature names.
+    """Measure what a bound of `obax.theory` takes by keyword: only what its signature names.
 
     Knows `T`, `W` (from `window`), `squared_gradients`, and `P_p`, `Y_p`, `S_p`, `Y_bar_p`, `H_p`
     for p = 1, 2. The values are curves over t = 1..T, so that the bound is one, too. Warns
@@ -185,37 +191,28 @@ def bound_arguments(
     >>> print(measured["T"], measured["P_1"], measured["P_2"])
     [1 2 3] [0. 1. 3.] [0. 1. 5.]
     """
-    validation.count(samples, "samples")
-    names = [name for name in inspect.signature(bound).parameters if name != "self"]
-    given = inputs.setup(problem, rounds, **search)
-    comparators, static = optima(given, None, None, search)
-    known: dict[str, Any] = {"T": jnp.arange(1, given.horizon + 1)}
+    parameters = inspect.signature(bound).parameters.values()
+    names = [one.name for one in parameters if one.name != "self" and one.default is one.empty]
+    setup, _ = Setup.of(problem, rounds, **search)
+    comparators, static = optima(setup, None, None)
+    known: dict[str, Any] = {"T": jnp.arange(1, setup.horizon + 1)}
     if window is not None:
         known["W"] = jnp.sum(window.weights)
     for order in (1, 2):
-        lengths = path_lengths(
-            problem,
-            given.rounds,
-            order,
-            with_H=False,
-            comparators=comparators,
-            static=static,
-            **search,
-        )
+        lengths = _lengths(setup, order, False, samples, comparators, static)
         for name in ("P", "Y", "S", "Y_bar"):
             known[f"{name}_{order}"] = getattr(lengths, name)
     if any(name.startswith("H_") for name in names):
-        change, exact = inner_variation(given, comparators, samples)
+        change, exact = inner_variation(setup, comparators, samples)
         known["H_1"], known["H_2"] = _running(change, 1), _running(change, 2)
         if not exact:
-            warnings.warn(
+            warn(
                 "H_1 and H_2 are lower estimates from a search over the domain: the bound may come "
                 "out too small and certifies nothing.",
                 LowerEstimateWarning,
-                stacklevel=2,
             )
     if "squared_gradients" in names:
-        known["squared_gradients"] = _squared_gradients(given, comparators.outer_var)
+        known["squared_gradients"] = _squared_gradients(setup, comparators.outer_var)
     missing = [name for name in names if name not in known]
     if missing:
         hint = "; pass window= for W" if "W" in missing else ""
@@ -226,45 +223,54 @@ def bound_arguments(
     return {name: known[name] for name in names}
 
 
+def losses_so_far(setup: Setup, pairs: Comparator) -> Float[Array, " T"]:
+    """Return the running sum of f_t at the pairs of all rounds."""
+    return _losses_so_far(setup.problem, setup.rounds, *pairs.of_rounds(setup.horizon))
+
+
 @compiled
-def _searched_changes(given: Setup, around: Array, samples: int) -> tuple[Array, Array]:
-    flat = given.flat()
+def _losses_so_far(problem: Problem, rounds: PyTree, xs: PyTree, ys: PyTree) -> Array:
+    return jnp.cumsum(jax.vmap(problem.outer)(xs, ys, rounds))
+
+
+@compiled
+def _searched_changes(setup: Setup, around: Array, samples: int) -> tuple[Array, Array]:
+    flat = setup.flat()
 
     def value_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
-        return jnp.abs(reduced_value(flat, x, before) - reduced_value(flat, x, now))
+        return jnp.abs(at_answer(flat, x, before).value() - at_answer(flat, x, now).value())
 
     def slope_change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
-        turn = reduced_gradient(flat, x, before) - reduced_gradient(flat, x, now)
+        turn = at_answer(flat, x, before).gradient() - at_answer(flat, x, now).gradient()
         return jnp.vdot(turn, turn)
 
     def found(objective: Objective) -> Array:
-        if given.horizon == 1:
+        if setup.horizon == 1:
             return jnp.zeros(1, flat.dtype)
-        return _running(searched_supremum(flat, objective, given.rounds, around, samples), 1)
+        return _running(searched_supremum(flat, objective, setup.rounds, around, samples), 1)
 
     return found(value_change), found(slope_change)
 
 
 @compiled
-def _squared_gradients(given: Setup, outer_vars: PyTree) -> Array:
-    flat = given.flat()
+def _squared_gradients(setup: Setup, outer_vars: PyTree) -> Array:
+    flat = setup.flat()
 
     def square(round: PyTree, x: PyTree) -> Scalar:
-        slope = reduced_gradient(flat, ravel_pytree(x)[0], round)
+        slope = at_answer(flat, ravel_pytree(x)[0], round).gradient()
         return jnp.vdot(slope, slope)
 
-    return jnp.cumsum(flat.map_rounds(square, given.rounds, outer_vars))
+    return jnp.cumsum(flat.map_rounds(square, setup.rounds, outer_vars))
 
 
-@typed
-def path_of(points: PyTree, order: float = 2) -> Float[Array, " T"]:
-    """The length of a path through points that are stacked on axis 0, up to each of them: the sum
-    of |z_{s-1} - z_s|^p.
+@checked
+def path_of(points: Arrays, order: Positive = 2) -> Float[Array, " T"]:
+    """Return the length of a path through points that are stacked on axis 0, up to each of them:
+    the sum of |z_{s-1} - z_s|^p.
 
     >>> print(path_of(jnp.array([0.0, 1.0, 3.0])))
     [0. 1. 5.]
     """
-    validation.positive_number(order, "order")
     return _path_of(points, order)
 
 

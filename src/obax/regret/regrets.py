@@ -14,34 +14,26 @@ With $\phi_t(x) = f_t(x, y^*_t(x))$ and $y^*_t(x) = \arg\min_y g_t(x, y)$,
 Without a follower they are D-Reg, S-Reg and L-Reg.
 """  # noqa: E501
 
-import warnings
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Unpack
+from typing import Any, Literal, Unpack
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Arrays, Count, check as check_argument, checked
 from .._support.trees import PyTree
-from .._support.typed import typed
+from ..implicit import compiled, length_of
 from ..problem import Problem
-from ..reduced import compiled, length_of
-from . import inputs
-from .comparators import (
-    MOST_STARTS,
-    inner_solution,
-    outer_solutions,
-    stage_solutions,
-    static_solution,
-)
-from .inputs import Search
-from .results import Comparator, ComparatorWarning, RegretCurve
+from .comparators import MOST_STARTS, answers, best_fixed, best_of_rounds, best_of_stages
+from .results import Comparator, RegretCurve, check, warn_if_beaten
+from .setup import Search, Setup, decisions_of, follower_of, losses_of, some, stacked
 
 
-@typed
 def dynamic(
     problem: Problem,
     outer_vars: PyTree,
@@ -50,14 +42,14 @@ def dynamic(
     comparators: Comparator | None = None,
     **search: Unpack[Search],
 ) -> RegretCurve:
-    """BD-Reg_t for t = 1..T: against the best decision of every single round.
+    """Return BD-Reg_t for t = 1..T, the regret against the best decision of every single round.
 
     **Arguments:**
 
     - `outer_vars`: the decisions x_1..x_T, stacked on axis 0, such as `history.outer_var`, or the
       whole history of a run; `rounds`: stacked likewise.
     - `comparators`: from `outer_solutions`, if they are known already. Otherwise the searches also
-      look at the decisions.
+      evaluate the decisions.
     - `outer_start`, `inner_start`: where numerical searches start, by default at zero (projected).
       `inner_start` (a y or an algorithm's state) is needed where neither the problem nor a history
       gives the shape of y.
@@ -73,10 +65,14 @@ def dynamic(
     >>> print(curve.cumulative, curve.total)
     [ 1.  5. 14.] 14.0
     """
-    return _against(outer_solutions, problem, outer_vars, rounds, comparators, search)
+    check_argument(comparators, "comparators", Comparator | None)
+    setup, x = Setup.of(problem, rounds, outer_vars, **search)
+    played = answers(setup, x)
+    if comparators is None:
+        comparators = best_of_rounds(setup, x)
+    return _against(problem, setup.rounds, played, comparators, "rounds")
 
 
-@typed
 def static(
     problem: Problem,
     outer_vars: PyTree,
@@ -85,18 +81,19 @@ def static(
     comparators: Comparator | None = None,
     **search: Unpack[Search],
 ) -> RegretCurve:
-    """BS-Reg_t for t = 1..T, against the one x* that is best for the *whole* horizon. Arguments as
-    for `dynamic`; `comparators` from `static_solution`.
+    """Return BS-Reg_t for t = 1..T, the regret against the one x* that is best for the *whole*
+    horizon. Arguments as for `dynamic`; `comparators` from `static_solution`.
 
     >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
     >>> targets = jnp.array([1.0, 2.0, 3.0])
     >>> print(static(problem, jnp.zeros(3), targets, inner_start=jnp.zeros(())).cumulative)
     [ 0.  4. 12.]
     """
-    return _against(static_solution, problem, outer_vars, rounds, comparators, search)
+    check_argument(comparators, "comparators", Comparator | None)
+    setup, x = Setup.of(problem, rounds, outer_vars, **search)
+    return _static(setup, x, comparators)
 
 
-@typed
 def interval(
     problem: Problem,
     outer_vars: PyTree,
@@ -105,28 +102,25 @@ def interval(
     stop: int,
     **search: Unpack[Search],
 ) -> RegretCurve:
-    """The adaptive regret over rounds `start`..`stop`, both included and counted from 1: against
-    the one x that is best for that interval. The curve has `stop - start + 1` entries.
+    """Return the adaptive regret over rounds `start`..`stop`, both included and counted from 1: the
+    regret against the one x that is best for them. The curve has `stop - start + 1` entries.
 
     >>> problem = Problem(lambda x, y, r: (x - r) ** 2)
     >>> targets = jnp.array([1.0, 2.0, 4.0])
     >>> print(interval(problem, jnp.zeros(3), targets, 2, 3).cumulative)
     [ 3. 18.]
     """
-    rounds, horizon = inputs.stacked(rounds, "rounds")
-    search = inputs.completed(outer_vars, **search)
-    outer_vars = inputs.decisions(problem, outer_vars, rounds)
-    start, stop = validation.count(start, "start"), validation.count(stop, "stop")
-    if not start <= stop <= horizon:
+    setup, x = Setup.of(problem, rounds, outer_vars, **search)
+    start, stop = check_argument(start, "start", Count), check_argument(stop, "stop", Count)
+    if not start <= stop <= setup.horizon:
         raise ValueError(
-            f"start and stop must satisfy 1 <= start <= stop <= T = {horizon}, but got start = "
-            f"{start} and stop = {stop}."
+            f"start and stop must satisfy 1 <= start <= stop <= T = {setup.horizon}, but got start "
+            f"= {start} and stop = {stop}."
         )
-    outer_vars, rounds = jax.tree.map(lambda leaf: leaf[start - 1 : stop], (outer_vars, rounds))
-    return static(problem, outer_vars, rounds, **search)
+    x, rounds = jax.tree.map(lambda leaf: leaf[start - 1 : stop], (x, setup.rounds))
+    return _static(setup._replace(rounds=rounds), x, None)
 
 
-@typed
 def staged(
     problem: Problem,
     outer_vars: PyTree,
@@ -136,11 +130,11 @@ def staged(
     losses: PyTree = None,
     **search: Unpack[Search],
 ) -> RegretCurve:
-    """Against one pair (x_s*, y_s*(x_s*)) for each stage, from the stage's summed f and summed g:
-    one hyperparameter *and one model* for the stage, as in Section 4.1.
+    """Return the regret against one pair (x_s*, y_s*(x_s*)) for each stage, from its summed f and
+    summed g: one hyperparameter *and one model* for the stage, as in Section 4.1.
 
-    `stages` as for `stage_solutions`. With `losses` (such as `history.played_value`) these are what
-    the player is charged, in place of f_t(x_t, y*_t(x_t)). Other arguments as for `dynamic`.
+    `stages` as for `stage_solutions`. `losses` (such as `history.played_value`) are taken in place
+    of f_t(x_t, y*_t(x_t)). Other arguments as for `dynamic`.
 
     A stage's model is not the best answer to each of its rounds, so this regret can be negative.
 
@@ -150,28 +144,21 @@ def staged(
     >>> print(curve.comparators.outer_var, curve.cumulative)
     [2. 5.] [ 0.  8. 33.]
     """
-    search = inputs.completed(outer_vars, **search)
-    outer_vars = inputs.decisions(problem, outer_vars, rounds)
-    played = None
-    if losses is None:
-        played = _answers(problem, outer_vars, rounds, search)
-        losses = losses_of(problem, played, rounds)
-    points = inputs.some(outer_vars, MOST_STARTS)
-    comparators = stage_solutions(problem, rounds, stages, starts=points, **search)
-    losses = inputs.losses(losses, length_of(outer_vars))
-    return _difference(problem, losses, comparators, rounds, played)
+    setup, x = Setup.of(problem, rounds, outer_vars, **search)
+    played = answers(setup, x) if losses is None else losses_of(losses, setup.horizon)
+    comparators = best_of_stages(setup, stages, some(x, MOST_STARTS))
+    return _against(problem, setup.rounds, played, comparators)
 
 
-@typed
 def played(
     problem: Problem,
     losses: PyTree,
     rounds: PyTree,
-    comparator: str | Comparator = "dynamic",
+    comparator: Literal["dynamic", "static"] | Comparator = "dynamic",
     **search: Unpack[Search],
 ) -> RegretCurve:
-    """The losses as suffered (a history, or such as `history.played_value`, f_t at the model held
-    when the round arrived) minus those of the comparator.
+    """Return the regret of the losses as suffered: a history, or an array such as
+    `history.played_value`, f_t at the model that was there when the round arrived.
 
     `comparator` is `"dynamic"`, `"static"`, or what `outer_solutions`, `static_solution` or
     `stage_solutions` returned. `outer_start` is needed where the problem has no `outer_argmin`
@@ -181,97 +168,108 @@ def played(
     >>> print(played(problem, jnp.array([3.0, 1.0]), jnp.array([1.0, 2.0])).cumulative)
     [3. 4.]
     """
-    rounds, horizon = inputs.stacked(rounds, "rounds")
-    suffered = inputs.losses(losses, horizon)
+    rounds, horizon = stacked(check_argument(rounds, "rounds", Arrays), "rounds")
+    suffered = losses_of(losses, horizon)
     if not isinstance(comparator, Comparator):
-        solvers = {"dynamic": outer_solutions, "static": static_solution}
-        solve = solvers[validation.one_of(comparator, tuple(solvers), "comparator")]
+        check_argument(comparator, "comparator", Literal["dynamic", "static"])
         history = losses if hasattr(losses, "outer_var") else None
-        comparator = solve(problem, rounds, **inputs.completed(history, **search))
-    return _difference(problem, suffered, comparator, rounds, None)
+        setup, _ = Setup.of(problem, rounds, history, **search)
+        best, count = {
+            "dynamic": (best_of_rounds, horizon),
+            "static": (best_fixed, min(MOST_STARTS, horizon)),
+        }[comparator]
+        comparator = best(setup, setup.starts(None, count))
+    return _against(problem, rounds, suffered, comparator)
+
+
+def _static(setup: Setup, x: PyTree, comparators: Comparator | None) -> RegretCurve:
+    played = answers(setup, x)
+    if comparators is None:
+        comparators = best_fixed(setup, some(x, MOST_STARTS))
+    return _against(setup.problem, setup.rounds, played, comparators, "static")
+
+
+SOURCES = {"rounds": "outer_solutions", "static": "static_solution"}
 
 
 def _against(
-    solve: Callable[..., Comparator],
     problem: Problem,
-    outer_vars: PyTree,
     rounds: PyTree,
-    comparators: Comparator | None,
-    search: Search,
+    played: Comparator | Array,
+    comparators: Comparator,
+    kind: str | None = None,
 ) -> RegretCurve:
-    """The regret at the follower's answers, against the optima of the rounds or the static one."""
-    search = inputs.completed(outer_vars, **search)
-    played = _answers(problem, outer_vars, rounds, search)
-    dynamic = solve is outer_solutions
-    if comparators is None:
-        x = played.outer_var
-        starts = x if dynamic else inputs.some(x, MOST_STARTS)
-        comparators = solve(problem, rounds, starts=starts, **search)
-    kind = "rounds" if dynamic else "static"
-    if comparators.kind != kind:
+    """Return the regret of decisions (with the follower's answers) or of losses as suffered. Mark
+    the rounds in which a decision is better than its own comparator, and warn of them."""
+    if kind is not None and comparators.kind != kind:
         raise ValueError(
-            f"comparators must come from {solve.__name__}, of kind {kind!r}, but are of kind "
+            f"comparators must come from {SOURCES[kind]}, of kind {kind!r}, but are of kind "
             f"{comparators.kind!r}."
         )
-    losses = losses_of(problem, played, rounds)
-    curve = _difference(problem, losses, comparators, rounds, played)
-    return _with_proof(curve, losses) if dynamic else curve
-
-
-def _answers(problem: Problem, outer_vars: PyTree, rounds: PyTree, search: Search) -> Comparator:
-    """y*_t(x_t) of the decisions, searched as the comparator will be."""
-    inner_start, solver = search["inner_start"], search["solver"]
-    return inner_solution(problem, outer_vars, rounds, inner_start=inner_start, solver=solver)
-
-
-def losses_of(problem: Problem, pairs: Comparator, rounds: PyTree) -> Float[Array, " T"]:
-    """f_t at the pairs of all rounds."""
-    rounds, horizon = inputs.stacked(rounds, "rounds")
-    return _outer_values(problem, *pairs.of_rounds(horizon), rounds)
+    if comparators.horizon != (horizon := length_of(rounds)):
+        raise ValueError(
+            f"comparators must belong to these {horizon} rounds, but belong to "
+            f"{comparators.horizon}."
+        )
+    suffered: PyTree = played
+    if isinstance(played, Comparator):
+        suffered = played.outer_var, played.inner_var
+    best = comparators.of_rounds(horizon)
+    terms, cumulative, beaten = _compared(problem, rounds, suffered, best, comparators.tolerance)
+    decisions = played if isinstance(played, Comparator) else None
+    if kind == "rounds" and not (trees.is_concrete(beaten) and not np.any(beaten)):
+        comparators = eqx.tree_at(
+            lambda c: c.beaten, comparators, beaten, is_leaf=lambda node: node is None
+        )
+        warn_if_beaten(terms, comparators)
+    return RegretCurve(terms, cumulative, comparators, decisions)
 
 
 @compiled
-def _outer_values(problem: Problem, xs: PyTree, ys: PyTree, rounds: PyTree) -> Array:
-    return jax.vmap(problem.outer)(xs, ys, rounds)
+def _compared(
+    problem: Problem, rounds: PyTree, suffered: PyTree, best: PyTree, tolerance: float
+) -> tuple[Array, Array, Array]:
+    """Return the terms of a regret, their running sum, and where they are negative."""
+    values = jax.vmap(problem.outer)
+    losses = values(*suffered, rounds) if isinstance(suffered, tuple) else suffered
+    lowest = values(*best, rounds)
+    terms = losses.astype(lowest.dtype) - lowest
+    allowed = tolerance * (jnp.abs(losses) + jnp.abs(losses - terms))
+    return terms, jnp.cumsum(terms), terms < -allowed
 
 
-def _difference(
+@checked
+def sweep(
+    measure: Callable[..., RegretCurve],
     problem: Problem,
-    losses: Array,
-    comparators: Comparator,
-    rounds: PyTree,
-    decisions: Comparator | None,
+    outer_vars: Arrays,
+    rounds: Arrays,
+    *arguments: Any,
+    own_rounds: bool = False,
+    **search: Any,
 ) -> RegretCurve:
-    if comparators.horizon != losses.size:
+    """Compute a regret for every setting of a sweep, and warn where one cannot be trusted.
+
+    `measure` is a function of this package, such as `dynamic`. `outer_vars` (decisions, or the
+    history of a sweep) have a leading axis for the settings, and so has the curve that is returned;
+    `rounds` have it with `own_rounds=True`. Other arguments go to `measure`.
+
+    >>> problem = Problem(lambda x, y, r: (x - r) ** 2, outer_argmin=lambda r: r)
+    >>> print(sweep(dynamic, problem, jnp.zeros((2, 3)), jnp.ones(3)).total)
+    [3. 3.]
+    """
+    try:
+        inspect.signature(measure).bind(problem, outer_vars, rounds, *arguments, **search)
+    except TypeError as error:
+        name = getattr(measure, "__name__", repr(measure))
         raise ValueError(
-            f"comparators must belong to these {losses.size} rounds, but belong to "
-            f"{comparators.horizon}."
-        )
-    best = losses_of(problem, comparators, rounds)
-    terms = losses.astype(best.dtype) - best
-    return RegretCurve(terms, jnp.cumsum(terms), comparators, decisions)
+            f"arguments must be those that {name} takes, but got {arguments}: {error}."
+        ) from error
+    if hasattr(outer_vars, "outer_var"):
+        search["inner_start"] = follower_of(outer_vars, search.get("inner_start"))
 
+    def one(x: PyTree, rounds: PyTree) -> RegretCurve:
+        return measure(problem, x, rounds, *arguments, **search)
 
-def _with_proof(curve: RegretCurve, losses: Array) -> RegretCurve:
-    """The curve with its comparators marked, and a warning, where a decision beats them."""
-    comparators = curve.comparators
-    assert comparators is not None
-    if not trees.is_concrete((curve.terms, losses)):
-        return curve
-    allowed = comparators.tolerance * (jnp.abs(losses) + jnp.abs(losses - curve.terms))
-    beaten = curve.terms < -allowed
-    if not bool(jnp.any(beaten)):
-        return curve
-    worst = int(jnp.argmin(curve.terms))
-    warnings.warn(
-        f"The comparator is not the best: in round {worst + 1} the decision that was played is "
-        f"better by {-float(curve.terms[worst]):.3g} ({int(np.sum(beaten))} of {beaten.size} "
-        "rounds have a negative regret, which proves it). Let it be solved for instead of passing "
-        "it, or correct the problem's outer_argmin and inner_argmin; Solver(starts=...) looks at "
-        "more points.",
-        ComparatorWarning,
-        stacklevel=4,
-    )
-    return eqx.tree_at(
-        lambda c: c.comparators.beaten, curve, beaten, is_leaf=lambda node: node is None
-    )
+    axes = (0, 0 if own_rounds else None)
+    return check(jax.vmap(one, in_axes=axes)(decisions_of(outer_vars), rounds))

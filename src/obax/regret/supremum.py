@@ -1,9 +1,9 @@
-r"""sup over X of what changes from a round to the next: exact where that can be proved.
+r"""Suprema over X of a change from one round to the next, exact where that can be proved.
 
 $|y^*_{t-1}(x) - y^*_t(x)|$ is convex in x when both answers are affine. Then it is the same for
 all x if their slopes agree, infinite on an unbounded X if they do not, and otherwise largest at a
-vertex of X. That an answer is affine is read off the program of its derivative, never off samples:
-the slope must not use x at all. Everywhere else X is searched at random: a lower estimate.
+vertex of X. An answer is affine if the program of its derivative does not use x; samples prove
+nothing. In all other cases X is searched at random: a lower estimate.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,11 @@ from jaxtyping import Array, Float
 
 from .._support.trees import PyTree
 from ..domain import Box, NonNegative, Simplex, Unconstrained
-from ..reduced import Flat, Scalar, Vector, answer, answer_slope, compiled, one_round
-from . import inputs
-from .comparators import as_vectors
-from .inputs import Setup
+from ..implicit import FlatProblem, Scalar, Vector, answer, at_answer, compiled
 from .results import Comparator
+from .setup import Setup, as_vectors, entry, some
 
-# 2^12: above that a box has too many corners to visit, and is searched instead.
+# 2^12: a box with more corners is searched instead.
 MOST_VERTICES = 4096
 SEED, SAMPLES, LOCAL_SAMPLES = 0, 64, 16
 
@@ -31,41 +29,41 @@ Objective = Callable[[Vector, PyTree, PyTree], Scalar]
 
 
 def inner_variation(
-    given: Setup, comparators: Comparator, samples: int
+    setup: Setup, comparators: Comparator, samples: int
 ) -> tuple[Float[Array, " T-1"], bool]:
-    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
-    flat = given.flat()
-    if not flat.has_follower or given.horizon == 1:
-        return jnp.zeros(given.horizon - 1, flat.dtype), True
-    if flat.dense and affine_answers(flat, inputs.first_of(given.rounds)):
-        found, parallel = _affine(given)
+    """Return sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T, and whether it is exact."""
+    flat = setup.flat()
+    if not flat.has_follower or setup.horizon == 1:
+        return jnp.zeros(setup.horizon - 1, flat.dtype), True
+    if flat.dense and affine_answers(flat, entry(setup.rounds, 0)):
+        change, parallel = _affine(setup)
         if can_be_exact(flat) or bool(parallel):
-            return found, True
-    return _searched(given, points_of(comparators), samples), False
+            return change, True
+    return _searched(setup, points_of(comparators), samples), False
 
 
 def points_of(comparators: Comparator) -> Float[Array, "n d1"]:
-    """Some of the comparators, spread over the rounds, as vectors."""
-    return as_vectors(inputs.some(comparators.outer_var, 16))
+    """Return some of the comparators, spread over the rounds, as vectors."""
+    return as_vectors(some(comparators.outer_var, 16))
 
 
 @compiled
-def _affine(given: Setup) -> tuple[Array, Array]:
-    return affine_supremum(given.flat(), given.rounds)
+def _affine(setup: Setup) -> tuple[Array, Array]:
+    return affine_supremum(setup.flat(), setup.rounds)
 
 
 @compiled
-def _searched(given: Setup, around: Array, samples: int) -> Array:
-    flat = given.flat()
+def _searched(setup: Setup, around: Array, samples: int) -> Array:
+    flat = setup.flat()
 
     def change(x: Vector, before: PyTree, now: PyTree) -> Scalar:
         return jnp.linalg.norm(answer(flat, x, before).y - answer(flat, x, now).y)
 
-    return searched_supremum(flat, change, given.rounds, around, samples)
+    return searched_supremum(flat, change, setup.rounds, around, samples)
 
 
-def affine_answers(flat: Flat, example: PyTree) -> bool:
-    """Whether every y*_t is proved to be affine in x: a sufficient test on the program."""
+def affine_answers(flat: FlatProblem, example: PyTree) -> bool:
+    """Return whether every y*_t is proved to be affine in x: a sufficient test on the program."""
     if flat.closed:
         return not _uses_first(jax.jacfwd(flat.closed_answer), 1, flat.start, example)
 
@@ -76,27 +74,27 @@ def affine_answers(flat: Flat, example: PyTree) -> bool:
     return not _uses_first(second_derivatives, 2, flat.start, flat.inner_start, example)
 
 
-def can_be_exact(flat: Flat) -> bool:
-    """Whether the domain is one on which a convex function's supremum is computed exactly."""
+def can_be_exact(flat: FlatProblem) -> bool:
+    """Return whether the supremum of a convex function over the domain is computed exactly."""
     domain = flat.problem.domain
     if isinstance(domain, Box):
         return 2**flat.outer_dim <= MOST_VERTICES
     return isinstance(domain, Simplex | Unconstrained | NonNegative)
 
 
-def affine_supremum(flat: Flat, rounds: PyTree) -> tuple[Float[Array, " T-1"], Array]:
-    """sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T for affine answers; and whether all slopes agree,
-    in which case it is exact on any domain."""
+def affine_supremum(flat: FlatProblem, rounds: PyTree) -> tuple[Float[Array, " T-1"], Array]:
+    """Return sup_x |y*_{t-1}(x) - y*_t(x)| for t = 2..T for affine answers, and whether all slopes
+    agree, in which case it is exact on any domain."""
     x = flat.project(flat.start)
 
     def line(round: PyTree) -> tuple[Vector, Array]:
-        y = answer(flat, x, round).y
+        point = at_answer(flat, x, round)
         if flat.closed:
-            return y, jax.jacfwd(flat.closed_answer)(x, round)
-        return y, answer_slope(flat, one_round(round), x, y)
+            return point.y, jax.jacfwd(flat.closed_answer)(x, round)
+        return point.y, point.answer_slope()
 
-    here, slopes = flat.map_rounds(line, rounds)
-    gap, turn = here[1:] - here[:-1], slopes[1:] - slopes[:-1]
+    answers, slopes = flat.map_rounds(line, rounds)
+    gap, turn = answers[1:] - answers[:-1], slopes[1:] - slopes[:-1]
     size = jnp.max(jnp.abs(slopes[1:]) + jnp.abs(slopes[:-1]), axis=(1, 2))
     rounding = 64 * jnp.finfo(flat.dtype).eps
     parallel = jnp.max(jnp.abs(turn), axis=(1, 2)) <= rounding * size
@@ -124,13 +122,13 @@ def affine_supremum(flat: Flat, rounds: PyTree) -> tuple[Float[Array, " T-1"], A
 
 
 def searched_supremum(
-    flat: Flat, objective: Objective, rounds: PyTree, around: PyTree, samples: int
+    flat: FlatProblem, objective: Objective, rounds: PyTree, around: PyTree, samples: int
 ) -> Float[Array, " T-1"]:
-    """A lower estimate of sup_x objective(x, round t - 1, round t) for t = 2..T.
+    """Return a lower estimate of sup_x objective(x, round t - 1, round t) for t = 2..T.
 
-    `samples` points of X, the same for all rounds, half of them thrown far and projected back onto
-    its boundary; then random moves about the best one, shorter and shorter. `around` are points
-    that matter (the comparators): they are tried, and on an unbounded X they set the scale.
+    `samples` points of X are tried, the same for all rounds, half of them drawn far outside and
+    projected onto its boundary; then random moves of decreasing length from the best one. The
+    points `around` (the comparators) are tried too; on an unbounded X they set the scale.
     """
     around = jax.vmap(flat.project)(around)
     centre = jnp.mean(around, axis=0)
@@ -166,7 +164,7 @@ def searched_supremum(
     return flat.map_rounds(best, now, before, copies=2 * len(points))
 
 
-def _vertices(flat: Flat) -> Float[Array, "n d1"]:
+def _vertices(flat: FlatProblem) -> Float[Array, "n d1"]:
     domain = flat.problem.domain
     if isinstance(domain, Simplex):
         return domain.scale.astype(flat.dtype) * jnp.eye(flat.outer_dim, dtype=flat.dtype)
@@ -176,7 +174,7 @@ def _vertices(flat: Flat) -> Float[Array, "n d1"]:
 
 
 def _uses_first(function: Callable[..., Any], count: int, *arguments: PyTree) -> bool:
-    """Whether any result of `function` is computed from one of its first `count` arguments."""
+    """Return whether a result of `function` is computed from its first `count` arguments."""
     program = jax.make_jaxpr(function)(*arguments).jaxpr
     _, used = dce_jaxpr(program, [True] * len(program.outvars))
     return any(used[: len(jax.tree.leaves(arguments[:count]))])

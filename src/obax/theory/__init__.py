@@ -1,9 +1,9 @@
-"""What the theory promises: constants, prescribed steps and explicit bounds.
+"""Constants, prescribed steps and explicit bounds of the theorems.
 
-`Constants` holds what Assumptions 1 to 3 ask for and derives L_y, M_f, L_f.
-Each of the five settings turns constants into steps that the algorithm takes directly and into a
-bound with every constant written out. Bounds are the *corrected* ones; `printed_bound` is what the
-paper prints. `docs/theory.md` lists where the two differ, and why. `DiscountedRidge` and
+`Constants` holds the constants of Assumptions 1 to 3 and derives L_y, M_f, L_f.
+Each of the five settings derives from them steps that the algorithm takes directly and a bound with
+every constant written out. Bounds are the *corrected* ones; `printed_bound` is the one printed in
+the paper. `docs/theory.md` lists where the two differ, and why. `DiscountedRidge` and
 `SharedMixture` do the same for the streaming models of `obax.estimators`.
 """
 

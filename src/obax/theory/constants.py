@@ -11,10 +11,9 @@ r"""The constants of the assumptions, and those that Lemma 3 derives from them.
 """  # noqa: E501
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-_POSITIVE = ("ell_f0", "ell_f1", "ell_g1", "mu_g", "mu_f", "D", "M")
-_NON_NEGATIVE = ("ell_g2", "D_prime")
+from .._support.checks import NonNegative, Positive, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,38 +34,21 @@ class Constants:
     (2.0, 3.0, 9.0)
     """
 
-    ell_f0: float
-    ell_f1: float
-    ell_g1: float
-    ell_g2: float
-    mu_g: float
-    mu_f: float | None = None
-    D: float | None = None
-    D_prime: float | None = None
-    M: float | None = None
+    ell_f0: Positive
+    ell_f1: Positive
+    ell_g1: Positive
+    ell_g2: NonNegative
+    mu_g: Positive
+    mu_f: Positive | None = None
+    D: Positive | None = None
+    D_prime: NonNegative | None = None
+    M: Positive | None = None
     estimated: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if name == "estimated" or (value is None and field.default is None):
-                continue
-            try:
-                if isinstance(value, str | bool):
-                    # One that can be read as a number is a slip all the same.
-                    raise TypeError
-                number = float(value)
-            except (TypeError, ValueError):
-                raise ValueError(f"{name} must be a real number, but got {value!r}") from None
-            if not math.isfinite(number):
-                raise ValueError(f"{name} must be finite, but got {number}")
-            if name in _POSITIVE and number <= 0:
-                raise ValueError(f"{name} must be positive, but got {number}")
-            if name in _NON_NEGATIVE and number < 0:
-                raise ValueError(f"{name} must not be negative, but got {number}")
-            object.__setattr__(self, name, number)
-        if not isinstance(self.estimated, bool):
-            raise ValueError(f"estimated must be True or False, but got {self.estimated!r}")
+        for name, value in check_fields(self).items():
+            if name != "estimated" and value is not None:
+                object.__setattr__(self, name, float(value))
         if self.mu_g > self.ell_g1:
             raise ValueError(
                 "mu_g must be at most ell_g1 (the least curvature of g_t cannot exceed the "
@@ -107,12 +89,14 @@ class Constants:
         return self.ell_f0 * math.sqrt(1.0 + self.L_y**2)
 
     def gamma(self, outer_step_size: float) -> float:
-        r"""Contraction of the leader, Equation (39): $3 \mu_f / (2 / \alpha + \mu_f)$."""
+        r"""Return the contraction of the leader, Equation (39): $3 \mu_f / (2 / \alpha +
+        \mu_f)$."""
         (mu_f,) = self.require("gamma", "mu_f")
         return 3.0 * mu_f / (2.0 / outer_step_size + mu_f)
 
     def require(self, user: str, *names: str) -> tuple[float, ...]:
-        """The named constants, or a `ValueError` that says which one `user` lacks, and why."""
+        """Return the named constants, or raise a `ValueError` that says which one `user` lacks,
+        and why."""
         for name in names:
             if getattr(self, name) is None:
                 raise ValueError(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .._support.typed import typed
+from .._support.checks import checked
 from .constants import Constants
 from .setting import (
     Curve,
@@ -28,7 +28,7 @@ from .strongly_convex import ASSUMPTIONS
 
 @dataclass(frozen=True, kw_only=True)
 class ConvexDynamic(Setting):
-    """BD-Reg_T = O(1 + S_{1,T} + Y_{2,T})."""
+    """Theorem 7: BD-Reg_T = O(1 + S_{1,T} + Y_{2,T})."""
 
     outer_step_size: float
     inner_steps: LogarithmicInnerSteps
@@ -42,33 +42,28 @@ class ConvexDynamic(Setting):
         "Vanishing gradients: the gradient of x -> f_t(x, y*_t(x)) is zero at x*_t (Theorem 7).",
     )
 
-    def bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike) -> Curve:
-        r"""Equation (80) with $\frac{D}{\alpha} P_{1,T}$ and the sums of `convex`:
+    def bound(
+        self, *, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, printed: bool = False
+    ) -> Curve:
+        r"""Return Equation (80) with $\frac{D}{\alpha} P_{1,T}$ and the sums of `convex`:
 
         $$ \frac{1}{1 - 2 \alpha L_f} \Big[ \tfrac{D^2}{2 \alpha} + \tfrac{D}{\alpha} P_{1,T}
            + D M_f \textstyle\sum_t \|e_t\| + \alpha M_f^2 \sum_t \|e_t\|^2 \Big],
            \qquad e_t = y_{t+1} - y^*_t(x_t). $$
+
+        Printed as $\dot c_1 P_{1,T} + \dot c_2 Y_{1,T} + \dot c_3 Y_{2,T} + \dot c_4$.
         """
-        return self._bound(P_1, Y_1, Y_2, 1.0, printed=False)
-
-    def printed_bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike) -> Curve:
-        r"""As printed: $\dot c_1 P_{1,T} + \dot c_2 Y_{1,T} + \dot c_3 Y_{2,T} + \dot c_4$."""
-        return self._bound(P_1, Y_1, Y_2, 0.5, printed=True)
-
-    def _bound(
-        self, P_1: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, moving: float, printed: bool
-    ) -> Curve:
         path, *inner_paths = measured(P_1=P_1, Y_1=Y_1, Y_2=Y_2)
         (D,) = self.constants.require(self.name, "D")
         alpha = self.outer_step_size
-        leader = D**2 / (2.0 * alpha) + moving * D / alpha * path
+        leader = D**2 / (2.0 * alpha) + (0.5 if printed else 1.0) * D / alpha * path
         follower = _cost(self.constants, alpha, printed, *inner_paths)
         return np.asarray((leader + follower) / (1.0 - 2.0 * alpha * self.constants.L_f))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvexStatic(Setting):
-    """BS-Reg_T = O(sqrt(T) + Y_bar_{1,T} + Y_bar_{2,T})."""
+    """Theorem 8: BS-Reg_T = O(sqrt(T) + Y_bar_{1,T} + Y_bar_{2,T})."""
 
     outer_step_size: InverseSqrtTime
     inner_steps: LogarithmicInnerSteps
@@ -77,33 +72,28 @@ class ConvexStatic(Setting):
     theorem = "Theorem 8"
     assumptions = (*ASSUMPTIONS, "Every x -> f_t(x, y*_t(x)) is convex on X (Theorem 8).")
 
-    def bound(self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""Equation (85) with G for the hypergradient:
+    def bound(
+        self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike, printed: bool = False
+    ) -> Curve:
+        r"""Return Equation (85) with G for the hypergradient:
 
         $$ \big(\tfrac12 + 2 (G / \ell_{f,0})^2\big) D \ell_{f,0} \sqrt{T}
            + D M_f \textstyle\sum_t \|e_t\| + \alpha_1 M_f^2 \sum_t \|e_t\|^2 . $$
+
+        Printed as $\dot e_1 \sqrt T + \dot E_1 + \dot e_2 \bar Y_1 + \dot e_3 \bar Y_2$.
         """
         # (G / ell_f0)^2 = 1 + L_y^2: the price of steps tuned to ell_f0.
-        steepness = 0.5 + 2.0 * (1.0 + self.constants.L_y**2)
-        return self._bound(T, Y_bar_1, Y_bar_2, steepness, printed=False)
-
-    def printed_bound(self, *, T: ArrayLike, Y_bar_1: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""As printed: $\dot e_1 \sqrt T + \dot E_1 + \dot e_2 \bar Y_1 + \dot e_3 \bar Y_2$."""
-        return self._bound(T, Y_bar_1, Y_bar_2, 1.5, printed=True)
-
-    def _bound(
-        self, T: ArrayLike, Y_1: ArrayLike, Y_2: ArrayLike, steepness: float, printed: bool
-    ) -> Curve:
-        rounds, *inner_paths = measured(T=T, Y_bar_1=Y_1, Y_bar_2=Y_2)
+        steepness = 1.5 if printed else 0.5 + 2.0 * (1.0 + self.constants.L_y**2)
+        rounds, *inner_paths = measured(T=T, Y_bar_1=Y_bar_1, Y_bar_2=Y_bar_2)
         (D,) = self.constants.require(self.name, "D")
         leader = steepness * D * self.constants.ell_f0 * np.sqrt(rounds)
         alpha_1 = self.outer_step_size.scale
         return np.asarray(leader + _cost(self.constants, alpha_1, printed, *inner_paths))
 
 
-@typed
+@checked
 def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None) -> ConvexDynamic:
-    r"""Steps and bound of Theorem 7; by default the largest alpha allowed.
+    r"""Return the steps and the bound of Theorem 7; by default alpha is the largest allowed.
 
     $$ \alpha \leq \frac{1}{4 L_f}, \qquad
        K_t = \Big\lceil \tfrac{\kappa_g + 1}{4} \log 4 t^4 \Big\rceil + 1. $$
@@ -124,9 +114,9 @@ def convex_dynamic(constants: Constants, *, outer_step_size: float | None = None
     )
 
 
-@typed
+@checked
 def convex_static(constants: Constants) -> ConvexStatic:
-    r"""Steps and bound of Theorem 8.
+    r"""Return the steps and the bound of Theorem 8.
 
     $$ \alpha_t = \frac{D}{\ell_{f,0} \sqrt t}, \qquad
        K_t = \Big\lceil \tfrac{\kappa_g + 1}{4} \log 4 t^4 \Big\rceil + 1. $$
@@ -148,7 +138,7 @@ def convex_static(constants: Constants) -> ConvexStatic:
 def _cost(
     constants: Constants, alpha: float, printed: bool, inner_path: Curve, inner_squared: Curve
 ) -> Curve:
-    """What the follower's errors cost: D M_f sum ||e_t|| + alpha M_f^2 sum ||e_t||^2."""
+    """Return the cost of the follower's errors, D M_f sum ||e_t|| + alpha M_f^2 sum ||e_t||^2."""
     L_y, M_f = constants.L_y, constants.M_f
     D, D_prime = constants.require("a convex bound", "D", "D_prime")
     if printed:  # Equation (79) (erratum 5)

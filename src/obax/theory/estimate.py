@@ -1,4 +1,4 @@
-"""Constants of a problem from samples: a guess for choosing steps, never a certificate.
+"""Constants of a problem estimated from samples, to choose steps by, never for a certificate.
 
 Every supremum is replaced by a maximum over samples, so each `ell` comes out too small and each
 `mu` too large, and the bound that follows from them may fail.
@@ -13,10 +13,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Key
 
-from .. import reduced
-from .._support import validation
+from .. import implicit
+from .._support.checks import Arrays, Count, checked
 from .._support.trees import PyTree
-from .._support.typed import typed
 from .constants import Constants
 
 if TYPE_CHECKING:
@@ -26,20 +25,20 @@ if TYPE_CHECKING:
 SWEEPS = 8
 
 
-@typed
+@checked
 def estimate_constants(
     problem: "Problem",
-    rounds: PyTree,
-    outer_var: PyTree,
-    inner_var: PyTree,
+    rounds: Arrays,
+    outer_var: Arrays,
+    inner_var: Arrays,
     *,
     key: Key[Array, ""],
-    samples: int = 64,
-    outer_vars: PyTree | None = None,
+    samples: Count = 64,
+    outer_vars: Arrays | None = None,
     outer_radius: float = 1.0,
     inner_radius: float = 1.0,
 ) -> Constants:
-    """Estimate the constants of `problem` from random points: lower estimates of true suprema.
+    """Estimate the constants of `problem` at random points: lower estimates of the suprema.
 
     Each sample draws a round, an x and a y, and takes norms of gradients, eigenvalues of Hessians
     and a local maximum of the third derivative of g, at y*(x) and at y. Hessians are dense: a few
@@ -65,7 +64,6 @@ def estimate_constants(
     >>> round(constants.mu_g, 4), round(constants.ell_g1, 4), round(constants.mu_f, 4)
     (1.0, 2.0, 1.0)
     """
-    validation.count(samples, "samples")
     if not hasattr(problem, "inner_loss"):
         raise ValueError(f"problem must be an obax.Problem, but got {problem!r}.")
     if not jnp.issubdtype(jnp.asarray(key).dtype, jax.dtypes.prng_key):
@@ -76,7 +74,7 @@ def estimate_constants(
             f"problem must have an inner loss without buffers, but got a problem with {came}"
         )
     number_of_rounds = _common_length("rounds", rounds)
-    flat = reduced.Flat(problem, outer_var, inner_var)
+    flat = implicit.FlatProblem(problem, outer_var, inner_var)
     x_1, y_1 = flat.start, flat.inner_start
     key_round, key_x, key_y, key_direction = jax.random.split(key, 4)
     indices = jax.random.randint(key_round, (samples,), 0, number_of_rounds)
@@ -96,31 +94,31 @@ def estimate_constants(
     def one(sample: tuple[Array, ...]) -> dict[str, Array]:
         index, x, shift, direction = sample
         round = _take(rounds, index)
-        y_star = reduced.answer(flat, x, round).y
-        found = jax.vmap(lambda y: reduced.sizes(flat, x, y, round, direction, SWEEPS))(
+        y_star = implicit.answer(flat, x, round).y
+        sizes = jax.vmap(lambda y: implicit.sizes(flat, x, y, round, direction, SWEEPS))(
             jnp.stack([y_star, y_star + shift])
         )
         return {
-            "ell_f0": found.slope.max(),
-            "ell_f1": found.outer_curvature.max(),
-            "ell_g1": found.inner_joint.max(),
-            "ell_g2": found.third.max(),
-            "M": found.value.max(),
-            "mu_g": found.inner_least.min(),
-            "mu_f": reduced.leader_curvature(flat, x, y_star, round).least,
+            "ell_f0": sizes.slope.max(),
+            "ell_f1": sizes.outer_curvature.max(),
+            "ell_g1": sizes.inner_joint.max(),
+            "ell_g2": sizes.third.max(),
+            "M": sizes.value.max(),
+            "mu_g": sizes.inner_least.min(),
+            "mu_f": implicit.leader_curvature(flat, x, y_star, round).least,
             "D_prime": jnp.linalg.norm(y_1 - y_star),
         }
 
     # One sample at a time: dense third derivatives of all samples at once need not fit in memory.
-    found = jax.jit(lambda batch: jax.lax.map(one, batch))((indices, xs, shifts, directions))
-    mu_g, mu_f = float(found.pop("mu_g").min()), float(found.pop("mu_f").min())
+    estimates = jax.jit(lambda batch: jax.lax.map(one, batch))((indices, xs, shifts, directions))
+    mu_g, mu_f = float(estimates.pop("mu_g").min()), float(estimates.pop("mu_f").min())
     if not mu_g > 0.0:
         raise ValueError(
             "problem.inner must be strongly convex in y (A2), but got a sample where the least "
             f"eigenvalue of its Hessian is {mu_g:.3g}"
         )
-    D_prime = float(found.pop("D_prime")[0])
-    largest = {name: float(values.max()) for name, values in found.items()}
+    D_prime = float(estimates.pop("D_prime")[0])
+    largest = {name: float(values.max()) for name, values in estimates.items()}
     D = float(problem.domain.diameter(outer_var))
     if not math.isfinite(D):  # an unbounded X: the spread of the samples
         D = float(jnp.linalg.norm(xs[:, None] - xs[None], axis=-1).max())

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .._support.typed import typed
+from .._support.checks import checked
 from .constants import Constants
 from .setting import Curve, Setting, admissible_step_size, measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class NonconvexLocal(Setting):
-    """BL-Reg_{T,u} = O(T / W + H_{1,T} + H_{2,T})."""
+    """Theorem 9: BL-Reg_{T,u} = O(T / W + H_{1,T} + H_{2,T})."""
 
     outer_step_size: float
     inner_steps: int
@@ -37,11 +37,21 @@ class NonconvexLocal(Setting):
         "its terms, and the follower trains on the current round (Lemma 21).",
     )
 
-    def bound(self, *, T: ArrayLike, W: ArrayLike, H_1: ArrayLike, H_2: ArrayLike) -> Curve:
-        r"""The last display of the proof, with $W = \sum_i u_i$:
+    def bound(
+        self,
+        *,
+        T: ArrayLike,
+        W: ArrayLike,
+        H_1: ArrayLike,
+        H_2: ArrayLike,
+        printed: bool = False,
+    ) -> Curve:
+        r"""Return the last display of the proof, with $W = \sum_i u_i$:
 
         $$ \tfrac{16}{\alpha} \Big(\tfrac{2 T M}{W} + 2 M + \ell_{f,0} H_{1,T}\Big)
            + 10 M_f^2 (\kappa_g - 1)^2 \Big(\tfrac{D'^2}{2 (\kappa_g + 1)} + 2 H_{2,T}\Big). $$
+
+        The printed bound is the same: the slips in its proof are harmless (docs/theory.md).
         """
         rounds, weight, variation, squared = measured(T=T, W=W, H_1=H_1, H_2=H_2)
         c = self.constants
@@ -53,15 +63,12 @@ class NonconvexLocal(Setting):
             + 10.0 * c.M_f**2 * (c.kappa_g - 1.0) ** 2 * follower
         )
 
-    # The printed bound stands: the slips in its proof are harmless (docs/theory.md).
-    printed_bound = bound
 
-
-@typed
+@checked
 def nonconvex_local(
     constants: Constants, *, outer_step_size: float | None = None
 ) -> NonconvexLocal:
-    r"""Steps and bound of Theorem 9; by default the largest alpha allowed.
+    r"""Return the steps and the bound of Theorem 9; by default alpha is the largest allowed.
 
     $$ \alpha \leq \min \Big\{ \frac{1}{8 L_f},
        \frac{1}{2 \sqrt 2 L_y M_f (\kappa_g^2 - 1)^{1/2}} \Big\}, \qquad K = 1. $$

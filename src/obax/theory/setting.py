@@ -1,11 +1,12 @@
-"""What the five settings share: the prescription handed to the algorithm, and the schedules.
+"""The base class of the five settings, and the schedules of their steps.
 
 Schedules are pytrees of plain numbers, not closures: two equal prescriptions compile once.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int
 from numpy.typing import NDArray
 
-from .._support import validation
+from .._support.checks import Number, check
 from .constants import Constants
 
 Curve = NDArray[np.float64]
@@ -21,11 +22,12 @@ Curve = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Steps that a theorem prescribes, what it assumes, and the bound it gives.
+    """Steps that a theorem prescribes, its assumptions, and its bound.
 
     `outer_step_size`, `inner_step_size` and `inner_steps` go to the algorithm as they are: a number,
     or a schedule t -> number with t counting from 1. `bound` takes measured path lengths, each a
-    number or a cumulative curve over t = 1..T, and returns the bound at each of these t.
+    number or a cumulative curve over t = 1..T, and returns the bound at each of these t: the
+    corrected one or, with `printed=True`, the one printed in the paper.
     """  # noqa: E501
 
     constants: Constants
@@ -35,49 +37,59 @@ class Setting:
     name: ClassVar[str]
     theorem: ClassVar[str]
     assumptions: ClassVar[tuple[str, ...]]
-    # Each setting measures something else, hence its own keywords.
+    # Each setting has keywords of its own: what it measures.
     bound: ClassVar[Callable[..., Curve]]
-    printed_bound: ClassVar[Callable[..., Curve]]
+
+    def printed_bound(self, **measured: ArrayLike) -> Curve:
+        """Return the bound as the paper prints it."""
+        return self.bound(**measured, printed=True)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of the measurements that `bound` takes."""
+        parameters = inspect.signature(self.bound).parameters.values()
+        return tuple(one.name for one in parameters if one.default is one.empty)
 
     @property
     def inner_step_size(self) -> float:
-        """beta = 2 / (ell_g1 + mu_g), the same in all five settings (Lemma 11)."""
+        """Step size beta = 2 / (ell_g1 + mu_g), the same in all five settings (Lemma 11)."""
         return 2.0 / (self.constants.ell_g1 + self.constants.mu_g)
 
 
-def _number(value: ArrayLike, name: str) -> ArrayLike:
-    validation.as_number(value, name)
-    return value
+def _number(name: str) -> Any:
+    """Return a field for a number that stays what it is: an array would have a precision."""
+    return eqx.field(converter=lambda value: check(value, name, Number))
 
 
 class InverseTime(eqx.Module):
-    """scale / t.
+    """The schedule scale / t.
 
     >>> float(InverseTime(2.0)(4))
     0.5
     """
 
-    scale: float = eqx.field(converter=lambda value: _number(value, "scale"))
+    scale: float = _number("scale")
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Float[Array, ""]:
         return self.scale / _as_float(t)
 
 
 class InverseSqrtTime(eqx.Module):
-    """scale / sqrt(t).
+    """The schedule scale / sqrt(t).
 
     >>> float(InverseSqrtTime(2.0)(4))
     1.0
     """
 
-    scale: float = eqx.field(converter=lambda value: _number(value, "scale"))
+    scale: float = _number("scale")
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Float[Array, ""]:
         return self.scale / jnp.sqrt(_as_float(t))
 
 
 class LogarithmicInnerSteps(eqx.Module):
-    r"""ceil(0.25 (kappa_g + 1) log(4 t^4)) + 1, so that round t contracts by rho_t = 1 / (2 t^2).
+    r"""The schedule ceil(0.25 (kappa_g + 1) log(4 t^4)) + 1, with which round t contracts
+    by rho_t = 1 / (2 t^2).
 
     The convex theorems print $\log 4t^2$; their proofs use $\rho_t = 1/(2t^2)$ (erratum 4).
 
@@ -85,7 +97,7 @@ class LogarithmicInnerSteps(eqx.Module):
     [3, 6, 12]
     """
 
-    kappa_g: float = eqx.field(converter=lambda value: _number(value, "kappa_g"))
+    kappa_g: float = _number("kappa_g")
     power: ClassVar[float] = 4.0
 
     def __call__(self, t: Int[ArrayLike, ""]) -> Int[Array, ""]:
@@ -94,12 +106,12 @@ class LogarithmicInnerSteps(eqx.Module):
 
 
 def inner_steps_for(constants: Constants, inverse_square: float) -> int:
-    """ceil(0.25 (kappa_g + 1) log(rho^-2)) + 1 steps contract the inner error by rho."""
+    """Return ceil(0.25 (kappa_g + 1) log(rho^-2)) + 1 steps, which contract the error by rho."""
     return int(np.ceil(0.25 * (constants.kappa_g + 1.0) * np.log(inverse_square))) + 1
 
 
 def admissible_step_size(setting: str, chosen: float | None, largest: float) -> float:
-    """The chosen constant alpha if the theorem allows it; the largest allowed one by default."""
+    """Return the chosen constant alpha if the theorem allows it, by default the largest allowed."""
     if chosen is None:
         return largest
     if not 0.0 < chosen <= largest:
@@ -109,13 +121,13 @@ def admissible_step_size(setting: str, chosen: float | None, largest: float) -> 
     return float(chosen)
 
 
-# What is counted from one: rounds, and the weights of a window, of which the first is u_0 = 1.
+# Measurements that are at least 1: rounds, and the sum of weights, of which the first is u_0 = 1.
 _LEAST = {"T": "1", "W": "u_0 = 1"}
 
 
 def measured(**curves: ArrayLike) -> tuple[Curve, ...]:
-    """Path lengths (and T and W) as float64, whatever JAX's default precision is: bounds are
-    compared in it."""
+    """Return path lengths (and T and W) in float64, whatever JAX's default precision is, because
+    bounds are compared in it."""
     arrays = {name: np.asarray(value, dtype=np.float64) for name, value in curves.items()}
     for name, array in arrays.items():
         if not np.all(array >= (1.0 if name in _LEAST else 0.0)):

@@ -53,20 +53,19 @@ $\ln N$ above the best member.
 
 import dataclasses
 import math
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import ArrayLike
 from numpy.typing import NDArray
 
-from .._support import validation
+from .._support.checks import BelowOne, Count, Positive, check_fields
 from .setting import Curve
 
 
 @dataclasses.dataclass(frozen=True)
 class DiscountedRidge:
-    """The regret bound of a frozen member of `StreamingRegressor`: see the head of this file.
+    """Regret bound of a frozen member of `StreamingRegressor`: see the head of this file.
 
     With an `intercept`, the last entry of a row is 1 and has no penalty.
 
@@ -77,9 +76,9 @@ class DiscountedRidge:
     [[6.0]]
     """
 
-    memory: float
-    penalty: float
-    inertia: float
+    memory: Positive
+    penalty: Positive
+    inertia: Positive
     intercept: bool = True
 
     assumptions: ClassVar[tuple[str, ...]] = (
@@ -89,47 +88,46 @@ class DiscountedRidge:
     )
 
     def __post_init__(self) -> None:
-        for name in ("memory", "penalty", "inertia"):
-            validation.positive_number(getattr(self, name), name)
-        validation.flag(self.intercept, "intercept")
+        check_fields(self)
 
     @property
     def forgetting(self) -> float:
-        """lambda = m / (1 + m)."""
+        """Forgetting factor lambda = m / (1 + m)."""
         return self.memory / (1.0 + self.memory)
 
     def kappa(self, X_2: float) -> float:
-        """P_t is at most so many N_t, if |a_t|^2 <= X_2."""
+        """Return a kappa with P_t at most kappa N_t, if |a_t|^2 <= X_2."""
         m, rho, mu = self.memory, self.inertia, self.penalty
         if not self.intercept:
             return max(m, rho / mu)
         return m + rho * max((1.0 + 2.0 * X_2) / mu, 2.0 * (1.0 + m))
 
     def ridge(self, inputs: int) -> Curve:
-        """R, the penalty of each of so many entries."""
+        """Return R, the penalties of so many entries."""
         penalties = np.full(inputs, self.penalty)
         if self.intercept:
             penalties[-1] = 0.0
         return np.diag(penalties)
 
     def tie(self, curvature: NDArray[np.float64]) -> Curve:
-        """P for A, one or a stack of them: what ties the model to where it was."""
+        """Return P for A, one or a stack of them: the weight of the distance to the model before
+        the row."""
         return self.forgetting * curvature + self.inertia * np.eye(curvature.shape[-1])
 
     def released(self, curvature: NDArray[np.float64]) -> Curve:
-        """N for A: what is forgotten with a row."""
+        """Return N for A: the weight that is forgotten with a row."""
         return self.ridge(curvature.shape[-1]) + (1.0 - self.forgetting) * curvature
 
     def path_weight(self, curvature: NDArray[np.float64]) -> Curve:
-        """P + P N^-1 P for A: twice what a step of the comparator of length 1 costs."""
+        """Return P + P N^-1 P for A: twice the cost of a step of the comparator of length 1."""
         P = self.tie(curvature)
         return np.asarray(P + P @ np.linalg.solve(self.released(curvature), P))
 
     def bound(
         self, *, start: ArrayLike, U: ArrayLike, path: ArrayLike, volume: ArrayLike, G: ArrayLike
     ) -> Curve:
-        """(bound) of its four terms as measured, `volume` being the sum of ln(1 + v_t): each a
-        number, or a curve over t."""
+        """Return (bound) from its four terms as measured, `volume` being the sum of ln(1 + v_t):
+        each a number, or a curve over t."""
         return np.asarray(start) + np.asarray(U) + np.asarray(path) + np.multiply(G, volume)
 
     def explicit_bound(
@@ -143,8 +141,8 @@ class DiscountedRidge:
         P_2: ArrayLike,
         G: ArrayLike,
     ) -> Curve:
-        """The same in discount and squared path length, for T rows of so many entries, all with
-        |a_t|^2 <= X_2."""
+        """Return the same in discount and squared path length, for T rows of so many entries,
+        all with |a_t|^2 <= X_2."""
         path = 0.5 * (1.0 + self.kappa(X_2)) * (self.memory * X_2 + self.inertia) * np.asarray(P_2)
         once = math.log1p((1.0 + self.memory) * X_2 / (inputs * self.inertia))
         volume = inputs * (once + (np.asarray(T) - 1.0) * math.log(1.0 / self.forgetting))
@@ -153,7 +151,7 @@ class DiscountedRidge:
 
 @dataclasses.dataclass(frozen=True)
 class SharedMixture:
-    """The regret bound of a mixture of N members with a fixed share, for its log loss.
+    """Regret bound of a mixture of N members with a fixed share, for its log loss.
 
     >>> round(float(SharedMixture(6).bound(1000)), 4)  # ln 6
     1.7918
@@ -161,8 +159,8 @@ class SharedMixture:
     20.02
     """
 
-    members: int
-    share: float = 0.0
+    members: Count
+    share: BelowOne = 0.0
 
     assumptions: ClassVar[tuple[str, ...]] = (
         "log loss of what the mixture says, rows of weight 1; members of any kind",
@@ -170,16 +168,11 @@ class SharedMixture:
     )
 
     def __post_init__(self) -> None:
-        validation.count(self.members, "members")
-        number = isinstance(self.share, Real) and not isinstance(self.share, bool)
-        if not number or not 0.0 <= self.share < 1.0:
-            raise ValueError(
-                f"share must be a number from 0 up to, but not, 1, but got {self.share!r}."
-            )
+        check_fields(self)
 
     def bound(self, T: ArrayLike, switches: int = 0) -> Curve:
-        """Above the best sequence of members with at most so many switches in T rows; infinite
-        where the share allows none."""
+        """Return the bound on the regret to the best sequence of members with at most so many
+        switches in T rows; infinite where the share allows none."""
         N, k, rows = self.members, switches, np.asarray(T, np.float64)
         if k and self.share == 0.0:
             return np.full(rows.shape, math.inf)

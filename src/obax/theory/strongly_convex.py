@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import ArrayLike
 
-from .._support.typed import typed
+from .._support.checks import checked
 from .constants import Constants
 from .setting import (
     Curve,
@@ -34,7 +34,7 @@ STRONGLY_CONVEX = "Every x -> f_t(x, y*_t(x)) is mu_f-strongly convex on X"
 
 @dataclass(frozen=True, kw_only=True)
 class StronglyConvexDynamic(Setting):
-    """BD-Reg_T <= min of a bound in path lengths and one in squared path lengths."""
+    """Theorem 4: BD-Reg_T is at most the smaller of a bound in path lengths and a squared one."""
 
     outer_step_size: float
     inner_steps: int
@@ -51,26 +51,31 @@ class StronglyConvexDynamic(Setting):
         P_2: ArrayLike,
         Y_2: ArrayLike,
         squared_gradients: ArrayLike,
+        printed: bool = False,
     ) -> Curve:
-        r"""The smaller of `bound_by_path` and `bound_by_squared_path`, t by t."""
+        r"""Return the smaller of `bound_by_path` and `bound_by_squared_path`, t by t."""
         return np.minimum(
-            self.bound_by_path(P_1=P_1, Y_1=Y_1),
+            self.bound_by_path(P_1=P_1, Y_1=Y_1, printed=printed),
             self.bound_by_squared_path(P_2=P_2, Y_2=Y_2, squared_gradients=squared_gradients),
         )
 
-    def printed_bound(self, *, P_1: ArrayLike, Y_1: ArrayLike, **squared: ArrayLike) -> Curve:
-        r"""As printed in Equations (56) and (60): with $\ell_{f,0}$ in place of G (erratum 1)."""
-        by_path = self.constants.ell_f0 * self._tracking_error(P_1, Y_1)
-        return np.minimum(by_path, self.bound_by_squared_path(**squared))
+    def bound_by_path(self, *, P_1: ArrayLike, Y_1: ArrayLike, printed: bool = False) -> Curve:
+        r"""Return Equation (56), which is printed with $\ell_{f,0}$ in place of G (erratum 1):
 
-    def bound_by_path(self, *, P_1: ArrayLike, Y_1: ArrayLike) -> Curve:
-        r"""Equation (56): $G [\frac{4}{\gamma}(D + P_{1,T}) + \frac{1}{2 L_y}(D' + Y_{1,T})]$."""
-        return self.constants.hypergradient_bound * self._tracking_error(P_1, Y_1)
+        $$ G \big[\tfrac{4}{\gamma}(D + P_{1,T}) + \tfrac{1}{2 L_y}(D' + Y_{1,T})\big]. $$
+
+        The bracket is Lemma 19 (H1), a bound on the sum over t of ||x_t - x*_t||.
+        """
+        path, inner_path = measured(P_1=P_1, Y_1=Y_1)
+        c = self.constants
+        D, D_prime = c.require(self.name, "D", "D_prime")
+        tracking = 4.0 / self.gamma * (D + path) + (D_prime + inner_path) / (2.0 * c.L_y)
+        return np.asarray((c.ell_f0 if printed else c.hypergradient_bound) * tracking)
 
     def bound_by_squared_path(
         self, *, P_2: ArrayLike, Y_2: ArrayLike, squared_gradients: ArrayLike
     ) -> Curve:
-        r"""Equation (60), with `squared_gradients` $= \sum_t \|\nabla \phi_t(x^*_t)\|^2$:
+        r"""Return Equation (60), with `squared_gradients` $= \sum_t \|\nabla \phi_t(x^*_t)\|^2$:
 
         $$ \tfrac12 \sum_t \|\nabla \phi_t(x^*_t)\|^2 + (1 + L_f) \Big[
            \tfrac{32}{23 \gamma} \big(D^2 + (1 + \tfrac{2}{\gamma}) P_{2,T}\big)
@@ -87,20 +92,13 @@ class StronglyConvexDynamic(Setting):
 
     @property
     def gamma(self) -> float:
-        """Equation (39) at this alpha."""
+        """Contraction of the leader at this alpha, Equation (39)."""
         return self.constants.gamma(self.outer_step_size)
-
-    def _tracking_error(self, P_1: ArrayLike, Y_1: ArrayLike) -> Curve:
-        """Lemma 19 (H1): the sum over t of ||x_t - x*_t||."""
-        path, inner_path = measured(P_1=P_1, Y_1=Y_1)
-        c = self.constants
-        D, D_prime = c.require(self.name, "D", "D_prime")
-        return np.asarray(4.0 / self.gamma * (D + path) + (D_prime + inner_path) / (2.0 * c.L_y))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StronglyConvexStatic(Setting):
-    """BS-Reg_T = O(log T + Y_bar_{2,T})."""
+    """Theorem 6: BS-Reg_T = O(log T + Y_bar_{2,T})."""
 
     outer_step_size: InverseTime
     inner_steps: int
@@ -109,32 +107,29 @@ class StronglyConvexStatic(Setting):
     theorem = "Theorem 6"
     assumptions = (*ASSUMPTIONS, f"{STRONGLY_CONVEX} (Theorem 6).")
 
-    def bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""Half of Equation (69), with G and with the 1 of $\sum_t 1/t \leq \log T + 1$ kept:
+    def bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike, printed: bool = False) -> Curve:
+        r"""Return half of Equation (69), with G and with the 1 of $\sum_t 1/t \leq \log T + 1$:
 
         $$ \tfrac{2 G^2}{\mu_f} (\log T + 1) + \tfrac{\mu_f}{96 L_y^2} D'^2
            + \tfrac{\mu_f}{16 L_y^2} \bar Y_{2,T}. $$
+
+        Printed as $e_3 \log T + e_2 \bar Y_{2,T} + e_1$ of Equation (70) (errata 1 and 2): twice
+        that, with $\ell_{f,0}$ in place of G and without the 1.
         """
-        return self._bound(T, Y_bar_2, self.constants.hypergradient_bound, 1.0)
-
-    def printed_bound(self, *, T: ArrayLike, Y_bar_2: ArrayLike) -> Curve:
-        r"""As printed: $e_3 \log T + e_2 \bar Y_{2,T} + e_1$ of Equation (70) (errata 1 and 2),
-        twice the above with $\ell_{f,0}$ in place of G and without the 1."""
-        return 2.0 * self._bound(T, Y_bar_2, self.constants.ell_f0, 0.0)
-
-    def _bound(self, T: ArrayLike, Y_bar_2: ArrayLike, slope: float, first: float) -> Curve:
         rounds, inner_path = measured(T=T, Y_bar_2=Y_bar_2)
-        mu_f, D_prime = self.constants.require(self.name, "mu_f", "D_prime")
+        c = self.constants
+        mu_f, D_prime = c.require(self.name, "mu_f", "D_prime")
+        slope, first = (c.ell_f0, 0.0) if printed else (c.hypergradient_bound, 1.0)
         leader = 2.0 * slope**2 / mu_f * (np.log(rounds) + first)
-        follower = mu_f / (96.0 * self.constants.L_y**2) * (D_prime**2 + 6.0 * inner_path)
-        return np.asarray(leader + follower)
+        follower = mu_f / (96.0 * c.L_y**2) * (D_prime**2 + 6.0 * inner_path)
+        return np.asarray((2.0 if printed else 1.0) * (leader + follower))
 
 
-@typed
+@checked
 def strongly_convex_dynamic(
     constants: Constants, *, outer_step_size: float | None = None
 ) -> StronglyConvexDynamic:
-    r"""Steps and bound of Theorem 4; by default the largest alpha allowed.
+    r"""Return the steps and the bound of Theorem 4; by default alpha is the largest allowed.
 
     $$ \alpha \leq \frac{\mu_f}{128 M_f^2 L_y^2}, \qquad
        K = \Big\lceil \tfrac{\kappa_g + 1}{4} \log 4 (\tfrac{1}{\alpha \mu_f} + 2)^2 \Big\rceil + 1. $$
@@ -160,9 +155,9 @@ def strongly_convex_dynamic(
     )
 
 
-@typed
+@checked
 def strongly_convex_static(constants: Constants) -> StronglyConvexStatic:
-    r"""Steps and bound of Theorem 6.
+    r"""Return the steps and the bound of Theorem 6.
 
     $$ \alpha_t = \frac{2}{\mu_f t}, \qquad
        K = \Big\lceil \tfrac{\kappa_g + 1}{4} \log \big((24 L_y M_f / \mu_f)^2 + 2\big)

@@ -53,8 +53,8 @@ def affine(
     start_gap: float = 0.0,
     **coefficients: Coefficient,
 ) -> Instance:
-    """The instance with these coefficients, each fixed or with a leading axis for the rounds; those
-    not given are zero, but H, which is the identity.
+    """Return the instance with these coefficients, each fixed or with a leading axis for the
+    rounds. Those not given are zero, but for H, which is the identity.
 
     On a ball the losses must be strongly convex, and the x*_t are computed. On a box `optima` are
     the x*_t where they are planted; without any, the problem has no `outer_argmin` (the static

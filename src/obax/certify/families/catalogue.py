@@ -23,7 +23,7 @@ Family = Callable[[Draws], Instance]
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "strongly_convex_dynamic": (
         convex.settling, convex.walking, convex.jumping, convex.turning_active,
-        convex.flipping, convex.crossing,
+        convex.flipping, convex.crossing, convex.pressed,
     ),
     "strongly_convex_static": (
         convex.flipping, convex.flipping_steep, convex.scattered, convex.turning_active,
@@ -31,7 +31,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
     "convex_dynamic": (
         convex.arriving, convex.planted_walk, convex.planted_jumps, convex.planted_quadratic,
-        convex.crossing_box,
+        convex.crossing_box, convex.pressed_edge,
     ),
     "convex_static": (
         convex.flipping_linear, convex.flipping_linear_steep, convex.bent_scatter,
@@ -39,7 +39,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
     "nonconvex_local": (
         waves.curved_settling, waves.flipping_wave, waves.curved_walk, waves.affine_walk,
-        waves.chased_wave,
+        waves.chased_wave, waves.turning_answer,
     ),
 }  # fmt: skip
 SETTINGS = tuple(FAMILIES)
@@ -50,7 +50,7 @@ WINDOWS = ((1, 1.0), (4, 0.9), (16, 1.0))
 
 
 class Drawn(NamedTuple):
-    """A problem with the names by which a message can point at it."""
+    """A problem, with its names for messages."""
 
     setting: str
     family: str
@@ -62,7 +62,7 @@ class Drawn(NamedTuple):
 
     @property
     def constants(self) -> Constants:
-        """Those of the instance, which every family gives."""
+        """Constants of the instance, which every family gives."""
         assert self.instance.constants is not None
         return self.instance.constants
 
@@ -73,7 +73,7 @@ class Drawn(NamedTuple):
 
 
 def draw(setting: str, index: int, horizon: int, seed: int) -> Drawn:
-    """Problem `index` of a setting, in float64.
+    """Return problem `index` of a setting, in float64.
 
     >>> draw("convex_static", 0, 16, seed=0).where
     'convex_static, family flipping_linear, problem 0'

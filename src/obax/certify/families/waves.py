@@ -33,7 +33,8 @@ LOG_COSH_THIRD = 4.0 / (3.0 * math.sqrt(3.0))
 
 
 class Parts(NamedTuple):
-    """What is the same in every round."""
+    """Coefficients that are the same in every round, but for B, which may have a leading axis
+    for the rounds."""
 
     V: Numbers
     B: Numbers
@@ -46,8 +47,10 @@ def _instance(start: Numbers, parts: Parts, phase: Numbers, b: Numbers) -> Insta
     horizon, (V, B, H, R, tau) = len(phase), parts
     fixed = {
         name: np.broadcast_to(value, (horizon, *np.shape(value)))
-        for name, value in parts._asdict().items()
+        for name, value in parts._replace(B=B[0] if B.ndim == 3 else B)._asdict().items()
     }
+    if B.ndim == 3:
+        fixed["B"] = B
     rounds = {name: jnp.asarray(value) for name, value in {"phase": phase, "b": b, **fixed}.items()}
     lengths, R_x, R_y = np.linalg.norm(V, axis=1), R[:, :DIM], R[:, DIM:]
     mu_g = float(np.linalg.eigvalsh(H).min())
@@ -59,7 +62,7 @@ def _instance(start: Numbers, parts: Parts, phase: Numbers, b: Numbers) -> Insta
         ell_f1=(lengths**2).mean(),
         ell_g1=max(
             float(spectral(H) + tau * spectral(R_y) ** 2),
-            float(spectral(B) + tau * spectral(R_x) * spectral(R_y)),
+            float(spectral(B).max() + tau * spectral(R_x) * spectral(R_y)),
         ),
         ell_g2=tau * LOG_COSH_THIRD * (np.linalg.norm(R, axis=1) ** 3).sum(),
         mu_g=mu_g,
@@ -78,26 +81,37 @@ def _parts(draws: Draws, tau: float) -> Parts:
 
 
 def curved_settling(draws: Draws) -> Instance:
-    """A curved follower; phases and follower move by steps of length about 1/t."""
+    """Return a curved follower, with phases and follower that move by steps of length about 1/t."""
     parts = _parts(draws, 0.3)
     phase = np.linspace(0.0, 2.0, WAVES) + draws.settle(WAVES, 0.3)
     return _instance(np.array([0.5, -0.5]), parts, phase, draws.settle(DIM, 0.1))
 
 
 def curved_walk(draws: Draws) -> Instance:
-    """A curved follower; phases and follower walk."""
+    """Return a curved follower, with phases and follower that walk."""
     parts, phase = _parts(draws, 0.3), draws.walk(WAVES, 0.1)
     return _instance(np.array([0.5, -0.5]), parts, phase, draws.walk(DIM, 0.02))
 
 
 def affine_walk(draws: Draws) -> Instance:
-    """An affine follower: y*_t moves by the same vector wherever x is."""
+    """Return an affine follower: y*_t moves by the same vector wherever x is."""
     parts, phase = _parts(draws, 0.0), draws.walk(WAVES, 0.2)
     return _instance(np.zeros(DIM), parts, phase, draws.walk(DIM, 0.02))
 
 
+def turning_answer(draws: Draws) -> Instance:
+    """Return g_t = |y - a_t x|^2 / 2, up to a term in x alone: the inner Jacobian a_t goes to
+    and fro, so that the terms of a window depend on whose Jacobian they use."""
+    parts, phase = _parts(draws, 0.0), draws.walk(WAVES, 0.1)
+    swing = np.sin(0.5 * np.arange(float(draws.horizon)) + draws.generator.uniform(0.0, 6.0))
+    B = (1.0 + 0.5 * swing)[:, None, None] * np.eye(DIM)
+    still = np.zeros((draws.horizon, DIM))
+    return _instance(np.array([0.5, -0.5]), parts._replace(B=B, H=np.eye(DIM)), phase, still)
+
+
 def _along(direction: Numbers, size: float, phase: Numbers) -> Instance:
-    """A wave along one direction of x and y alike; the follower answers y = x, kappa_g = 1."""
+    """Return a wave along one direction of x and y alike; the follower answers y = x, kappa_g =
+    1."""
     row = size * np.concatenate([direction, direction]) / math.sqrt(2.0)
     V, R = np.broadcast_to(row, (WAVES, 2 * DIM)), np.zeros((BENDS, 2 * DIM))
     parts = Parts(V, np.eye(DIM), np.eye(DIM), R, 0.0)
@@ -106,15 +120,15 @@ def _along(direction: Numbers, size: float, phase: Numbers) -> Instance:
 
 
 def flipping_wave(draws: Draws) -> Instance:
-    """+-sin on its steepest point: the leader is thrown to and fro for ever, and the regret with
-    w = 1 is of order T, as near to the bound as a wave gets."""
+    """Return +-sin at its steepest point: the leader is moved to and fro for ever, and the
+    regret with w = 1 is of order T, as near to the bound as a wave gets."""
     direction = np.linalg.qr(draws.generator.normal(size=(DIM, DIM)))[0][:, 0]
     return _along(direction, draws.generator.uniform(0.5, 2.0), 0.5 * math.pi * draws.signs())
 
 
 def chased_wave(draws: Draws) -> Instance:
-    """A wave that runs away from a leader sliding down its steep side for ever. F_t changes little
-    within a window, so that a long one comes nearest to the bound."""
+    """Return a wave that runs away from a leader sliding down its steep side for ever. F_t
+    changes little within a window, so that a long one comes nearest to the bound."""
     direction = np.linalg.qr(draws.generator.normal(size=(DIM, DIM)))[0][:, 0]
     # alpha = 1 / (8 L_f) = 1 / (32 size^2) moves a leader at the steepest point, where
     # phi = cos(sqrt(2) size u + phase), by 1/16 of a radian; the wave runs a little slower.
@@ -133,8 +147,8 @@ def _inner(x: Array, y: Array, round: PyTree) -> Array:
 
 
 def _inner_argmin(x: Array, round: PyTree) -> Array:
-    """Full Newton steps: the Hessian lies between H and a little more, and the residual of what
-    they reach is measured by those who use it."""
+    """Return the result of full Newton steps. The Hessian lies between H and a little more, and
+    the callers measure the residual."""
 
     def newton(y: Array, _: None) -> tuple[Array, None]:
         gradient = jax.grad(_inner, argnums=1)(x, y, round)

@@ -35,7 +35,8 @@ ROUNDING = 1e-9
 
 
 def rho(setting: Setting, T: Numbers) -> Numbers:
-    """What K_t steps must contract the follower's error by, as each proof states it."""
+    """Return the factor by which K_t steps must contract the follower's error, as each proof
+    states it."""
     c = setting.constants
     if setting.name == "strongly_convex_dynamic":
         gamma = c.gamma(float(setting.outer_step_size))  # type: ignore[arg-type]
@@ -51,7 +52,8 @@ def rho(setting: Setting, T: Numbers) -> Numbers:
 def checks(
     setting: Setting, found: Along, W: float, arguments: dict[str, Numbers]
 ) -> tuple[Check, ...]:
-    """Every claim of the table that the proof of this setting makes, with its worst round."""
+    """Return every claim of the table that the proof of this setting makes, with its worst
+    round."""
     c, name = setting.constants, setting.name
     T = np.arange(1.0, len(found.after) + 1.0)
     alpha, K = at(setting.outer_step_size, T), at(setting.inner_steps, T)
@@ -171,12 +173,13 @@ def _local(
 
 
 def share(claim: str, quantity: str, left: ArrayLike, right: ArrayLike, size: ArrayLike) -> Check:
-    """left <= right, as the largest left / right; `size` is what rounding is relative to."""
+    """Return the check of left <= right, as the largest left / right; rounding is relative to
+    `size`."""
     allowed = np.maximum(right, 0.0) + ROUNDING * np.asarray(size)
     shares = np.asarray(left) / (allowed + 1e-300)  # nothing of nothing is nothing
     return Check.worst_of(claim, quantity, shares, "<=", 1.0)
 
 
 def at(step: float | Callable[[ArrayLike], Array], T: Numbers) -> Numbers:
-    """A step size or a number of steps at every t: constants and schedules alike."""
+    """Return a step size or a number of steps at every t, from a constant or a schedule."""
     return np.broadcast_to(np.asarray(step(T) if callable(step) else step, np.float64), T.shape)

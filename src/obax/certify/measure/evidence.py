@@ -2,7 +2,7 @@ r"""What can be measured of the assumptions: one number for each round, the wors
 
 In round t the points are the decision played and random ones of X, each with $y^*_t(x)$ and with a
 y off it by as much as the follower can be. What is measured there (derivatives of f, g and phi) is
-written in `obax.reduced`.
+written in `obax.implicit`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpy.typing import NDArray
 
-from ... import reduced, regret
+from ... import implicit, regret
 from ..._support.trees import PyTree
 from ...problems import Instance
 from ..families.ingredients import Numbers
@@ -26,12 +26,13 @@ Vector = Float[Array, " d"]
 # such calls at once fill the thread pool and wait for ever (seen from 8,000 matrices on, never at
 # 3,000). Hence nothing here, and nothing asked of `obax.regret`, is wider than this.
 WIDTH = 256
-SOLVER = reduced.Solver(chunk=WIDTH)
+SOLVER = implicit.Solver(chunk=WIDTH)
 
 
 class Points(NamedTuple):
-    """Where to look: random numbers from outside, since drawing them takes longer to compile than
-    all that is measured. `smoothness` is L_f, for points outside X."""
+    """Random numbers that determine where evidence is measured. They are drawn outside, since
+    drawing takes longer to compile than all that is measured. `smoothness` is L_f, for points
+    outside X."""
 
     throws: Numbers
     shifts: Numbers
@@ -47,8 +48,8 @@ class Points(NamedTuple):
         shape: tuple[int, int, int, int],
         radii: tuple[float, float, float],
     ) -> "Points":
-        """`shape` is (points, T, d1, d2); `radii` are how far x is drawn from x_1, how far y from
-        y*_t(x), and L_f."""
+        """Draw the numbers. `shape` is (points, T, d1, d2); `radii` are how far x is drawn from
+        x_1, how far y from y*_t(x), and L_f."""
         points, horizon, outer_dim, inner_dim = shape
         generator = np.random.default_rng(seed)
         throws = generator.normal(size=(points, horizon, outer_dim)) * radii[0] / outer_dim**0.5
@@ -71,13 +72,13 @@ Evidence = dict[str, Array]
 
 @eqx.filter_jit
 def gather(instance: Instance, played: PyTree, points: Points, kind: str) -> Evidence:
-    """The evidence of one problem. `played` are decisions stacked like the rounds."""
+    """Return the evidence of one problem. `played` are decisions stacked like the rounds."""
     problem, rounds = instance.problem, instance.rounds
     outer_var, inner_var = instance.outer_var, instance.inner_var
-    flat = reduced.Flat(problem, outer_var, inner_var, SOLVER)
+    flat = implicit.FlatProblem(problem, outer_var, inner_var, SOLVER)
 
     def over(function: Callable[..., PyTree], rounds: PyTree = rounds) -> Callable[..., PyTree]:
-        """`function(round, ...)` for points stacked as [point, round, ...]."""
+        """Return `function(round, ...)` for points stacked as [point, round, ...]."""
         return lambda *stacked: jax.lax.map(
             lambda at_point: flat.map_rounds(function, rounds, *at_point), stacked
         )
@@ -90,9 +91,9 @@ def gather(instance: Instance, played: PyTree, points: Points, kind: str) -> Evi
     # The start comes first (for D'), then what was played.
     begin = jnp.broadcast_to(flat.start, drawn.shape[1:])
     xs = jnp.concatenate([jnp.stack([begin, _flattened(played)]), drawn])
-    ys, residuals = over(lambda round, x: reduced.answer(flat, x, round))(xs)
+    ys, residuals = over(lambda round, x: implicit.answer(flat, x, round))(xs)
 
-    sizes = over(lambda round, x, y, v: reduced.sizes(flat, x, y, round, v))(
+    sizes = over(lambda round, x, y, v: implicit.sizes(flat, x, y, round, v))(
         jnp.concatenate([xs, xs]),
         jnp.concatenate([ys, ys + points.shifts]),
         jnp.concatenate([points.directions] * 2),
@@ -101,7 +102,7 @@ def gather(instance: Instance, played: PyTree, points: Points, kind: str) -> Evi
     if kind == "nonconvex_local":
         # Lemma 23 compares f_t at the answers of different rounds, and in between.
         shuffled = jax.tree.map(lambda leaf: leaf[points.order], rounds)
-        others = over(lambda round, x: reduced.answer(flat, x, round).y, shuffled)(xs)
+        others = over(lambda round, x: implicit.answer(flat, x, round).y, shuffled)(xs)
         near = jnp.stack([ys, others, ys + points.mixes * (others - ys)])
 
     def steepness(round: PyTree, x: Vector, y: Vector) -> Array:
@@ -129,12 +130,12 @@ def gather(instance: Instance, played: PyTree, points: Points, kind: str) -> Evi
         xs = jnp.concatenate([xs, _flattened(best.outer_var)[None]])
         ys = jnp.concatenate([ys, _flattened(best.inner_var)[None]])
         shifts = jnp.concatenate([shifts, shifts[:1]])
-    curvature = over(lambda round, x, y: reduced.leader_curvature(flat, x, y, round))
+    curvature = over(lambda round, x, y: implicit.leader_curvature(flat, x, y, round))
     bends = curvature(xs, ys)
     if kind == "convex_dynamic":
         found["gradient_at_optimum"] = jnp.linalg.norm(bends.gradient[-1], axis=-1)
         stepped = xs - bends.gradient / points.smoothness
-        there = over(lambda round, x: reduced.answer(flat, x, round).y)(stepped)
+        there = over(lambda round, x: implicit.answer(flat, x, round).y)(stepped)
         outside = curvature(stepped, there)
         found["outside_mu_f"] = outside.least.min(axis=0)
         found["outside_L_f"] = outside.most.max(axis=0)
@@ -144,22 +145,20 @@ def gather(instance: Instance, played: PyTree, points: Points, kind: str) -> Evi
 
 
 def _flattened(stacked: PyTree) -> Array:
-    """A tree stacked on axis 0, as one matrix."""
+    """Return a tree stacked on axis 0 as one matrix."""
     return jax.vmap(lambda one: ravel_pytree(one)[0])(stacked)
 
 
 def _lemma_3(
-    flat: reduced.Flat, round: PyTree, x: Vector, y: Vector, shift: Vector
+    flat: implicit.FlatProblem, round: PyTree, x: Vector, y: Vector, shift: Vector
 ) -> tuple[Array, Array]:
-    """|dy*/dx|, and the hypergradient's error at y* + shift per unit of shift."""
-    total = reduced.one_round(round)
+    """Return |dy*/dx|, and the hypergradient's error at y* + shift per unit of shift."""
 
     def hypergradient(y: Vector) -> Vector:
-        """Equation (8), by dense factors: no estimator of the library is asked."""
-        slopes = jax.grad(flat.outer, (0, 1))(x, y, round)
-        return reduced.pulled_back(flat, total, x, y, *slopes)
+        """Return Equation (8), by dense factors: no estimator of the library is asked."""
+        return implicit.at_answer(flat, x, round, y).gradient()
 
-    slope = reduced.answer_slope(flat, total, x, y)
+    slope = implicit.at_answer(flat, x, round, y).answer_slope()
     steepest = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(slope.T @ slope).max(), 0.0))
     error = hypergradient(y + shift) - hypergradient(y)
     return steepest, jnp.linalg.norm(error) / jnp.linalg.norm(shift)

@@ -24,7 +24,7 @@ LEAST_R_SQUARED = 0.999
 
 
 def exponent(T: ArrayLike, values: ArrayLike) -> float | None:
-    """The slope of log(values) over log(T); `None` where a value is not positive.
+    """Return the slope of log(values) over log(T), or `None` where a value is not positive.
 
     >>> round(exponent([10, 20, 40], [3.0, 6.0, 12.0]), 6)
     1.0
@@ -36,7 +36,7 @@ def exponent(T: ArrayLike, values: ArrayLike) -> float | None:
 
 
 def logarithmic(T: ArrayLike, values: Numbers) -> tuple[float, float]:
-    """The coefficient of log T in a linear fit, and its R squared.
+    """Return the coefficient of log T in a linear fit, and its R squared.
 
     >>> coefficient, r_squared = logarithmic(np.array([1, 2, 4]), 3 * np.log([1, 2, 4]) + 1)
     >>> round(coefficient, 6), round(r_squared, 6)
@@ -48,7 +48,7 @@ def logarithmic(T: ArrayLike, values: Numbers) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class ExampleRow:
-    """One path length of the example: the order the paper claims, and what fits."""
+    """One path length of the example: the order that the paper claims, and the fit."""
 
     sequence: str
     quantity: str
@@ -60,7 +60,7 @@ class ExampleRow:
 
     @property
     def violated(self) -> bool:
-        """Whether the measured growth is another than the claimed one."""
+        """Whether the measured growth differs from the claimed one."""
         if self.claimed == "0":
             return not self.total < 1e-12
         if self.claimed == "sqrt(T)":
@@ -76,7 +76,7 @@ CLAIMS = {
 
 
 def example(horizon: int = EXAMPLE_HORIZON) -> list[ExampleRow]:
-    """Path lengths of both sequences, fitted over the last six doublings of T."""
+    """Return path lengths of both sequences, fitted over the last six doublings of T."""
     rows = []
     at = np.unique(np.maximum(horizon // 2 ** np.arange(7), 1))
     for sequence, claims in CLAIMS.items():

@@ -1,7 +1,7 @@
-"""One setting, from drawing its problems to regret beside bound for each of them."""
+"""The settings of the paper: one problem, from its draw to regret beside bound."""
 
+import abc
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import theory
+from ...algorithms import OAGD
+from ...hypergradient import Dense, Hypergradient
+from ...problem import Problem
 from ...theory import Constants, Setting
-from ..families.catalogue import Drawn, draw
+from ...window import Window
+from ..families.catalogue import FAMILIES, Drawn, draw
 from ..families.ingredients import Numbers
-from ..verify import AssumptionError, Check, verify
+from ..verify import POINTS, AssumptionError, Check, verify
 from . import claims, play
 from .play import Steps
 
-# What a comparator may be off by. Its loss is then off by the square of it.
+# Largest residual of a comparator. Its loss is then off by the square of it.
 COMPARATOR_TOLERANCE = 1e-7
 # The promised order in words, and evaluated on measured path lengths.
 ORDERS: dict[str, tuple[str, Callable[[dict[str, Numbers]], Numbers]]] = {
@@ -40,11 +44,11 @@ ORDERS: dict[str, tuple[str, Callable[[dict[str, Numbers]], Numbers]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A problem that was verified and played: curves over t = 1..T. `checks` are of assumptions,
-    all of which hold; `steps` of what the proof says of every round."""
+    """A problem that was verified and played, with curves over t = 1..T. `checks` are those of the
+    assumptions, all of which hold; `steps` those of the steps of the proof."""
 
     drawn: Any
-    """`Drawn`, or a stream: what has a `family`, a `number` and a `where` for messages."""
+    """A `Drawn` or a stream: an object with a `family`, a `number` and a `where` for messages."""
     checks: tuple[Check, ...]
     steps: tuple[Check, ...]
     regret: Numbers
@@ -54,28 +58,71 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        """The largest regret / bound over t."""
+        """Largest regret / bound over t."""
         return float(self.ratios.max())
 
     @property
     def ratios(self) -> Numbers:
-        """regret / bound at every t."""
+        """Regret / bound at every t."""
         return self.regret / self.bound
 
     def exceeds(self, curve: Numbers) -> int | None:
-        """The first round, from 1, at which the regret is above the curve by more than rounding;
-        a NaN is above everything."""
-        held = self.regret <= curve + 1e-9 * (1.0 + np.abs(curve))
-        return None if held.all() else int(np.argmin(held)) + 1
+        """Return the first round, from 1, at which the regret is above the curve by more than
+        rounding; a NaN is above everything."""
+        below = self.regret <= curve + 1e-9 * (1.0 + np.abs(curve))
+        return None if below.all() else int(np.argmin(below)) + 1
+
+
+# Growth is judged from this T on.
+GROWTH_FROM = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Certified(abc.ABC):
+    """A setting that can be certified: its problems, how they are measured, and their growth.
+
+    - `order`: the promised order of the regret, in words; `printed`: whether the paper prints a
+      bound; `honest`: the mutation that changes nothing.
+    - `families`: of problems, by turns; growth is fitted on the first, and judged on horizons of at
+      least `growth_from`.
+    - `remarks`: entries that `certify.json` adds to every check.
+    """
+
+    name: str
+    order: str
+    families: tuple[Callable[..., Any], ...]
+    honest: Any
+    printed: bool
+    growth_from: int
+    remarks: dict[str, int]
+
+    @abc.abstractmethod
+    def outcome(self, number: int, horizon: int, seed: int, mutation: Any) -> Outcome:
+        """Draw, verify, play and measure one problem."""
+
+    @abc.abstractmethod
+    def growth(
+        self, outcomes: list[Outcome], horizon: int, seed: int, mutation: Any
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return horizons, and at each the mean regret and the promised order."""
+
+    @abc.abstractmethod
+    def assumptions(self, outcome: Outcome) -> tuple[str, ...]:
+        """Return the assumptions of the theorem."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """Something made wrong on purpose, to see who complains: the steps that are played (while those
-    prescribed are checked), the bound, or the constants that all is derived from."""
+    """A fault made on purpose: in the steps, the window, the problem, the hypergradient or the
+    algorithm that are played (while those prescribed are checked), in the bound, or in the
+    constants that everything is derived from."""
 
     name: str = "none"
     steps: Callable[[Steps], Steps] = lambda steps: steps
+    window: Callable[[Window], Window] = lambda window: window
+    problem: Callable[[Problem], Problem] = lambda problem: problem
+    hypergradient: Hypergradient = Dense()  # noqa: RUF009
+    algorithm: type[OAGD] = OAGD
     bound: float = 1.0
     constants: Callable[[Constants], Constants] = lambda constants: constants
 
@@ -84,53 +131,42 @@ HONEST = Mutation()
 
 
 def prescribe(drawn: Drawn) -> Setting:
-    """Steps and bound for a drawn problem: the largest alpha that the theorem allows, or a share
-    of it where the family asks for one."""
+    """Return steps and bound for a drawn problem, with the largest alpha that the theorem allows,
+    or a share of it where the family asks for one."""
     make, constants = getattr(theory, drawn.setting), drawn.constants
     if drawn.share == 1.0:
         return make(constants)
     return make(constants, outer_step_size=drawn.share * make(constants).outer_step_size)
 
 
-def outcomes(
-    setting: str,
-    problems: int,
-    horizon: int,
-    seed: int,
-    on_problem: Callable[[int], None] = lambda done: None,
-    stride: int = 1,
-    mutation: Mutation = HONEST,
-    examined: bool = True,
-) -> list[Outcome]:
-    """Draw, play, verify and measure the problems of one setting.
-
-    `on_problem` is told how many problems are done. With a `stride` only every so many-th problem
-    is drawn: with the number of families, those of the first. Raises `AssumptionError` for a
-    problem that is not what its family says. Without `examined` neither the problem nor the steps
-    of the proof are looked at, which is enough for growth, where the horizon is long.
-    """
-    results: list[Outcome] = []
-    for number in range(0, problems * stride, stride):
-        drawn = draw(setting, number, horizon, seed)
-        constants = mutation.constants(drawn.constants)
-        drawn = drawn._replace(instance=dataclasses.replace(drawn.instance, constants=constants))
-        with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
-            results.append(_outcome(drawn, seed, mutation, examined))
-        on_problem(len(results))
-    return results
+def outcome_of(
+    drawn: Drawn, seed: int, mutation: Mutation = HONEST, examined: bool = True
+) -> Outcome:
+    """Play, verify and measure a problem, in float64. Raise `AssumptionError` if it is not what its
+    family says. Without `examined` neither the problem nor the steps of the proof are tested."""
+    constants = mutation.constants(drawn.constants)
+    drawn = drawn._replace(instance=dataclasses.replace(drawn.instance, constants=constants))
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        return _outcome(drawn, seed, mutation, examined)
 
 
 def _outcome(drawn: Drawn, seed: int, mutation: Mutation, examined: bool) -> Outcome:
     name, window, promised = drawn.setting, drawn.window, prescribe(drawn)
     # Constants are static: with them, every problem would be compiled anew.
     instance = dataclasses.replace(drawn.instance, constants=None)
-    played, accepted = play.play(instance, window, mutation.steps(Steps.of(promised)))
+    played, accepted = play.play(
+        dataclasses.replace(instance, problem=mutation.problem(instance.problem)),
+        mutation.window(window), mutation.steps(Steps.of(promised)), mutation.hypergradient,
+        mutation.algorithm,
+    )  # fmt: skip
     checks: tuple[Check, ...] = ()
     steps: tuple[Check, ...] = ()
     if examined:
+        # Assumptions are made on X, which a mutant may leave.
+        inside = jax.vmap(instance.problem.domain.project)(played.x)
         checks = verify(
             instance.problem, instance.rounds, drawn.constants, name, outer_var=instance.outer_var,
-            inner_var=instance.inner_var, outer_vars=played.x, window=window,
+            inner_var=instance.inner_var, outer_vars=inside, window=window,
             seed=(seed, drawn.number), where=drawn.where,
         )  # fmt: skip
     if not bool(jnp.all(accepted)):
@@ -156,7 +192,7 @@ def _outcome(drawn: Drawn, seed: int, mutation: Mutation, examined: bool) -> Out
         alpha = jnp.asarray(claims.at(promised.outer_step_size, T))
         along = play.measure_along(instance, played, best, alpha, window)
         steps = claims.checks(promised, jax.tree.map(np.asarray, along), W, known)
-    own = {argument: known[argument] for argument in inspect.signature(promised.bound).parameters}
+    own = {name: known[name] for name in promised.measures}
     curves = (
         np.asarray(measured.curve),
         mutation.bound * promised.bound(**own),
@@ -169,14 +205,67 @@ def _outcome(drawn: Drawn, seed: int, mutation: Mutation, examined: bool) -> Out
 
 
 def horizons(T: int) -> list[int]:
-    """T/8, T/4, T/2 and T, at which growth is fitted, and the first round."""
+    """Return 1, for the first round, and T/8, T/4, T/2 and T, at which growth is fitted."""
     return [1, T // 8, T // 4, T // 2, T] if T >= 16 else [1, 1, T // 4, T // 2, T]
 
 
 def _each_horizon(curves: Numbers) -> Numbers:
-    """From curves for each h that with x* of the whole horizon, and at each h that with its own x*,
-    which is the definition."""
+    """Return the curve against x* of the whole horizon, and at each h the value against the x* of
+    the first h rounds, which is the definition. `curves` has one curve for each h."""
     whole = curves[-1].copy()
     for own, h in zip(curves, horizons(len(whole)), strict=True):
         whole[h - 1] = own[h - 1]
     return whole
+
+
+# At its prescribed step the strongly convex dynamic leader needs at least 1 / (alpha mu_f) = 128
+# rounds to arrive, so its growth is fitted over T, 2T, 4T and 8T.
+STRETCH, GROWTH_PROBLEMS = {"strongly_convex_dynamic": 8}, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperSetting(Certified):
+    """One of the five settings of the paper. The path lengths of its first family are sublinear."""
+
+    stretch: int = 1
+
+    @classmethod
+    def of(cls, name: str) -> "PaperSetting":
+        """Return a setting by its name."""
+        stretch, remarks = STRETCH.get(name, 1), {"points_per_round": POINTS + 2}
+        least = GROWTH_FROM * (2 * stretch if stretch > 1 else 1)
+        families = FAMILIES[name]
+        return cls(name, ORDERS[name][0], families, HONEST, True, least, remarks, stretch=stretch)
+
+    def outcome(self, number: int, horizon: int, seed: int, mutation: Mutation) -> Outcome:
+        """Draw, verify, play and measure one problem."""
+        return outcome_of(draw(self.name, number, horizon, seed), seed, mutation)
+
+    def growth(
+        self, outcomes: list[Outcome], horizon: int, seed: int, mutation: Mutation
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Return horizons, and at each the mean regret and the promised order."""
+        if self.stretch > 1:
+            # The problem and the steps of the proof are not examined again on the long horizon.
+            growing = [
+                outcome_of(
+                    draw(self.name, index * len(self.families), self.stretch * horizon, seed),
+                    seed,
+                    mutation,
+                    examined=False,
+                )
+                for index in range(min(GROWTH_PROBLEMS, len(outcomes)))
+            ]
+        else:
+            first = self.families[0].__name__
+            growing = [outcome for outcome in outcomes if outcome.drawn.family == first]
+        at = np.array(horizons(len(growing[0].regret))[1:])
+        regret, order = (
+            np.mean([getattr(outcome, curve) for outcome in growing], axis=0)[at - 1]
+            for curve in ("regret", "order")
+        )
+        return at, regret, order
+
+    def assumptions(self, outcome: Outcome) -> tuple[str, ...]:
+        """Return the assumptions of the theorem."""
+        return prescribe(outcome.drawn).assumptions

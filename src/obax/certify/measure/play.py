@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
-from ... import reduced, regret
+from ... import implicit, regret
 from ..._support.trees import PyTree
 from ...algorithms import OAGD
-from ...hypergradient import Dense
+from ...hypergradient import Hypergradient
 from ...online import run
 from ...problems import Instance
 from ...theory import Setting
@@ -36,7 +36,8 @@ class Steps(NamedTuple):
 
     @classmethod
     def of(cls, prescribed: Setting) -> "Steps":
-        """Those that a setting prescribes. Python's numbers would be compiled in."""
+        """Return the steps that a setting prescribes, as arrays: Python's numbers would be
+        compiled in."""
         p = prescribed
         return cls(*jax.tree.map(_traced, (p.outer_step_size, p.inner_step_size, p.inner_steps)))
 
@@ -47,7 +48,7 @@ def _traced(number: ArrayLike) -> Array:
 
 
 class Played(NamedTuple):
-    """The pair before and after every round: x_t, x_{t+1}, y_t, y_{t+1}."""
+    """Leader and follower before and after every round: x_t, x_{t+1}, y_t, y_{t+1}."""
 
     x: Array
     x_next: Array
@@ -56,9 +57,16 @@ class Played(NamedTuple):
 
 
 @eqx.filter_jit
-def play(instance: Instance, window: Window, steps: Steps) -> tuple[Played, Array]:
-    """OAGD with these steps, and which rounds were accepted."""
-    algorithm = OAGD(instance.problem, steps.alpha, steps.beta, steps.K, window, Dense())
+def play(
+    instance: Instance,
+    window: Window,
+    steps: Steps,
+    hypergradient: Hypergradient,
+    kind: type[OAGD] = OAGD,
+) -> tuple[Played, Array]:
+    """Play OAGD with these steps; also return which rounds were accepted. A mutant has its own
+    `hypergradient`, where others have `Dense()`, or `kind` of OAGD."""
+    algorithm = kind(instance.problem, steps.alpha, steps.beta, steps.K, window, hypergradient)
     state = algorithm.init(instance.outer_var, instance.inner_var, instance.example_round)
     _, history = run(
         algorithm,
@@ -73,8 +81,8 @@ def play(instance: Instance, window: Window, steps: Steps) -> tuple[Played, Arra
 
 
 class Measured(NamedTuple):
-    """A regret curve with the path lengths that its bound takes; how exact the comparators are,
-    and where they are in each round."""
+    """A regret curve, the path lengths that its bound takes, the largest residual of the
+    comparators, and the comparators."""
 
     curve: Array
     arguments: dict[str, Array]
@@ -83,14 +91,14 @@ class Measured(NamedTuple):
 
 
 def _starts(instance: Instance) -> dict[str, PyTree]:
-    """Where the searches of `obax.regret` start, and how they go."""
+    """Return the keywords of the searches of `obax.regret`."""
     starts = {"outer_start": instance.outer_var, "inner_start": instance.inner_var}
     return {**starts, "solver": SOLVER}
 
 
 @eqx.filter_jit
 def dynamic(instance: Instance, played: Array, bound: Callable[..., Curve]) -> Measured:
-    """BD-Reg_t at every t."""
+    """Measure BD-Reg_t at every t."""
     starts = _starts(instance)
     curve = regret.dynamic(instance.problem, played, instance.rounds, **starts)
     arguments = regret.bound_arguments(bound, instance.problem, instance.rounds, **starts)
@@ -102,7 +110,7 @@ def dynamic(instance: Instance, played: Array, bound: Callable[..., Curve]) -> M
 
 @eqx.filter_jit
 def static(instance: Instance, played: Array, horizons: Array) -> Measured:
-    """BS-Reg_t at every t against the x* of rounds 1..h, for each h: axes (h, t)."""
+    """Measure BS-Reg_t at every t against the x* of rounds 1..h, for each h: axes (h, t)."""
     problem, rounds, starts = instance.problem, instance.rounds, _starts(instance)
 
     def against(h: Array) -> Measured:
@@ -122,7 +130,7 @@ def static(instance: Instance, played: Array, horizons: Array) -> Measured:
 
 @eqx.filter_jit
 def local(instance: Instance, played: Array, window: Window) -> Measured:
-    """BL-Reg_t at every t, with H measured along the trajectory only.
+    """Measure BL-Reg_t at every t, with H along the trajectory only.
 
     The proof meets y*_t - y*_{t-1} only at x_{t-1} and x_t. This H is at most the one with the
     supremum, and the bound grows with H: what holds with the smaller one holds with the larger.
@@ -146,8 +154,8 @@ def local(instance: Instance, played: Array, window: Window) -> Measured:
 
 
 class Along(NamedTuple):
-    """Lengths and differences in every round of a run; F_t is f_t for w = 1. Arrays of JAX while
-    they are measured, of NumPy when they are judged."""
+    """Lengths and differences in every round of a run; F_t is f_t for w = 1. They are arrays of
+    JAX while they are measured, of NumPy when they are judged."""
 
     before: Array
     after: Array
@@ -168,9 +176,9 @@ class Along(NamedTuple):
 def measure_along(
     instance: Instance, played: Played, best: Array, alpha: Array, window: Window
 ) -> Along:
-    """What `claims.checks` needs. `best` are the comparators x*_t, `alpha` the steps that were
-    *prescribed*, whatever was played."""
-    flat = reduced.Flat(instance.problem, instance.outer_var, instance.inner_var, SOLVER)
+    """Measure what `claims.checks` needs. `best` are the comparators x*_t, `alpha` the steps
+    that were *prescribed*, whatever was played."""
+    flat = implicit.FlatProblem(instance.problem, instance.outer_var, instance.inner_var, SOLVER)
     # The rounds of the window of round t, newest first; f_t = 0 before the first.
     index = jnp.arange(len(alpha))[:, None] - jnp.arange(window.size)
     weights = jnp.where(index >= 0, jnp.asarray(window.weights) / jnp.sum(window.weights), 0.0)
@@ -183,7 +191,7 @@ def measure_along(
 
 
 def _in_round(
-    flat: reduced.Flat,
+    flat: implicit.FlatProblem,
     round: PyTree,
     past: PyTree,
     weights: Array,
@@ -191,7 +199,7 @@ def _in_round(
     best: Vector,
     alpha: Array,
 ) -> tuple[dict[str, Array], Vector]:
-    """All of `Along` but the path lengths, and y*_t(best) for these."""
+    """Return everything of `Along` but the path lengths, and y*_t(best) for these."""
     x, x_next, y, y_next = played
 
     def average(x: Vector, y: Vector) -> Array:
@@ -199,10 +207,10 @@ def _in_round(
 
     def gradient(y: Vector) -> Vector:
         slopes = jax.grad(average, (0, 1))(x, y)
-        return reduced.pulled_back(flat, reduced.one_round(round), x, y, *slopes)
+        return implicit.at_answer(flat, x, round, y).pull_back(*slopes)
 
     answer, answer_next, answer_best = (
-        reduced.answer(flat, point, round).y for point in (x, x_next, best)
+        implicit.answer(flat, point, round).y for point in (x, x_next, best)
     )
     true, taken = gradient(answer), gradient(y_next)
     value, norm = average(x, answer), jnp.linalg.norm

@@ -18,7 +18,7 @@ from ..measure.outcomes import Outcome
 from ..verify import Check
 from .ridge import standardise
 from .streams import Stream
-from .watch import Watched
+from .watch import Watched, check_mean
 
 LEAST = 1e-300
 SWITCHES = 4
@@ -26,8 +26,8 @@ SWITCHES = 4
 
 
 class Mixed(NamedTuple):
-    """A mixture as it was played: what each member gave the target, the shares before and after
-    each row, and the losses of the whole."""
+    """A mixture as it was played: the likelihood that each member gave the target, the shares
+    before and after each row, and the losses of the mixture."""
 
     likelihood: Numbers
     shares: Numbers
@@ -36,13 +36,14 @@ class Mixed(NamedTuple):
 
 
 def of_classes(stream: Stream, seen: Watched) -> Mixed:
-    """The classifier's own."""
-    return Mixed(seen.said, seen.shares, seen.next_shares, seen.losses)
+    """Collect the classifier's members and shares, with the log loss of what it predicts."""
+    losses = -np.log(np.maximum(seen.predicted, LEAST))
+    return Mixed(seen.said, seen.shares, seen.next_shares, losses)
 
 
 def of_numbers(stream: Stream, seen: Watched) -> Mixed:
-    """The regressor's, whose densities are relative to the best of each row: a row's best loss is
-    taken from all, which leaves every regret as it is."""
+    """Return the mixture of a regressor, whose densities are relative to the best of each row:
+    the best loss of a row is subtracted from all, which does not change a regret."""
     targets = standardise(stream, seen).targets
     losses = 0.5 * (seen.said - targets[:, None]) ** 2 / np.min(seen.residuals, axis=1)[:, None]
     likelihood = np.exp(np.min(losses, axis=1)[:, None] - losses)
@@ -51,7 +52,7 @@ def of_numbers(stream: Stream, seen: Watched) -> Mixed:
 
 
 def replayed(mixed: Mixed, share: float, mutant: str) -> Mixed:
-    """The same members under a mixture with something wrong in it: see `mutants`."""
+    """Return the same members under a mixture with a fault: see `mutants`."""
     count = mixed.likelihood.shape[1]
     shares, losses, w = [], [], np.full(count, 1.0 / count)
     best = np.argmin(-np.sum(np.log(np.maximum(mixed.likelihood, LEAST)), axis=0))
@@ -71,8 +72,8 @@ def replayed(mixed: Mixed, share: float, mutant: str) -> Mixed:
 
 
 def outcome(stream: Stream, seen: Watched, mixed: Mixed, *, bound: float = 1.0) -> Outcome:
-    """Regret beside bound at every row: of the comparator, member or sequence, for which the
-    regret takes the largest share of its bound."""
+    """Return regret beside bound at every row, against the comparator (member or sequence) for
+    which the regret takes the largest share of its bound."""
     p = np.maximum(mixed.likelihood, LEAST)
     rows, count = p.shape
     promise, T = SharedMixture(count, stream.share), np.arange(1.0, rows + 1.0)
@@ -83,7 +84,7 @@ def outcome(stream: Stream, seen: Watched, mixed: Mixed, *, bound: float = 1.0) 
     renewed = mixed.shares * p
     renewed *= (1.0 - stream.share) / np.sum(renewed, axis=1, keepdims=True)
     renewed += stream.share / count
-    steps = (
+    steps: tuple[Check, ...] = (
         share("shares renewed", "the distance to the prescribed shares / rounding",
               np.max(np.abs(mixed.next_shares - renewed), axis=1), 0.0, 1.0),
         share("what is said", "the distance of the loss to -ln(w . p) / rounding",
@@ -92,6 +93,9 @@ def outcome(stream: Stream, seen: Watched, mixed: Mixed, *, bound: float = 1.0) 
         share("posterior", "the distance of the summed losses to -ln of the evidence / rounding",
               np.abs(suffered - evidence(p, stream.share)), 0.0, T * (1.0 + suffered)),
     )  # fmt: skip
+    if len(stream.weights):
+        # The log score is one of the density: that the model predicts its mean is tried apart.
+        steps = (*steps, check_mean(seen))
     checks = (
         Check.worst_of("rows learned by all", "1 for such a row,", seen.played, ">=", 1.0),
         Check.worst_of("likelihoods above 1e-300", "the least likelihood",
@@ -102,9 +106,8 @@ def outcome(stream: Stream, seen: Watched, mixed: Mixed, *, bound: float = 1.0) 
 
 
 def evidence(likelihood: Numbers, share: float) -> Numbers:
-    """-ln of the probability of the first t rows, for each t: the sum over all sequences of
-    members of what they are given in advance times what they give, gathered in logarithms without
-    a look at the shares."""
+    """Return -ln of the probability of the first t rows, for each t: the sum over all sequences
+    of members of prior times likelihood, computed in logarithms and without the shares."""
     count = likelihood.shape[1]
     moves = np.log(np.full((count, count), share / count) + (1.0 - share) * np.eye(count) + LEAST)
     reached, found = np.full(count, -np.log(count)), []
@@ -119,8 +122,8 @@ def evidence(likelihood: Numbers, share: float) -> Numbers:
 
 
 def best_with_switches(losses: Numbers, switches: int) -> Numbers:
-    """The least sum of losses of the first t rows, for each t, of a sequence of members with at
-    most 0, 1, ... switches: a line for each."""
+    """Return the least sum of losses of the first t rows, for each t, of a sequence of members
+    with at most 0, 1, ... switches: a line for each."""
     best, found = np.zeros((switches + 1, losses.shape[1])), []
     for row in losses:
         before = np.full_like(best, np.inf)

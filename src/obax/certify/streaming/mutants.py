@@ -1,12 +1,43 @@
 """What is made wrong in the streaming settings, to see who complains.
 
 Learners are real ones with other options than the bound is told; bounds lose a factor or a term; a
-mixture weighs the real members in a wrong way.
+mixture weighs the real members in a wrong way; a real model predicts something else than the mean
+of its members under their shares.
 """
 
+from typing import Any
+
+import numpy as np
+
 from .settings import STREAMING, Mutation
+from .watch import predict
+
+
+def predict_half(model: Any, row: dict[Any, float]) -> Any:
+    """Return half of the model's prediction."""
+    found = predict(model, row)
+    if isinstance(found, dict):
+        return {label: 0.5 * probability for label, probability in found.items()}
+    return 0.5 * found
+
+
+def predict_with_equal_shares(model: Any, row: dict[Any, float]) -> Any:
+    """Return what the model predicts while all of its members have the same share."""
+    inner = model.prepare()._model
+    kept = inner.engine
+    count = len(kept.spec.members)
+    state = kept.state() | {"shares": np.full(count, 1.0 / count)}
+    inner.engine = type(kept).restore(kept.spec, kept.names, kept.labels, state)
+    found = predict(model, row)
+    inner.engine = kept
+    return found
+
 
 _BOUND = Mutation("bound / 10", bound=0.1)
+_PREDICTIONS = (
+    Mutation("predictions halved", predict=predict_half),
+    Mutation("equal shares", predict=predict_with_equal_shares),
+)
 _MIXTURES = (
     *(
         Mutation(name, mixture=name)
@@ -15,6 +46,7 @@ _MIXTURES = (
             "share x 100",
         )
     ),
+    *_PREDICTIONS,
     _BOUND,
 )  # fmt: skip
 MUTANTS: dict[str, tuple[Mutation, ...]] = {
@@ -25,6 +57,7 @@ MUTANTS: dict[str, tuple[Mutation, ...]] = {
         Mutation("no ridge", lambda stream: {"penalty": 1e-7}),
         Mutation("inertia x 10", lambda stream: {"inertia": 10.0 * stream.inertia}),
         Mutation("another loss", lambda stream: {"loss": "huber", "delta": 0.5}),
+        *_PREDICTIONS,
         Mutation("no path", without="path"),
         Mutation("no volume", without="volume"),
         _BOUND,

@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...estimators.kernel.statistics import CLIP
 from ...theory import DiscountedRidge
 from ..families.ingredients import Numbers
 from ..measure.claims import share
 from ..measure.outcomes import Outcome
 from ..verify import Check
 from .streams import WARM_UP, Stream
-from .watch import FROZEN, Watched
+from .watch import CLIP, FROZEN, Watched, check_mean
 
 LOSSY = 100.0
 """What rounding may be more of in an update: the kernel inverts, with a little added for it."""
 
 
 class Standard(NamedTuple):
-    """The stream as the member gets it: rows with the 1 of the intercept, targets, and the rule."""
+    """A stream as the member receives it: rows with the 1 of the intercept, targets, and the
+    rule."""
 
     rows: Numbers
     targets: Numbers
@@ -32,7 +32,8 @@ class Standard(NamedTuple):
 
 
 def standardise(stream: Stream, seen: Watched) -> Standard:
-    """By the statistics known before each row; what is constant so far counts as 0."""
+    """Standardise by the statistics known before each row; a feature that has been constant so
+    far counts as 0."""
     known = seen.variances > 0.0
     deviations = np.sqrt(np.where(known, seen.variances, 1.0))
     spread = np.sqrt(np.where(seen.target_variance > 0.0, seen.target_variance, 1.0))[:, None]
@@ -53,8 +54,8 @@ def standardise(stream: Stream, seen: Watched) -> Standard:
 
 
 class Terms(NamedTuple):
-    """What the proof speaks of, a line for each row: worked in NumPy from the standardised rows,
-    but for y, where the member was before the row, and what it said."""
+    """Quantities of the proof, a line for each row. They are computed in NumPy from the
+    standardised rows, but for y, the member's weights before the row, and its prediction."""
 
     a: Numbers
     b: Numbers
@@ -71,22 +72,22 @@ class Terms(NamedTuple):
 
     @property
     def loss(self) -> Numbers:
-        """Of what the member said."""
+        """Loss of the member's prediction."""
         return 0.5 * (self.said - self.b) ** 2
 
     @property
     def rule_loss(self) -> Numbers:
-        """Of the comparator."""
+        """Loss of the comparator."""
         return 0.5 * (_dot(self.u, self.a) - self.b) ** 2
 
     @property
     def moved(self) -> Numbers:
-        """How the comparator moved before the row; not before the first."""
+        """Step of the comparator before the row; zero before the first."""
         return np.diff(self.u, axis=0, prepend=self.u[:1])
 
 
 def terms(ridge: DiscountedRidge, found: Standard, seen: Watched) -> Terms:
-    """All of them, from the first row of the stream."""
+    """Return all of them, from the first row of the stream."""
     a, d, y = found.rows, found.rows.shape[1], seen.weights[:-1]
     A = np.zeros((len(a), d, d))
     for t in range(1, len(a)):
@@ -103,8 +104,8 @@ def terms(ridge: DiscountedRidge, found: Standard, seen: Watched) -> Terms:
 def outcome(
     stream: Stream, seen: Watched, *, bound: float = 1.0, without: str | None = None
 ) -> Outcome:
-    """Regret beside bound at every row that counts, the assumptions, and the steps of the proof.
-    `bound`, a factor, and `without`, a term that is left out of it, are for mutants."""
+    """Return regret beside bound at every row that counts, the assumptions, and the steps of the
+    proof. `bound`, a factor, and `without`, a term that is left out of it, are for mutants."""
     ridge = DiscountedRidge(stream.memory, stream.penalty, stream.inertia)
     found = standardise(stream, seen)
     whole = terms(ridge, found, seen)
@@ -126,6 +127,7 @@ def outcome(
     sharp, regret = ridge.bound(**measured), np.cumsum(own.loss - own.rule_loss)
     steps = (
         *_update(whole),
+        check_mean(seen),
         _row(own, R),
         share("(path)", "what the comparator's step adds / its bound",
               (_half(own.u - own.y, own.P) - _half(own.u - own.moved - own.y, own.P + own.N))[1:],
@@ -144,7 +146,7 @@ def outcome(
 
 
 def _update(whole: Terms) -> tuple[Check, Check]:
-    """From the very first row."""
+    """Return the checks of prediction and update, from the very first row."""
     size = 1.0 + np.max(np.abs(whole.y_next), axis=1)
     learned = whole.c + whole.s * ((whole.b - _dot(whole.c, whole.a)) / (1.0 + whole.v))[:, None]
     return (
@@ -156,7 +158,7 @@ def _update(whole: Terms) -> tuple[Check, Check]:
 
 
 def _row(own: Terms, R: Numbers) -> Check:
-    """(row), which is an identity."""
+    """Return the check of (row), which is an identity."""
     fed = own.P + R + own.a[:, :, None] * own.a[:, None, :]
     parts = (
         own.loss * own.v / (1.0 + own.v),
@@ -189,10 +191,10 @@ def _assumed(stream: Stream, seen: Watched, whole: Terms) -> tuple[Check, ...]:
 
 
 def _dot(left: np.ndarray, right: np.ndarray) -> Numbers:
-    """Row by row."""
+    """Return the dot product of each pair of rows."""
     return np.asarray(np.sum(left * right, axis=1), np.float64)
 
 
 def _half(vectors: Numbers, matrices: Numbers) -> Numbers:
-    """Half the squared norm of each vector in each matrix."""
+    """Return half the squared norm of each vector in each matrix."""
     return 0.5 * _dot(vectors, (matrices @ vectors[:, :, None])[:, :, 0])

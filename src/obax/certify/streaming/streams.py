@@ -24,7 +24,7 @@ SHARES = (0.0, 0.001, 0.05)
 
 class Rule(NamedTuple):
     """A stream of numbers before it has units: rows z, weights of z with the intercept last, and
-    what the targets have beside weights times z."""
+    the noise of the targets."""
 
     rows: Numbers
     weights: Numbers
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream with the names by which a message can point at it, and the model that plays it."""
+    """A stream with its names for messages, and the hyperparameters of the model that plays it."""
 
     setting: str
     family: str
@@ -53,7 +53,8 @@ class Stream(NamedTuple):
 
 
 def turning(draws: Draws) -> Rule:
-    """Weights of length 1 that turn, by a squared path length of 2 in all; noise of either sign."""
+    """Return weights of length 1 that turn, by a squared path length of 2 in all, with noise of
+    either sign."""
     rows, n = _signs(draws, 2), draws.horizon
     angle = np.arange(n) * np.sqrt(2.0 / (n - WARM_UP))
     weights = np.stack([np.cos(angle), np.sin(angle), np.zeros(n)], axis=1)
@@ -61,13 +62,13 @@ def turning(draws: Draws) -> Rule:
 
 
 def flipping(draws: Draws) -> Rule:
-    """Targets of alternating sign, and a rule that knows better than to follow them."""
+    """Return targets of alternating sign, with a rule that does not follow them."""
     n = draws.horizon
     return Rule(np.zeros((n, 1)), np.zeros((n, 2)), draws.signs()[:, 0])
 
 
 def crossing(draws: Draws) -> Rule:
-    """A level that rises steadily, which a model with a memory follows at a distance."""
+    """Return a level that rises steadily, which a model with a memory follows at a distance."""
     n = draws.horizon
     weights, rise = np.zeros((n, 2)), 2.0 / (n - WARM_UP)
     # From where it comes down as fast as it will rise, so that the first row is no jump.
@@ -78,50 +79,50 @@ def crossing(draws: Draws) -> Rule:
 
 
 def walking(draws: Draws) -> Rule:
-    """Weights on a random walk."""
+    """Return weights on a random walk."""
     noise = 0.1 * _signs(draws, 1)[:, 0]
     return Rule(_signs(draws, 3), 1.0 + draws.walk(4, 0.02), noise)
 
 
 def jumping(draws: Draws) -> Rule:
-    """Eight rules of length 1, each held for an eighth of the rows."""
+    """Return eight rules of length 1, each for an eighth of the rows."""
     weights = draws.jump(3, 1.0)
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     return Rule(_signs(draws, 2), weights, 0.1 * _signs(draws, 1)[:, 0])
 
 
 def still(draws: Draws) -> Rule:
-    """One rule for all rows."""
+    """Return one rule for all rows."""
     weights = np.tile(draws.unit(5), (draws.horizon, 1))
     return Rule(_signs(draws, 4), weights, 0.5 * _signs(draws, 1)[:, 0])
 
 
 def _signs(draws: Draws, size: int) -> Numbers:
-    """Independent signs, whose squares are all 1."""
+    """Return independent signs, whose squares are all 1."""
     return draws.generator.choice([-1.0, 1.0], size=(draws.horizon, size))
 
 
 def switching(draws: Draws) -> tuple[Numbers, Numbers]:
-    """Two rules by turns: a short memory is best after a change, a long one later."""
+    """Return two rules by turns: a short memory is best after a change, a long one later."""
     rows = draws.scatter(3, 1.0)
     early = np.arange(draws.horizon) * 4 // draws.horizon % 2 == 0
     return rows, np.where(early, rows[:, 0] > 0, rows[:, 1] > 0).astype(np.float64)
 
 
 def lasting(draws: Draws) -> tuple[Numbers, Numbers]:
-    """One rule with noise."""
+    """Return one rule with noise."""
     rows = draws.scatter(3, 1.0)
     said = rows @ draws.unit(3) + 0.5 * draws.generator.normal(size=draws.horizon)
     return rows, (said > 0).astype(np.float64)
 
 
 def circling(draws: Draws) -> tuple[Numbers, Numbers]:
-    """Three classes by turns, five rows each: members that learn slowly are always late."""
+    """Return three classes by turns, five rows each: members that learn slowly are always late."""
     return draws.scatter(2, 1.0), (np.arange(draws.horizon) // 5 % 3).astype(np.float64)
 
 
 def guessing(draws: Draws) -> tuple[Numbers, Numbers]:
-    """Labels that nobody can know."""
+    """Return labels that cannot be predicted."""
     rows = draws.scatter(2, 1.0)
     return rows, draws.generator.integers(0, 2, draws.horizon).astype(np.float64)
 
@@ -133,7 +134,8 @@ LABELS: tuple[Callable[[Draws], tuple[Numbers, Numbers]], ...] = (
 
 
 def draw_rule(setting: str, index: int, horizon: int, seed: int) -> Stream:
-    """Stream `index` of a setting of numbers: `WARM_UP` rows and then `horizon` that count."""
+    """Return stream `index` of a setting of numbers: `WARM_UP` rows and then `horizon` that
+    count."""
     family = RULES[index % len(RULES)]
     generator = np.random.default_rng((seed, 5, index))
     draws = Draws(generator, WARM_UP + horizon)
@@ -161,7 +163,7 @@ def draw_rule(setting: str, index: int, horizon: int, seed: int) -> Stream:
 
 
 def draw_labels(setting: str, index: int, horizon: int, seed: int) -> Stream:
-    """Stream `index` of a setting of classes."""
+    """Return stream `index` of a setting of classes."""
     family = LABELS[index % len(LABELS)]
     rows, targets = family(Draws(np.random.default_rng((seed, 6, index)), horizon))
     share = SHARES[(index // len(LABELS)) % len(SHARES)]

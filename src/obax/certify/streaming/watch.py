@@ -1,21 +1,27 @@
 """A real estimator, played row by row, with all that the theorems speak of noted beside it."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..._support import native
 from ...estimators import StreamingClassifier, StreamingRegressor
-from ...estimators.kernel import ACCEPTED, LOSS, OUTCOME, SAID
 from ..families.ingredients import Numbers
+from ..measure.claims import share
+from ..verify import Check
 from .streams import Stream
 
 FROZEN = 1
-"""Where the member that stays at the start stands in a default model."""
-NOTED = ("shares", "residuals", "averages", "variances", "target_average", "target_variance")
+"""The member that stays at the start in a default model, and its weights in the state of one."""
+FROZEN_WEIGHTS = "member.start.weights"
+CLIP = 10.0
+"""Deviations at which the engine cuts features and targets off."""
 
 
 class Watched(NamedTuple):
-    """One line for each row. What has no other remark is as it was *before* the row."""
+    """Record of a run, one line for each row. Without another remark an entry is that *before*
+    the row."""
 
     shares: Numbers
     residuals: Numbers
@@ -29,40 +35,71 @@ class Watched(NamedTuple):
     """After the row."""
     said: Numbers
     """By each member: the probability of the target, or a number in its deviations."""
-    losses: Numbers
-    """Of the mixture."""
+    predicted: Numbers
+    """By the model's own `predict_one`, in the units of the targets; of a classifier the
+    probability of the target, by `predict_proba_one`."""
     played: Numbers
     """1 for a row that every member has learned."""
 
 
-def watch(stream: Stream, **options: Any) -> Watched:
-    """The default estimator of the stream's kind, with the stream's hyperparameters as its start;
-    `options` replace some of them."""
+Predict = Callable[[Any, dict[Any, float]], Any]
+"""A prediction from a model and a row: a number, or a dict of probabilities."""
+
+
+def predict(model: Any, row: dict[Any, float]) -> Any:
+    """Return what a user reads: `predict_one`, or `predict_proba_one` of a classifier."""
+    if isinstance(model, StreamingClassifier):
+        return model.predict_proba_one(row)
+    return model.predict_one(row)
+
+
+def watch(stream: Stream, predict: Predict = predict, **options: Any) -> Watched:
+    """Play the default estimator of the stream's kind, with the stream's hyperparameters as its
+    start; `options` replace some of them, and a mutant has its own `predict`."""
     classes = 0 if len(stream.weights) else int(stream.targets.max()) + 1
     given = {name: getattr(stream, name) for name in ("memory", "penalty", "inertia", "share")}
     kind: Any = StreamingClassifier if classes else StreamingRegressor
-    core = kind(**given | options)._made
+    model = kind(**given | options)
+    inner = model.prepare()._model
+    features, count = stream.rows.shape[1], len(stream.rows)
     # Known before the first row, so that nothing grows in between.
-    core.names = {i: i for i in range(stream.rows.shape[1])}
-    core.add_classes(list(range(classes)))
-    plan, (features, count) = core.plan, (stream.rows.shape[1], len(stream.rows))
-    end, part = SAID + max(1, plan.slots), plan.parts(core.vector)
-    lines, out = np.ones((count, features + 2)), np.zeros((1, end + plan.trail + plan.members))
-    lines[:, :features], lines[:, features] = stream.rows, stream.targets
-    noted: dict[str, list[Any]] = {
-        name: [] for name in (*NOTED, "weights", "next", "out", "out_of")
-    }
+    inner._grow(list(range(features)), list(range(classes)))
+    played, lines = np.zeros(count), []
+    predicted, by_member = np.zeros(count), []
     for i in range(count):
-        for name in NOTED:
-            noted[name].append(part[name].copy())
-        noted["weights"].append(part["weights"][FROZEN, 0].copy())
-        core._play(core.vector, core.record.data, core._work, plan.sizes, lines[i : i + 1], out)
-        noted["next"].append(part["shares"].copy())
-        noted["out"].append(out[0].copy())
-        noted["out_of"].append(part["sat_out"].sum())
-    noted["weights"].append(part["weights"][FROZEN, 0].copy())
-    found = np.array(noted["out"])
-    played = (found[:, OUTCOME] == ACCEPTED) & (np.array(noted["out_of"]) == 0)
-    curves = [np.array(noted[name]) for name in (*NOTED, "weights", "next")]
-    curves += [found[:, end + plan.trail :], found[:, LOSS], played.astype(np.float64)]
-    return Watched(*curves)
+        row = dict(enumerate(stream.rows[i].tolist()))
+        lines.append(inner.engine.state())
+        found = predict(model, row)
+        label = int(stream.targets[i]) if classes else 0
+        predicted[i] = found[label] if classes else found
+        by_member.append(inner.engine.predict_members(row)[:, label])
+        status = inner.engine.learn(row, label if classes else float(stream.targets[i]), 1.0)
+        played[i] = status == native.loaded().LEARNED
+    lines.append(inner.engine.state())
+    moments = np.array([line["moments"] for line in lines])
+    target_average, target_variance = moments[:-1, -1, 1], moments[:-1, -1, 2]
+    shares = np.array([line["shares"] for line in lines])
+    played *= np.array([line["sat_out"].sum() for line in lines[1:]]) == 0
+    return Watched(
+        shares[:-1],
+        np.array([line["residuals"] for line in lines[:-1]]),
+        moments[:-1, :-1, 1],
+        moments[:-1, :-1, 2],
+        target_average,
+        target_variance,
+        np.array([line[FROZEN_WEIGHTS][0] for line in lines]),
+        shares[1:],
+        np.array(by_member),
+        predicted,
+        played,
+    )
+
+
+def check_mean(seen: Watched) -> Check:
+    """Test that a regressor predicts the mean of its members under their shares."""
+    spread = np.sqrt(np.where(seen.target_variance > 0.0, seen.target_variance, 1.0))
+    mean = seen.target_average + spread * np.sum(seen.shares * seen.said, axis=1)
+    return share(
+        "what is predicted", "the distance to the mean under the shares / rounding",
+        np.abs(seen.predicted - mean), 0.0, 1.0 + np.abs(mean) + spread,
+    )  # fmt: skip
