@@ -42,9 +42,9 @@ def main() -> None:
         models = [kind(lags=count) for count in (0, 1, 2)]
         for model in models:
             model.learn_many(table, targets)
-        record, suggested = models[0]._core.record, "try lags=1" in models[0].explain()
+        engine, suggested = models[0]._model.engine, "try lags=1" in models[0].explain()
         losses = " | ".join(f"{model.mean_loss_:.4f}" for model in models)
-        again = record.repeat_total / record.seen
+        again = engine.repeat_loss / engine.learned
         print(f"| {name} | {again:.4f} | {losses} | {'yes' if suggested else 'no'} |", flush=True)
 
 

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 import obax
-from obax.online.axes import Axes
-from obax.online.mesh import on_mesh
+from obax.online.mesh import Axes, on_mesh
 
 KINDS = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter"
 LINE = re.compile(rf"= (?P<result>.*?) (?:{KINDS})(?:-start)?\(")

@@ -8,6 +8,7 @@ import html
 import json
 import posixpath
 import re
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,18 @@ SPELLINGS = {
     r"\\begin{aligned}": r"\\begin{array}{ll}",
     r"\\end{aligned}": r"\\end{array}",
 }
+# Names of functions, which MathML sets as letters without space on either side.
+FUNCTIONS = re.compile(
+    r"<mi>(ln|log|exp|cos|sin|tanh|max|min|argmin|argmax|sup|inf|det|tr|diag|sign)</mi>"
+    r"(?=(</\w+>)?(\s*<mo[^>]*>(\(|&#x00028;))?)"
+)
+# Relations that the converter sets as letters.
+RELATIONS = re.compile("<mi>(&#x02AAF;|⪯|&#x02026;|…)</mi>")
+LONG_FORMULA = 24
+"""An inline formula with more symbols than this scrolls on a phone."""
+IMAGE = re.compile(r"<p>\s*((?:<a [^>]*>)?<img [^>]*>(?:</a>)?)\s*</p>")
+WIDE_IMAGE = 2.5
+"""A figure this many times as wide as high has panels side by side."""
 MATHS = re.compile(r'<(span|div) class="arithmatex">\s*\\[(\[](.*?)\\[)\]]\s*</\1>', re.S)
 
 
@@ -90,8 +103,25 @@ def relinked(markdown: str, page: str) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """LaTeX becomes MathML, which browsers draw without a script."""
-    return MATHS.sub(lambda found: mathml(found[2], found[1] == "div", page.file.src_uri), html)
+    """Turn LaTeX into MathML, which browsers draw without a script; frame figures."""
+    html = MATHS.sub(lambda found: mathml(found[2], found[1] == "div", page.file.src_uri), html)
+    return IMAGE.sub(lambda found: framed(found[1], page.file.src_uri), html)
+
+
+def framed(image: str, page: str) -> str:
+    """Put a figure into a frame that scrolls on a phone if it has panels side by side."""
+    source = re.search(r'src="([^"]*)"', image)
+    wide = source is not None and _is_wide(source[1], page)
+    return f'<span class="figure{" wide" if wide else ""}" tabindex="0">{image}</span>'
+
+
+def _is_wide(source: str, page: str) -> bool:
+    path = ROOT / "docs" / posixpath.normpath(posixpath.join(posixpath.dirname(page), source))
+    if path.suffix != ".png" or not path.is_file():
+        return False
+    # Width and height are the first two numbers of a PNG file.
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    return bool(width > WIDE_IMAGE * height)
 
 
 def mathml(latex: str, display: bool, where: str) -> str:
@@ -106,7 +136,16 @@ def mathml(latex: str, display: bool, where: str) -> str:
     # What it does not know it passes on as letters, a backslash or an ampersand among them.
     if re.search(r"[\\&]", html.unescape(re.sub("<[^>]*>", "", found))):
         raise PluginError(f"{where}: a command of the formula {latex!r} is not known")
+    found = FUNCTIONS.sub(_operator, RELATIONS.sub(r"<mo>\1</mo>", found))
+    if not display and len(re.findall("<m[ino]>|<m[ino] ", found)) > LONG_FORMULA:
+        return f'<span class="formula" tabindex="0">{found}</span>'
     return found
+
+
+def _operator(name: re.Match[str]) -> str:
+    """Return the name of a function with space around it, but none before a bracket or index."""
+    after = "0em" if name[3] else "0.17em"
+    return f'<mo form="infix" lspace="0.17em" rspace="{after}" movablelimits="false">{name[1]}</mo>'
 
 
 def on_post_build(config: Any) -> None:

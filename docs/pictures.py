@@ -1,7 +1,7 @@
-"""The pictures of the README and the site, each by its name: `python docs/pictures.py [NAME ...]`.
+"""The pictures of the README and the site: `python docs/pictures.py [NAME ...]`.
 
-`what-it-does` and `what-it-wins` are drawn here, in half a minute and without data; the others are
-a figure of an experiment's report (quick preset, run here unless `--run FOLDER` has it).
+`one-round`, `what-it-does` and `what-it-wins` are drawn here, in half a minute and without data.
+The others are figures of reports (quick preset, run here unless `--run FOLDER` has it).
 """
 
 import argparse
@@ -11,19 +11,62 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 import obax
 from obax.estimators import StreamingClassifier
 
 FOLDER = Path(__file__).parent / "pictures"
-# Of which experiment which figure: the first of its report whose name begins so.
+# The beginning of the name of the figure that is taken from the report of each experiment.
 EXPERIMENTS = {"dynamic-regression": "regret", "compare": "score", "adult": "test", "fc100": "test"}
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#6E6E6E"
 
 
+def one_round() -> Figure:
+    """Draw what happens in a round: loss, follower, leader."""
+    canvas = Figure(figsize=(7.2, 3.3), layout="constrained")
+    axes = canvas.subplots()
+    axes.set(xlim=(0, 100), ylim=(0, 46))
+    axes.axis("off")
+    boxes = {
+        "leader": (
+            2,
+            27,
+            40,
+            15,
+            BLUE,
+            "Leader x",
+            "hyperparameters:\npenalty, memory, weights ...",
+        ),
+        "follower": (2, 3, 40, 15, ORANGE, "Follower y", "model parameters:\nweights of the model"),
+        "round": (68, 15, 30, 15, GREY, "Round t", "data that has just arrived"),
+    }
+    for left, bottom, width, height, colour, name, text in boxes.values():
+        shape = FancyBboxPatch(
+            (left, bottom), width, height, "round,pad=0.6", facecolor="none", edgecolor=colour, lw=2
+        )
+        axes.add_patch(shape)
+        middle = left + width / 2
+        axes.text(middle, bottom + height - 3.2, name, ha="center", color=colour, weight="bold")
+        axes.text(middle, bottom + 4.2, text, ha="center", va="center", fontsize=9)
+    arrows = (
+        ((68, 20), (43.5, 10), ORANGE, "2. learn: gradient steps\non the inner loss", (57, 8.5)),
+        ((68, 26), (43.5, 35), BLUE, "3. move: one step along\nthe hypergradient", (57, 37)),
+        ((22, 26.2), (22, 19), GREY, "shapes the inner loss of", (23.5, 22.6)),
+    )
+    for begin, end, colour, text, place in arrows:
+        arrow = {"arrowstyle": "-|>", "color": colour, "lw": 1.8}
+        axes.annotate("", end, begin, arrowprops=arrow)
+        side = "left" if begin[0] == end[0] else "center"
+        axes.text(*place, text, ha=side, va="center", fontsize=9, color=colour)
+    axes.text(83, 11, "1. suffer the loss of y\non data it has not seen", ha="center", fontsize=9,
+              va="top", color=GREY)  # fmt: skip
+    return canvas
+
+
 def what_it_does() -> Figure:
-    """A penalty learned online beside the same penalty held, on a stream that changes twice."""
+    """Draw a penalty learned online beside the same penalty held, on a stream with two changes."""
     stream = obax.problems.dynamic_regression(horizon=900, stages=3, noise=0.1, seed=1)
     played = {}
     for name, when in (("learned online", None), ("held at its start", lambda t: t < 0)):
@@ -50,7 +93,7 @@ def what_it_does() -> Figure:
 
 
 def what_it_wins() -> Figure:
-    """Log loss of sixteen starts, learned and frozen, on a stream that turns and jumps."""
+    """Draw the log loss of sixteen starts, learned and frozen, on a drifting stream."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((8000, 5))
     angle = np.arange(8000) / 400 + np.pi * (np.arange(8000) > 4000)
@@ -83,7 +126,7 @@ def what_it_wins() -> Figure:
 
 
 def figure_of(findings: obax.lab.report.Findings, name: str) -> str:
-    """The figure of an experiment that its page shows, also where an answer has it."""
+    """Return the name of the figure that the page of an experiment shows."""
     names = [figure.name for figure in findings.every_figure()]
     for found in names:
         if found.startswith(EXPERIMENTS[name]):
@@ -114,11 +157,11 @@ def _canvas(rows: int) -> tuple[Figure, list[Axes]]:
     return canvas, found
 
 
-DRAWN = {"what-it-does": what_it_does, "what-it-wins": what_it_wins}
+DRAWN = {"one-round": one_round, "what-it-does": what_it_does, "what-it-wins": what_it_wins}
 
 
 def main() -> None:
-    """Draw what is asked for; everything if nothing is."""
+    """Draw the pictures that are named, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{[*DRAWN, *EXPERIMENTS]}")
     parser.add_argument(

@@ -46,9 +46,9 @@ def flow(source: Path, out: Path, wait: float = 0.0) -> Dataflow:
     graph = Dataflow("shops")
     rows = op.map("parse", op.input("rows", graph, CSVSource(source, batch_size=20)), parsed)
     pool = Pool(StreamingClassifier(), key="shop")
-    said = learn("learn", rows, pool, target="sold", drop=("t",), shards=4)
+    predictions = learn("learn", rows, pool, target="sold", drop=("t",), shards=4)
     # All to one file, whose sink is keyed too.
-    lines = op.map("line", said, lambda pair: (str(out), line(pair[1])))
+    lines = op.map("line", predictions, lambda pair: (str(out), line(pair[1])))
     op.output("out", lines, FileSink(out))
     return graph
 

@@ -285,7 +285,6 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     "ITD": AlgorithmCase(_itd, exact=False),
     "OGD": AlgorithmCase(_ogd, needs_follower=False, moves_leader=False),
     "SOBOW": AlgorithmCase(_sobow()),
-    "SOBOW-replay": AlgorithmCase(_sobow(follower="average", replay=obax.Replay(4))),
     "OAGD-cut": _oagd(_cut, needs_follower=False),
     "OAGD-replay": _oagd(_replay(), lambda _: hg.CG(warm_start=True)),
     "OAGD-replay-each": _oagd(_replay(follower="each", curvature="own")),

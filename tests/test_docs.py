@@ -25,6 +25,7 @@ WITHOUT_CODE = {
     "speed.md",
     "workers.md",
     "start.md",
+    "streaming-models.md",
 }
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.S)
 
@@ -60,17 +61,17 @@ def section(page, title):
     return page.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def unnamed_rooms(table, rooms):
-    return {room for room in rooms if f"`{room}`" not in table}
+def missing_packages(table, packages):
+    return {name for name in packages if f"`{name}`" not in table}
 
 
-def test_every_room_is_in_the_table_of_rooms():
+def test_every_package_is_in_the_table_of_packages():
     source = Path(obax.__file__).parent
     files = {path.name for path in source.glob("*.py")} - {"__init__.py", "__main__.py"}
     folders = {f"{path.parent.name}/" for path in source.glob("*/__init__.py")}
-    table = section((ROOT / "CONTRIBUTING.md").read_text(), "The rooms")
-    assert unnamed_rooms(table, files | folders) == set()
-    assert unnamed_rooms(table, {"attic/"}) == {"attic/"}
+    table = section((ROOT / "CONTRIBUTING.md").read_text(), "The packages")
+    assert missing_packages(table, files | folders) == set()
+    assert missing_packages(table, {"attic/"}) == {"attic/"}
 
 
 def test_the_files_to_touch_are_there():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from examples.gallery import __main__ as gallery
-from obax import estimators
+from obax.testing import CASES, check_algorithm
 
 QUICK = ("strategic_regression",)
 PICTURE = b"\x89PNG"
@@ -17,12 +17,34 @@ PICTURE = b"\x89PNG"
     [pytest.param(it, marks=() if it in QUICK else pytest.mark.slow) for it in gallery.names()],
 )
 def test_a_script_runs_and_leaves_its_picture(name, tmp_path):
-    if name == "ten_thousand_tenants" and not hasattr(estimators, "Pool"):
-        pytest.skip("the pool of tenants is not merged yet")
     _, seconds = gallery.execute(name, tmp_path)
     data = (tmp_path / f"{name}.png").read_bytes()
     assert data.startswith(PICTURE) and 5_000 < len(data) < 100_000
     assert seconds < 2 * gallery.LIMIT
+
+
+def own_algorithm():
+    """The class of the script that shows how to write an algorithm, without its figure."""
+    text = (gallery.HERE / "own_algorithm.py").read_text()
+    (cell,) = [code for _, code in gallery.cells(text) if "class SignDescent" in code]
+    namespace = {"__name__": "own_algorithm"}
+    exec(cell, namespace)
+    return namespace["SignDescent"]
+
+
+@pytest.mark.parametrize("case", ["named leaves", "buffers"])
+def test_the_algorithm_of_the_gallery_conforms(case):
+    algorithm = own_algorithm()
+    assert "does_not_recompile" in check_algorithm(algorithm, case=CASES[case]())
+
+
+def test_the_conformance_check_sees_static_step_sizes():
+    class Static(own_algorithm()):
+        outer_step_size: float = 0.05
+        inner_step_size: float = 0.1
+
+    with pytest.raises(AssertionError, match="make numbers arrays and not static fields"):
+        check_algorithm(Static, case=CASES["named leaves"]())
 
 
 def test_a_script_that_fails_says_why(tmp_path):

@@ -55,9 +55,7 @@ STUB = """
 import types
 import obax
 lab = sys.modules["obax.lab"] = obax.lab = types.ModuleType("obax.lab")
-lab.EXPERIMENTS = {}
-kit = sys.modules["obax.lab.kit"] = types.ModuleType("obax.lab.kit")
-kit.durations = types.SimpleNamespace(machines=lambda: "")
+lab.EXPERIMENTS, lab.find = {}, None
 """
 
 

@@ -29,7 +29,7 @@ def offered(replay, rounds, odds=None):
 
         example = dict.fromkeys(("n", "kind"), jax.ShapeDtypeStruct((), jnp.int32))
         held, _ = jax.lax.scan(
-            push, replay.room(example), jnp.arange(1, rounds + 1, dtype=jnp.int32)
+            push, replay.reservoir(example), jnp.arange(1, rounds + 1, dtype=jnp.int32)
         )
         return held
 
@@ -61,7 +61,7 @@ def uniform():
 
 def test_every_past_round_is_as_likely_to_be_held_and_to_be_drawn():
     held = uniform()
-    assert held.there.all() and (held.offered == 40).all()
+    assert held.present.all() and (held.offered == 40).all()
     assert surprise(counted(held.rounds["n"], 40), 8) > 0.01
     np.testing.assert_array_equal(held.age, 41 - held.rounds["n"])
     slots, found = drawn(obax.Replay(9), held, 3)
@@ -131,7 +131,7 @@ def test_classes_are_drawn_in_equal_numbers():
 def test_rounds_of_many_classes_are_drawn_for_what_they_have_of_one():
     # Of two classes; one round in ten has nine tenths of the second.
     replay = obax.Replay(11, label=lambda round: round)
-    held = replay.room(jax.ShapeDtypeStruct((2,), jnp.float32))
+    held = replay.reservoir(jax.ShapeDtypeStruct((2,), jnp.float32))
     for n in range(10):
         share = 0.9 if n == 4 else 0.0 if n < 8 else 0.05
         round = jnp.array([1 - share, share], jnp.float32)
@@ -146,7 +146,7 @@ def test_rounds_of_many_classes_are_drawn_for_what_they_have_of_one():
 
 def test_less_than_was_asked_for():
     for replay in (obax.Replay(6), obax.Replay(6, label=lambda round: jnp.ones(2))):
-        held = replay.room(jax.ShapeDtypeStruct((), jnp.float32))
+        held = replay.reservoir(jax.ShapeDtypeStruct((), jnp.float32))
         t = jnp.asarray(1, jnp.int32)
         slots, found = held.draw(replay, t, 4)
         assert not found.any() and len(set(slots.tolist())) == 4
@@ -166,16 +166,16 @@ def test_draws_depend_on_seed_and_round_alone():
 @pytest.mark.parametrize("kept", [0, 7])
 def test_a_cut_begins_a_reservoir_of_the_new_regime(kept):
     held = jax.tree.map(lambda leaf: leaf[0], uniform())
-    cut = held.keep(jnp.asarray(41), jnp.asarray(kept, jnp.int32))
-    np.testing.assert_array_equal(cut.there, held.age <= kept)
+    cut = held.keep_recent(jnp.asarray(41), jnp.asarray(kept, jnp.int32))
+    np.testing.assert_array_equal(cut.present, held.age <= kept)
     assert int(cut.offered) == kept
     slot, enters = cut.place(obax.Replay(9), jnp.asarray(41, jnp.int32))
-    assert bool(enters) and not bool(cut.there[slot])
+    assert bool(enters) and not bool(cut.present[slot])
 
 
 def test_counts_stop_where_32_bits_end():
     replay = obax.Replay(3)
-    held = replay.room(jax.ShapeDtypeStruct((), jnp.float32))
+    held = replay.reservoir(jax.ShapeDtypeStruct((), jnp.float32))
     late = jnp.asarray(2**31 - 1, jnp.int32)
     held = Reservoir(
         held.rounds,

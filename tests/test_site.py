@@ -102,34 +102,39 @@ def test_the_one_address_is_that_of_the_paper():
     assert f"]({paper})" in (ROOT / "README.md").read_text()
 
 
+FIELDS = ("Verdict", "Paper", "obax", "Setting and seeds", "Command")
+
+
 def claims(text):
-    """The rows of the table, claim by claim, as cells."""
-    rows = re.findall(r"^\| \*\*(C\d)\*\* (.*) \|$", text, re.M)
-    return [(name, [cell.strip() for cell in cells.split("|")]) for name, cells in rows]
+    """The entries of the page: the claim, its words, and what the entry says of each field."""
+    entries = re.split(r"^\*\*(C\d)\.\*\* ", text.split("## Beyond the paper")[0], flags=re.M)[1:]
+    for name, entry in zip(entries[::2], entries[1::2], strict=True):
+        fields = re.findall(r"^(?::   |    - )([\w ]+): (.+)$", entry, re.M)
+        yield name, entry.splitlines()[0], dict(fields)
 
 
 def complaints(text):
-    """What the table of results leaves out: a claim, a cell, a verdict of the house's words."""
-    verdicts = re.compile(r"\*\*(reproduced|partly|within noise|not |so stand)")
-    found = [f"C{i}" for i in range(1, 9) if f"C{i}" not in {name for name, _ in claims(text)}]
-    for name, cells in claims(text):
-        words, columns = (
-            cells[0],
-            dict(zip(("obax", "setting", "verdict"), cells[3:6], strict=False)),
-        )
-        if len(cells) != 7 or not columns["obax"] or not verdicts.search(columns["verdict"]):
+    """What the page of results leaves out: a claim, a field, or a verdict in the usual words."""
+    verdicts = re.compile(r"\*\*(reproduced|partly|within noise|not |only the )")
+    entries = list(claims(text))
+    found = [f"C{i}" for i in range(1, 9) if f"C{i}" not in {name for name, _, _ in entries}]
+    for name, words, fields in entries:
+        missing = [field for field in FIELDS if not fields.get(field)]
+        if missing or not verdicts.search(fields["Verdict"]):
             found.append(f"{name} {words}")
     return found
 
 
-def test_every_claim_has_its_row_and_every_row_its_verdict():
+def test_every_claim_has_its_entry_and_every_entry_its_verdict():
     text = (ROOT / "docs" / "results.md").read_text()
-    assert complaints(text) == []
-    assert complaints(text.replace("**C8**", "C8")) == ["C8"]
-    (row,) = re.findall(r"^\| \*\*C8\*\* lower-bound.*$", text, re.M)
-    cells = row.split("|")
-    for mutant in (cells[:3] + cells[4:], [*cells[:6], " we liked it ", *cells[7:]]):
-        assert len(complaints(text.replace(row, "|".join(mutant)))) == 1
+    assert len(list(claims(text))) == 24 and complaints(text) == []
+    assert complaints(text.replace("**C8.**", "C8.")) == ["C8"]
+    before, entry = text.split("**C8.** Lower-bound game")
+    for mutant in (
+        re.sub("    - Paper: .*\n", "", entry, count=1),
+        entry.replace("Verdict: **reproduced**", "Verdict: we liked it", 1),
+    ):
+        assert len(complaints(f"{before}**C8.** Lower-bound game{mutant}")) == 1
 
 
 def test_the_figure_of_a_page_is_found_where_the_report_has_it():
@@ -168,15 +173,30 @@ def test_another_version_than_the_constraint_is_seen(tmp_path):
 
 
 def test_junk_in_a_release_is_seen(tmp_path):
-    wheel, sdist = tmp_path / "obax-0.2.0-py3-none-any.whl", tmp_path / "obax-0.2.0.tar.gz"
+    wheel, sdist = tmp_path / "obax-0.2.0-cp311-any.whl", tmp_path / "obax-0.2.0.tar.gz"
     whole = [f"obax-0.2.0.dist-info/{name}" if name[0] in "lM" else name for name in versions.WHEEL]
-    for extra, said in (((), None), (("obax/__pycache__/a.pyc",), "pyc"), (("runs/x",), "runs/x")):
+    whole.append("obax/_engine.cpython-311-x86_64-linux-gnu.so")
+    for extra, said in (
+        ((), None),
+        (("obax/__pycache__/a.pyc",), "pyc"),
+        (("runs/x",), "runs/x"),
+        (("obax/kernel.so",), "kernel.so"),
+        (("obax/_engine.abi3.so",), "one engine, but 2"),
+    ):
         with zipfile.ZipFile(wheel, "w") as file:
             for name in (*whole, *extra):
                 file.writestr(name, "")
         if said is None:
             versions.contents(wheel)
             continue
+        with pytest.raises(SystemExit, match=said):
+            versions.contents(wheel)
+    for sizes, said in (({}, "one engine, but 0"), ({whole[-1]: 3_100_000}, "too large")):
+        with zipfile.ZipFile(wheel, "w") as file:
+            for name in whole[:-1]:
+                file.writestr(name, "")
+            for name, size in sizes.items():
+                file.writestr(name, bytes(size))
         with pytest.raises(SystemExit, match=said):
             versions.contents(wheel)
     with tarfile.open(sdist, "w:gz") as file:
@@ -245,6 +265,26 @@ def test_links_mean_the_same_on_the_site_and_in_the_repository():
     text = hooks.llms_text(nav, "What it is.")
     assert "- [A ten-minute tour](tour.html): How does a hyperparameter" in text
     assert "(api/window.html)" in text
+
+
+def test_formulas_figures_and_signatures_are_readable():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    hooks, signatures = module(ROOT / "docs" / "hooks.py"), module(ROOT / "docs" / "doctests.py")
+    # Space around the names of functions, but none before a bracket.
+    assert 'lspace="0.17em" rspace="0.17em" movablelimits="false">ln<' in hooks.mathml(
+        r"T \ln N", False, "a.md"
+    )
+    assert 'rspace="0em" movablelimits="false">cos<' in hooks.mathml(r"\cos(w)", False, "a.md")
+    assert "<mi>ln</mi>" not in hooks.mathml(r"\ln(1/x) + T \ln x", False, "a.md")
+    # A long formula scrolls on a phone, and so does a figure of two panels; a short one does not.
+    assert 'class="formula"' in hooks.mathml("+".join("abcdefghijklm"), False, "a.md")
+    assert 'class="formula"' not in hooks.mathml("a + b", False, "a.md")
+    wide, narrow = "gallery/few_shot.png", "gallery/dynamic_regression.png"
+    assert 'class="figure wide"' in hooks.framed(f'<img src="{wide}">', "a.md")
+    assert 'class="figure"' in hooks.framed(f'<img src="{narrow}">', "a.md")
+    assert signatures.plain_default("option(0.001, within('penalty'))") == "0.001"
+    assert signatures.plain_default("Window(1)") == "Window(1)"
 
 
 def build(folder, config="mkdocs.yml"):

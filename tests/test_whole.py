@@ -8,7 +8,7 @@ import pytest
 
 import obax
 from obax import regret
-from obax._support.held import Held
+from obax._support.static_leaves import StaticLeaf
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -128,10 +128,18 @@ def test_saved_and_restored(tmp_path):
 
 
 def test_what_is_held_is_compared_by_value():
-    assert Held(jnp.array([1, 0])) == Held(np.array([1, 0])) != Held(jnp.array([0, 1]))
-    assert Held(1) != Held(1.0) and Held(True) != Held(1)
-    assert Held(jax.random.key(0)) == Held(jax.random.key(0)) != Held(jax.random.key(1))
-    assert hash(Held(jnp.array([1, 0]))) == hash(Held(jnp.array([1, 0])))
+    assert (
+        StaticLeaf(jnp.array([1, 0]))
+        == StaticLeaf(np.array([1, 0]))
+        != StaticLeaf(jnp.array([0, 1]))
+    )
+    assert StaticLeaf(1) != StaticLeaf(1.0) and StaticLeaf(True) != StaticLeaf(1)
+    assert (
+        StaticLeaf(jax.random.key(0))
+        == StaticLeaf(jax.random.key(0))
+        != StaticLeaf(jax.random.key(1))
+    )
+    assert hash(StaticLeaf(jnp.array([1, 0]))) == hash(StaticLeaf(jnp.array([1, 0])))
     # A module that differs in what it holds is another structure.
     plain, other = network(), eqx.tree_at(lambda net: net.dropout.p, network(), 0.1)
     algorithm = obax.OAGD(obax.Problem(outer, inner), 0.1, 0.1)

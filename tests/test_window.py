@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import obax
 from obax._support.footprint import footprint
-from obax.past import RingBuffer
+from obax.round_buffer import RingBuffer
 from obax.window import Window
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=15, database=None)
@@ -43,7 +43,7 @@ def test_against_a_list(size, decay, normalise, rounds, chunk, rejected):
         assert int(terms.number) == len(newest_first)
         for age, place in enumerate(reversed(terms.oldest_first.tolist())):
             present = age < len(newest_first)
-            assert bool(terms.there[place]) == present
+            assert bool(terms.present[place]) == present
             expected = u[age] / full if present else 0.0
             np.testing.assert_allclose(share[place], expected, rtol=1e-12)
             if present:
@@ -61,7 +61,7 @@ def test_against_a_list(size, decay, normalise, rounds, chunk, rejected):
             buffer = buffer.push(now, round, jnp.asarray(accepted))
             if not accepted:
                 np.testing.assert_array_equal(buffer.rounds["r"], before.rounds["r"])
-                np.testing.assert_array_equal(buffer.there, before.there)
+                np.testing.assert_array_equal(buffer.present, before.present)
         if accepted:
             naive, t = [*naive, value][-max(size - 1, 0) :] if size > 1 else [], t + 1
 
@@ -79,15 +79,15 @@ def after(size, t):
 @pytest.mark.parametrize("kept", [0, 1, 2, 100, 2**31 - 1])
 def test_only_the_most_recent_rounds_survive_a_cut(t, kept):
     window, buffer, now = after(4, t)
-    cut = buffer.keep(now, jnp.asarray(kept))
+    cut = buffer.keep_recent(now, jnp.asarray(kept))
     terms = window.terms(cut, jnp.asarray(float(t)), now)
-    left = sorted(terms.rounds[terms.there].tolist())
+    left = sorted(terms.rounds[terms.present].tolist())
     assert left == list(range(max(1, t - min(kept, 3)), t + 1))
-    np.testing.assert_allclose(terms.shares()[terms.there], 1 / len(left))
+    np.testing.assert_allclose(terms.shares()[terms.present], 1 / len(left))
     # What is cut comes back by being overwritten, never by itself.
     following = cut.push(now, jnp.asarray(float(t)), jnp.asarray(True))
     terms = window.terms(following, jnp.asarray(-1.0), now + 1)
-    assert sorted(terms.rounds[terms.there].tolist()) == [-1.0, *left[-3:]]
+    assert sorted(terms.rounds[terms.present].tolist()) == [-1.0, *left[-3:]]
     # A rejected round leaves what there was before the cut.
     same = cut.push(now, jnp.asarray(float(t)), jnp.asarray(False), before=buffer)
     assert jax.tree.all(jax.tree.map(np.array_equal, same, buffer))
@@ -108,7 +108,7 @@ def test_random_keys_in_the_buffer(impl):
     buffer = RingBuffer.like(jax.eval_shape(lambda: keys[0]), 2)
     for t in (1, 2):
         buffer = buffer.push(jnp.asarray(t, jnp.int32), keys[t - 1], jnp.asarray(True))
-    stacked = buffer.with_current(keys[2])
+    stacked = buffer.stacked(keys[2])
     np.testing.assert_array_equal(jax.random.key_data(stacked), jax.random.key_data(keys))
 
 
@@ -142,6 +142,10 @@ COMPLAINTS = [
         lambda: obax.Window(2, follower="each", curvature="current"),
         "Window.curvature must be 'own' with follower='each', but got 'current'",
     ),
+    (
+        lambda: obax.Window(2, curvature="window"),
+        "Window.curvature must be 'own' or 'current' with follower='current', but got 'window'",
+    ),
 ]
 
 
@@ -161,11 +165,11 @@ def test_large_terms_are_evaluated_in_chunks_that_fit():
     matrix = jnp.ones((256, 8192), jnp.float32)
     needs = lambda round: jnp.tanh(round[:, :1] * matrix[0]).sum()  # noqa: E731
     # Products of 4 MiB and their tanh, beside each other for a moment: 32 terms in 256 MiB.
-    assert Window(50).at_once(needs, stacked) == 25
-    assert Window(50, chunk=7).at_once(needs, stacked) == 7
-    assert Window(50).at_once(jnp.sum, stacked) == 50
+    assert Window(50).chunk_for(needs, stacked) == 25
+    assert Window(50, chunk=7).chunk_for(needs, stacked) == 7
+    assert Window(50).chunk_for(jnp.sum, stacked) == 50
     # What is small is not looked at.
-    assert Window(50).at_once(needs, stacked[:, :1, :1]) == 50
+    assert Window(50).chunk_for(needs, stacked[:, :1, :1]) == 50
 
 
 def test_a_footprint_counts_what_is_alive_at_once():

@@ -16,7 +16,7 @@ import numpy as np
 
 import obax
 from obax import checkpoint, estimators, hypergradient, theory
-from obax._support.errors import UserError
+from obax._support.messages import UserError
 
 HOME = str(Path(obax.__file__).parent)
 OURS = (ValueError, UserError)

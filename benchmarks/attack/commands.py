@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from obax import cli
-from obax._support.errors import UserError
+from obax._support.messages import UserError
 
 STREAM = {
     "checkpoint-every": ("0", "-1", "x", "nan"),

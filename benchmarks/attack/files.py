@@ -13,7 +13,7 @@ import numpy as np
 
 import obax
 from obax import checkpoint
-from obax._support import atomic
+from obax._support import files
 from obax.estimators import StreamingClassifier
 
 ODD = (None, -1, 2**70, 1e300, "x", "", [], {}, [[]], [-1], [10**18, 10**18], True, {"a": []})
@@ -85,7 +85,7 @@ def _crafted(data: bytes, draw: random.Random) -> bytes:
             node[key] = copy.deepcopy(draw.choice(ODD))
             break
     text = json.dumps(manifest).encode()
-    members |= {"manifest.json": text, "manifest.sha256": atomic.checksum(text).encode()}
+    members |= {"manifest.json": text, "manifest.sha256": files.checksum(text).encode()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as f:
         for name, blob in members.items():

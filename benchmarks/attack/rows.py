@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
-from obax.streaming import Job
+from obax.streaming import Input, Job, Output
 
 VALUES = (
     0.0, 1.0, -1.0, 1e-300, 1e300, -1e308, math.nan, math.inf, -math.inf, None, "word", "", "1.5",
@@ -70,7 +70,8 @@ def lines(count: int, folder: Path, seed: int = 0) -> Iterator[str | None]:
         source, out = folder / f"garbage.{kind}", folder / "garbage.out"
         source.write_bytes(b"a,b,up\n" * (kind == "csv") + given)
         try:
-            job = Job(StreamingClassifier(max_features=12), source, kind, "up", out, overwrite=True)
+            model = StreamingClassifier(max_features=12)
+            job = Job(model, Input(source, "up", kind), Output(out, overwrite=True))
             job.run()
             found = [
                 json.loads(line, parse_constant=_refuse)

@@ -42,20 +42,24 @@ def things() -> dict[str, Callable[..., Any]]:
                 and name[0] != "_"
                 and not (name in INSIDE | RESULTS or _is_result(one))
             ):
-                found[name] = one
+                # `regret.sweep` has a name that `obax.sweep` has too.
+                key = name if found.get(name, one) is one else f"{room}.{name}"
+                found[key] = one
     return found | {"compare": obax.lab.compare, "certify": obax.certify.certify}
 
 
 def calls() -> Iterator[Call]:
     """All of them."""
     for name, thing in things().items():
-        right = RIGHT.get(name, dict)()
-        for parameter in inspect.signature(thing).parameters.values():
+        right, signature = RIGHT.get(name, dict)(), inspect.signature(thing)
+        for parameter in signature.parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD or (name, parameter.name) in TAKEN:
                 continue
             for value in _wrong(parameter):
-                given = {**right, parameter.name: value}
-                yield Call(name, parameter.name, value, functools.partial(_made, thing, given))
+                make = functools.partial(_made, thing, {**right, parameter.name: value})
+                if parameter.kind is parameter.VAR_POSITIONAL:  # by keyword it is another argument
+                    make = functools.partial(thing, *signature.bind(**right).args, value)
+                yield Call(name, parameter.name, value, make)
 
 
 def _made(thing: Callable[..., Any], given: dict[str, Any]) -> object:
@@ -155,6 +159,9 @@ RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "run": lambda: {**_driven(), "rounds": jnp.ones(4)},
     "play": lambda: {**_driven(), "source": [np.ones(())]},
     "sweep": _swept,
+    "regret.sweep": lambda: {
+        **_decided(), "measure": obax.regret.dynamic, "outer_vars": _decided()["outer_vars"][None],
+    },
     "collect": _driven,
     "check_hypergradient": lambda: {"problem": problem(), "outer_var": 0.0, "inner_var": 0.0,
                                     "round": jnp.zeros(())},

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Your own algorithm in one file
-# A leader that steps by the *sign* of each entry of its hypergradient, whatever its size. Say how
-# a round moves the pair; checks, state, record, the guard against NaN, `run`, `play`, sweeps and
-# checkpoints come with the base class.
+# A leader that steps by the *sign* of each entry of its hypergradient, whatever its size. You write
+# the update of one round. Checks, state, record, the guard against NaN, `run`, `play`, sweeps and
+# checkpoints come with the base class. `obax.testing.check_algorithm` passes on it.
 
 # %%
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -19,17 +20,18 @@ BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#777777"
 class SignDescent(obax.Algorithm):
     """x_{t+1} = projection of  x_t - alpha sign(h_t)."""
 
-    outer_step_size: float = 0.05
-    inner_step_size: float = 0.1
+    # Arrays, so that another step size does not compile the program again.
+    outer_step_size: jax.Array = eqx.field(converter=jnp.asarray, default=0.05)
+    inner_step_size: jax.Array = eqx.field(converter=jnp.asarray, default=0.1)
     inner_steps: int = 5
     hypergradient: Hypergradient = CG(max_steps=5)
 
     def update(self, state, round):
-        before, after = self.follow(state, round, self.inner_steps)
-        estimate = self.estimate(self.hypergradient, state, after, round)
-        direction = jax.tree.map(jnp.sign, estimate.value)
-        leader = self.lead(state, direction)
-        return obax.Move(leader, before, after, estimate, self.inner_steps + 1, direction=direction)
+        follower = self.follow(state, round, self.inner_steps)
+        estimate = self.estimate(self.hypergradient, state, follower, round)
+        estimate = estimate._replace(value=jax.tree.map(jnp.sign, estimate.value))
+        leader = self.lead(state, estimate.value)
+        return obax.Move(leader, follower, estimate, gradients=self.inner_steps)
 
 
 # %% On a drifting quadratic stream whose best decisions are known.

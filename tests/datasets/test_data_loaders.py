@@ -8,7 +8,6 @@ from obax import datasets
 from obax.datasets import (
     DataError,
     adult_data,
-    argument_checks,
     containers,
     drift,
     mnist_data,
@@ -377,8 +376,8 @@ def test_the_real_streams(load, rows, ups):
     assert labels.sum() == ups
 
 
-def test_checks_take_no_booleans():
+def test_true_is_no_number_of_rows():
     with pytest.raises(ValueError, match="n must be an integer >= 1, but got True"):
-        argument_checks.at_least(True, 1, "n")
-    assert argument_checks.at_least(np.int32(3), 1, "n") == 3
+        datasets.streams.batches(True, 1)
+    assert len(next(datasets.streams.batches(np.int32(3), 1))) == 1
     assert mnist_data.MEAN == 0.1307

@@ -36,8 +36,9 @@ def split():
 def test_profile():
     np.testing.assert_allclose(streams.profile(0.6, 10)[3] / streams.profile(0.6, 10)[0], 0.6**3)
     assert streams.profile(1.0, 4).tolist() == [0.25] * 4
-    for bad in (0, -1, np.nan, True):
-        with pytest.raises(ValueError, match="base must be a number > 0"):
+    for bad, expected in ((0, "a number > 0"), (-1, "a number > 0"), (np.nan, "finite"),
+                          (True, "a number")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"base must be {expected}, but got {bad}"):
             streams.profile(bad, 3)
 
 

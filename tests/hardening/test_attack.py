@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.attack import files, kills, long, rows
 from benchmarks.attack.__main__ import Attack, Outcome, main, merged, outcome, shown
-from obax._support import atomic
-from obax.estimators.history import Rejected
+from obax._support import files as support_files
+from obax.estimators.rejected import Rejected
 from obax.streaming import results
 
 
@@ -30,8 +30,8 @@ def test_answers_that_are_not_json_are_seen(tmp_path, monkeypatch):
     def odd(result):
         return json.dumps(result | {"loss": float("nan")})
 
-    monkeypatch.setattr("obax.streaming.job.as_json", odd)
-    assert results.as_json is not odd
+    monkeypatch.setattr("obax.streaming.job.to_json", odd)
+    assert results.to_json is not odd
     assert "NaN is not JSON" in next(rows.lines(1000, tmp_path))
 
 
@@ -42,7 +42,7 @@ def test_damaged_and_crafted_files():
 def test_damage_that_nobody_notices_is_seen(monkeypatch):
     cases = files._cases()
     # Checksums that always fit, and bytes of leaves flipped: another state.
-    monkeypatch.setattr(atomic, "checksum", lambda data: "0" * 64)
+    monkeypatch.setattr(support_files, "checksum", lambda data: "0" * 64)
     blind = [(files.checkpoint.to_bytes(like), like) for _, like in cases[2:]]
     monkeypatch.setattr(files, "_cases", lambda: blind)
 

@@ -7,7 +7,7 @@ import obax
 from benchmarks.attack import surface
 from benchmarks.attack.calls import HOME, Call, calls
 from benchmarks.attack.commands import Command, commands
-from obax._support.typed import typed
+from obax._support.checks import checked
 
 
 def test_every_wrong_call_is_told_in_words():
@@ -36,7 +36,7 @@ def test_a_public_name_that_is_new_is_attacked_by_itself(monkeypatch):
     # Until somebody says how it is called rightly, and it checks what it is given.
     assert all(call.answer() for call in found)
     monkeypatch.setitem(surface.RIGHT, "fresh", lambda: {"size": 1})
-    monkeypatch.setattr(obax.meta, "fresh", typed(fresh))
+    monkeypatch.setattr(obax.meta, "fresh", checked(fresh))
     assert [call.answer() for call in surface.calls() if call.what == "fresh"] == (
         ["taken"] + [None] * (len(found) - 1)  # -3: a range is for the function to say
     )

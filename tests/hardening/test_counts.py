@@ -25,7 +25,7 @@ def windowed(size):
 def late(state, before):
     """The same state with t in the same slot of its buffer, so many rounds before the end."""
     t = base.LAST - before
-    t -= (t - int(state.t)) % state.window.slots
+    t -= (t - int(state.t)) % state.past.slots
     return dataclasses.replace(state, t=jnp.asarray(t, jnp.int32))
 
 

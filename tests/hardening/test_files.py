@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from obax import checkpoint
-from obax._support import atomic
+from obax._support import files
 from obax.checkpoint import CheckpointError
 from obax.estimators import StreamingRegressor
 
@@ -26,7 +26,7 @@ def crafted(change, compression=zipfile.ZIP_STORED, leaf=None):
     manifest = json.loads(members["manifest.json"])
     manifest = change(manifest) or manifest
     text = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
-    members["manifest.json"], members["manifest.sha256"] = text, atomic.checksum(text).encode()
+    members["manifest.json"], members["manifest.sha256"] = text, files.checksum(text).encode()
     if leaf is not None:
         members["leaves/0"] = leaf
     buffer = io.BytesIO()
@@ -130,7 +130,7 @@ def test_estimators_that_are_none():
             extra[at] = draw.choice([None, -1, "x", [], {}, [[]], 1e300, {"kept": 3}])
         text = json.dumps(manifest).encode()
         changed = members | {
-            "manifest.json": text, "manifest.sha256": atomic.checksum(text).encode()
+            "manifest.json": text, "manifest.sha256": files.checksum(text).encode()
         }  # fmt: skip
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as file:

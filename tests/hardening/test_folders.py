@@ -10,22 +10,22 @@ import threading
 
 import pytest
 
-from obax._support import lock
-from obax._support.errors import UserError
+from obax._support import files
+from obax._support.messages import UserError
 from obax.checkpoint import Folder
-from obax.lab.kit.folder import RunFolder
-from obax.watch.data import snapshot
-from obax.watch.server import HOST, MOST_CONNECTIONS, serve
+from obax.lab.framework.run_folder import RunFolder
+from obax.watch.page import read as read_page
+from obax.watch.server import HOST, MAX_CONNECTIONS, serve
 
 HOLD = """
 import sys
 from pathlib import Path
-from obax._support import lock
+from obax._support import files
 
 class Owner: pass
 
 owner = Owner()
-lock.hold(Path(sys.argv[1]), owner)
+files.lock_folder(Path(sys.argv[1]), owner)
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -56,9 +56,9 @@ def test_a_second_writer_is_refused_in_words_until_the_first_has_gone(tmp_path, 
     # Killed, it leaves its name in the file and nothing that keeps others out.
     other.kill()
     other.wait()
-    assert json.loads((tmp_path / lock.NAME).read_text())["process"] == other.pid
+    assert json.loads((tmp_path / files.LOCK_NAME).read_text())["process"] == other.pid
     folder = Folder(tmp_path)
-    assert json.loads((tmp_path / lock.NAME).read_text())["process"] == os.getpid()
+    assert json.loads((tmp_path / files.LOCK_NAME).read_text())["process"] == os.getpid()
     assert not part.exists()
     folder.close()
 
@@ -90,12 +90,12 @@ def test_a_run_that_was_killed_at_once_can_be_started(tmp_path):
     ["", "[", "[]", "null", "{}", '{"history": 1}', '{"history": {"row": {}}, "curves": []}'],
 )
 def test_watch_answers_any_folder(tmp_path, text):
-    for name in ("live.json", "run.json"):
-        (tmp_path / name).write_text(text)
-        assert snapshot(tmp_path)["trouble"]
-        json.dumps(snapshot(tmp_path))
-    (tmp_path / "run.json").write_text("[" * 10**5)
-    assert snapshot(tmp_path)["trouble"]
+    assert read_page(tmp_path)["trouble"]
+    (tmp_path / "watch.json").write_text(text)
+    assert read_page(tmp_path)["trouble"]
+    json.dumps(read_page(tmp_path))
+    (tmp_path / "watch.json").write_text("[" * 10**5)
+    assert read_page(tmp_path)["trouble"]
 
 
 SLOW = 1000
@@ -129,7 +129,7 @@ def test_watch_serves_while_a_thousand_connections_hang(tmp_path, many_files):
         answer = asked.getresponse()
         assert answer.status == 200 and "trouble" in json.loads(answer.read())
         # The mutant: without a limit all of them would still be open.
-        assert len(server._open) <= MOST_CONNECTIONS
+        assert len(server.open_connections) <= MAX_CONNECTIONS
         hanging[0].settimeout(20)
         assert hanging[0].recv(1) == b""
     finally:

@@ -14,7 +14,7 @@ import pytest
 
 import obax
 from obax import callbacks, checkpoint, cli
-from obax._support import atomic
+from obax._support import files
 from obax.estimators import Pool, StreamingRegressor
 
 STATE = {"x": jnp.arange(3.0), "n": 2}
@@ -72,7 +72,7 @@ def test_every_writer_names_the_file_of_a_full_disk(tmp_path, monkeypatch):
     for write, name in (
         (lambda: folder.save(2, model, {}), str(folder.path)),
         (lambda: obax.save(tmp_path / "model", model), "model"),
-        (lambda: atomic.write_text(tmp_path / "run.json", "{}"), r"run\.json"),
+        (lambda: files.write_text(tmp_path / "run.json", "{}"), r"run\.json"),
     ):
         with pytest.raises(OSError, match=f"No space left on device: .*{name}"):
             write()
@@ -111,9 +111,9 @@ def test_a_pool_that_cannot_put_models_aside_keeps_them(tmp_path, monkeypatch):
     """The one that was to go stays in memory, and learns on when there is room again."""
     pool = Pool(StreamingRegressor(), max_keys=2, folder=tmp_path, shards=1)
     pool.learn_many(["a", "b"] * 5, [[float(i)] for i in range(10)], range(10))
-    cold = pool._shards[0]._cold
+    store = pool._store
     said = pool.predict_many(["a", "b"], [[1.0], [1.0]]).to_list()
-    real = cold._file
+    real = store._file
 
     class Full:
         def seek(self, offset):
@@ -122,12 +122,12 @@ def test_a_pool_that_cannot_put_models_aside_keeps_them(tmp_path, monkeypatch):
         def write(self, data):
             raise FULL
 
-    cold._file = Full()
+    store._file = Full()
     with pytest.raises(
         OSError, match=r"No space left on device: .*for models of a pool beyond max"
     ):
         pool.learn_many(["c"], [[1.0]], [1.0])
-    cold._file = real
+    store._file = real
     assert pool.predict_many(["a", "b"], [[1.0], [1.0]]).to_list() == said
     pool.learn_many(["c"], [[1.0]], [1.0])
     assert pool.predict_many(["a", "b"], [[1.0], [1.0]]).to_list() == said

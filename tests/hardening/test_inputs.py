@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from obax import cli
-from obax._support import lock
+from obax._support import files
 from obax.checkpoint import Folder
 from obax.estimators import StreamingClassifier
-from obax.streaming import Job, source
+from obax.streaming import Checkpoint, Input, Job, Output, source
 
 HEADER, LINES = "a,b,up\n", [f"{i % 7},{i % 3},{i % 2}\n" for i in range(60)]
 ROWS = HEADER + "".join(LINES)
@@ -57,8 +57,8 @@ def test_a_field_over_several_lines_is_no_row(tmp_path):
 
 @pytest.mark.parametrize("chunk", [7, 64, 10**6])
 def test_an_endless_line_is_one_row_however_it_comes(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(source, "LONGEST_LINE", 100)
-    monkeypatch.setattr(source, "CHUNK", chunk)
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(source, "CHUNK_BYTES", chunk)
     text = HEADER + LINES[0] + "9" * 950 + "\n" + "".join(LINES[1:]) + "8" * 333
     (tmp_path / "rows.csv").write_text(text)
     assert stream(tmp_path / "rows.csv", "--out", tmp_path / "out").exit_code == 0
@@ -68,22 +68,22 @@ def test_an_endless_line_is_one_row_however_it_comes(tmp_path, monkeypatch, chun
 
 
 def test_a_checkpoint_within_an_endless_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "LONGEST_LINE", 100)
-    monkeypatch.setattr(source, "CHUNK", 64)
+    monkeypatch.setattr(source, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(source, "CHUNK_BYTES", 64)
     text = HEADER + "".join(LINES[:4]) + "9" * 950 + "\n" + "".join(LINES[4:])
     (tmp_path / "rows.csv").write_text(text)
 
     def job(name):
         (tmp_path / name).mkdir(exist_ok=True)
         model = StreamingClassifier()
-        return Job(model, tmp_path / "rows.csv", "csv", "up", tmp_path / name / "out",
-                   checkpoint=tmp_path / name / "ck", every=5)  # fmt: skip
+        rows, out = Input(tmp_path / "rows.csv", "up"), Output(tmp_path / name / "out")
+        return Job(model, rows, out, Checkpoint(tmp_path / name / "ck", every=5))
 
     job("whole").run()
     stopped = job("stopped")
     for count in (4, 1):
         stopped.play(stopped.source.take(count))
-    assert stopped.source.inside
+    assert stopped.source.position.inside
     stopped.save()
     stopped.close()
     job("stopped").run()
@@ -142,7 +142,7 @@ def test_a_link_in_place_of_the_lock_cuts_nobodys_file(tmp_path):
     notes = tmp_path / "notes"
     notes.write_text("a person's\n")
     (tmp_path / "ck").mkdir()
-    (tmp_path / "ck" / lock.NAME).symlink_to(notes)
+    (tmp_path / "ck" / files.LOCK_NAME).symlink_to(notes)
     with pytest.raises(OSError, match=r"\.lock"):
         Folder(tmp_path / "ck")
     assert notes.read_text() == "a person's\n"

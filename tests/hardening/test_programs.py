@@ -12,7 +12,7 @@ import pytest
 from benchmarks.attack import long
 from obax._support import compiling
 from obax._support.compiling import RecompilationWarning, compiled
-from obax._support.functions import shared
+from obax._support.function_identity import interned
 
 
 def made(offset, scale=2.0):
@@ -20,12 +20,12 @@ def made(offset, scale=2.0):
 
 
 def test_a_function_made_anew_is_the_same():
-    assert shared(made(1.0)) is shared(made(1.0))
+    assert interned(made(1.0)) is interned(made(1.0))
     array = jnp.ones(2)
-    assert shared(made(array)) is shared(made(array))
-    assert shared(made(made(1.0))) is shared(made(made(1.0)))
+    assert interned(made(array)) is interned(made(array))
+    assert interned(made(made(1.0))) is interned(made(made(1.0)))
     one, other = (lambda x, k=1: x + k for _ in range(2))
-    assert shared(one) is shared(other)
+    assert interned(one) is interned(other)
 
 
 def test_functions_that_may_differ_are_not_the_same():
@@ -33,29 +33,29 @@ def test_functions_that_may_differ_are_not_the_same():
         (1.0, 2.0), (1, 1.0), (True, 1), ([1.0], [1.0]), (np.ones(2), np.ones(2)),
         (jnp.ones(2), jnp.ones(2)), (made(1.0), made(2.0)),
     ):  # fmt: skip
-        assert shared(made(one)) is not shared(made(other))
-    assert shared(lambda x: x) is not shared(lambda x: -x)
+        assert interned(made(one)) is not interned(made(other))
+    assert interned(lambda x: x) is not interned(lambda x: -x)
     one, other = (eval(f"lambda x, k={k}: x + k") for k in (1, 2))
-    assert shared(one) is not shared(other)
+    assert interned(one) is not interned(other)
     changing = [1.0]
     first = made(changing)
-    assert shared(first) is first
-    assert shared(None) is None and shared(jnp.sin) is jnp.sin
+    assert interned(first) is first
+    assert interned(None) is None and interned(jnp.sin) is jnp.sin
 
 
 SCRIPT = """
 for scale in scales:
-    found.append(shared(lambda x: scale * x))
+    found.append(interned(lambda x: scale * x))
 def power(x, n):
     return x * power(x, n - 1) if n else 1.0
-twice = [shared(lambda x: power(x, 2)) for _ in range(2)]
+twice = [interned(lambda x: power(x, 2)) for _ in range(2)]
 """
 
 
 def test_the_variable_of_a_loop_in_a_script_is_a_global():
     """Two functions made in one place are not the same if a global that they use has changed."""
     for scales, same in (((1.0, 2.0), False), ((1.0, 1.0), True), (([1.0], [1.0]), False)):
-        names = {"scales": scales, "found": [], "shared": shared}
+        names = {"scales": scales, "found": [], "interned": interned}
         exec(SCRIPT, names)
         one, other = names["found"]
         assert (one is other) == same
@@ -69,23 +69,23 @@ def test_a_function_whose_variables_have_changed_is_not_handed_out():
             yield lambda x: value + x  # noqa: B023 - that it changes is the point
 
     for function in turns((1.5, 2.5)):
-        assert shared(function)(0.0) in (1.5, 2.5)
+        assert interned(function)(0.0) in (1.5, 2.5)
     # The loop is over: what it made first is kept, and now adds 2.5.
     again = next(turns((1.5,)))
-    assert shared(again) is again and again(0.0) == 1.5
+    assert interned(again) is again and again(0.0) == 1.5
     # One that was compiled for another value does not stand for new ones.
     value = 3.5
     first = lambda x: value + x  # noqa: E731
-    assert shared(first) is first
+    assert interned(first) is first
     value = 4.5
-    assert shared(first) is first
+    assert interned(first) is first
     fresh = lambda x: value + x  # noqa: E731
-    assert shared(fresh) is not first
+    assert interned(fresh) is not first
     # An array that is gone may leave its place in memory to another.
     kept = []
     for _ in range(3):
         array = jnp.arange(2.0)
-        kept.append((shared(made(array)), id(array)))
+        kept.append((interned(made(array)), id(array)))
         del array
     assert len({place for _, place in kept}) == 3
 

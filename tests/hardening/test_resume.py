@@ -16,7 +16,7 @@ import pytest
 
 import obax
 from obax import checkpoint
-from obax._support.fingerprint import PYTHON, differences, fingerprint
+from obax._support.function_identity import PYTHON, differences, fingerprint
 from obax.checkpoint import CheckpointError, Folder
 
 ROUNDS = np.random.default_rng(0).normal(size=(40, 2))
@@ -217,7 +217,7 @@ sys.path[:0] = sys.argv[1:]
 import jax
 jax.config.update("jax_enable_x64", True)
 from test_resume import rich
-from obax._support.fingerprint import fingerprint
+from obax._support.function_identity import fingerprint
 print(json.dumps(fingerprint(rich())))
 """
 

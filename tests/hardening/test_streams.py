@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from obax import cli
 from obax.estimators import StreamingClassifier
-from obax.streaming import Job, StreamError
-from obax.streaming.beginning import Seen, check_beginning, check_header
-from obax.streaming.results import as_json
-from obax.streaming.stopping import Stop, is_closed
+from obax.streaming import Checkpoint, Input, Job, Output, Stop, StreamError
+from obax.streaming.input_checks import Ends, check_first_bytes, check_header
+from obax.streaming.results import to_json
+from obax.streaming.signals import reader_has_gone
 
 ROWS = "a,b,up\n" + "".join(f"{i % 7},{i % 3},{i % 2}\n" for i in range(60))
 
@@ -45,7 +45,7 @@ def test_an_output_that_is_not_this_streams_is_left_alone(rows, tmp_path):
     out, folder = tmp_path / "out", tmp_path / "ck"
     out.write_text("a person's notes\n")
     same = (rows, "--target", "up", "--checkpoint", folder)
-    assert "not this stream's" in str(stream(*same, "--out", out).exception)
+    assert "not the output of this stream" in str(stream(*same, "--out", out).exception)
     assert out.read_text() == "a person's notes\n"
     assert stream(*same, "--out", out, "--overwrite").exit_code == 0
     # Taken up with another file that is there and long enough, which would be cut.
@@ -94,7 +94,7 @@ def test_another_input_is_known(rows, tmp_path, change):
         pytest.raises(StreamError, match="is not the one of the checkpoint"),
     ):
         model, out = StreamingClassifier(), tmp_path / "out2"
-        Job(model, pipe.fileno(), "csv", "up", out, checkpoint=tmp_path / "2")
+        Job(model, Input(pipe.fileno(), "up"), Output(out), Checkpoint(tmp_path / "2"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_is_written_is_json():
     def strict(text):
         raise AssertionError(text)
 
-    line = as_json({"id": float("nan"), "set": [float("inf"), {"x": (1, -float("inf"))}], "t": 1.5})
+    line = to_json({"id": float("nan"), "set": [float("inf"), {"x": (1, -float("inf"))}], "t": 1.5})
     assert json.loads(line, parse_constant=strict) == {
         "id": None, "set": [None, {"x": [1, None]}], "t": 1.5
     }  # fmt: skip
@@ -143,15 +143,15 @@ def test_what_is_written_is_json():
 
 
 def test_the_checks_of_a_beginning_pass_what_is_right():
-    check_beginning(ROWS.encode(), "csv")
-    check_beginning(b'{"a": 1}\n', "jsonl")
+    check_first_bytes(ROWS.encode(), "csv")
+    check_first_bytes(b'{"a": 1}\n', "jsonl")
     check_header(["a", "b"], {"--target": ("b",)})
     with pytest.raises(StreamError, match="no 'c'"):
         check_header(["a", "b"], {"--drop": ("c",)})
-    seen = Seen()
+    seen = Ends()
     for part in (b"x" * 900, b"y" * 900, b"z" * 10):
         seen.add(part)
-    assert seen == Seen.of(seen.plain()) and seen.head == b"x" * 900 + b"y" * 124
+    assert seen == Ends.from_dict(seen.to_dict()) and seen.head == b"x" * 900 + b"y" * 124
     assert seen.tail == b"x" * 114 + b"y" * 900 + b"z" * 10
 
 
@@ -169,9 +169,9 @@ def test_a_stop_is_noted_and_wakes_who_waits():
         stop.close()
     assert signal.getsignal(signal.SIGTERM) is before
     with os.fdopen(writer, "wb", buffering=0) as out:
-        assert not is_closed(out)
+        assert not reader_has_gone(out)
         os.close(reader)
-        assert is_closed(out)
+        assert reader_has_gone(out)
 
 
 def launch(tmp_path, *more, **given):

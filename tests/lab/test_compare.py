@@ -58,13 +58,13 @@ def test_the_answer_comes_first(one):
     table = one.to_pandas()
     gap, share = table[LOSS][1] - table[LOSS][0], 1 - table[LOSS][0] / table[LOSS][1]
     assert said[0] == one.answer
-    assert said[0].startswith("mine suffered least: ")
+    assert said[0].startswith("mine had the least loss: ")
     assert f"({share:.1%}) less than the next, held (one stream, so without an interval)" in said[0]
     assert f"{gap:.3g}" in said[0] and "A round of it costs 10.0 calls" in said[0]
     assert said[2].split()[0] == "algorithm" and said[3].split()[0] == "mine"
     # What nobody asked for takes no room.
     assert "evaluations" not in said[2] and "rejected" not in said[2]
-    assert "<p>mine suffered least" in one._repr_html_()
+    assert "<p>mine had the least loss" in one._repr_html_()
 
 
 def test_several_streams_give_intervals(three):
@@ -97,7 +97,7 @@ def test_the_answer_says_what_is_not_so_clear():
     assert "within noise" in made({"a": [1.0, 2.0, 3.0], "b": [1.1, 1.9, 3.1]}).answer
     assert "within noise" not in made({"a": [1.0, 2.0, 3.0], "b": [1.5, 2.5, 3.6]}).answer
     assert "; the next, b, diverged" in made({"a": [1.0], "b": [np.inf]}).answer
-    assert made({"a": [np.inf]}).answer.startswith("None of them suffered a finite loss")
+    assert made({"a": [np.inf]}).answer.startswith("No algorithm had a finite loss")
     other = made({"a": [1.0], "b": [2.0]}, {"a": 5.0, "b": 4.0})
     assert other.answer.endswith("The least local regret is that of b.")
     same = made({"a": [1.0], "b": [2.0]}, {"a": 4.0, "b": 5.0})
@@ -163,8 +163,8 @@ def test_what_does_not_fit_is_said():
         ((PROBLEM, rounds, {}, x, y), "algorithms must be a dict of at least one algorithm"),
         ((PROBLEM, rounds, [1], x, y), "algorithms must be a dict, but got"),
         ((PROBLEM, rounds, {"mine": 3}, x, y), r"algorithms\['mine'\] must be an algorithm"),
-        ((PROBLEM, rounds, other, x, y), r"\['mine'\]\.problem must be the problem that is"),
-        ((PROBLEM, rounds, ALGORITHMS), "outer_var must say where the leader starts"),
+        ((PROBLEM, rounds, other, x, y), r"\['mine'\]\.problem must be the problem of the"),
+        ((PROBLEM, rounds, ALGORITHMS), "outer_var must be the start of the leader"),
         ((PROBLEM, [rounds, longer], ALGORITHMS, x, y), "list of streams of one length"),
         ((PROBLEM, [], ALGORITHMS, x, y), "list of streams of one length"),
     ):

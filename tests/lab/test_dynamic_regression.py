@@ -20,28 +20,29 @@ import obax
 from obax import problems, regret
 from obax.cli import screen
 from obax.lab import find
-from obax.lab.dynamic_regression import stream
-from obax.lab.dynamic_regression.answers import remembering, tuning
+from obax.lab.dynamic_regression import measures
 from obax.lab.dynamic_regression.config import (
     BASELINES,
     PENALTIES,
     Config,
-    Group,
     Method,
-    asked_of,
+    Stream,
     methods,
     methods_of,
-    plain,
-    shared,
+    methods_of_questions,
+    with_equal_weights,
+    with_shared_curvature,
 )
 from obax.lab.dynamic_regression.cutting import play_cut
 from obax.lab.dynamic_regression.findings import (
     best_settings,
     findings,
     least_regret,
+    memory_answer,
     offline_claim,
     offline_distances,
     order_claims,
+    tuning_answer,
     window_order,
 )
 from obax.lab.dynamic_regression.methods import offline, play
@@ -195,9 +196,9 @@ def test_moments_answer_is_the_minimiser():
 
 
 def test_stage_comparators_are_the_best_fixed_pairs():
-    group = Group("noisy", 2, 1)
-    found = stream.comparators(TINY, group)
-    one = stream.instances(TINY, group)[0]
+    group = Stream("noisy", 2, 1)
+    found = measures.comparators(TINY, group)
+    one = measures.instances(TINY, group)[0]
     a, b = (np.asarray(leaf) for leaf in one.rounds["training"])
     v, w = (np.asarray(leaf) for leaf in one.rounds["validation"])
     for stage, rounds in enumerate((slice(0, 20), slice(20, 40))):
@@ -209,36 +210,36 @@ def test_stage_comparators_are_the_best_fixed_pairs():
             losses.append(0.5 * np.sum((v[rounds] @ y - w[rounds]) ** 2))
         mine = found.losses[0, rounds].sum()
         assert mine <= min(losses) + 1e-9
-        best = np.asarray(found.found.outer_var)[stage, 0]
+        best = np.asarray(found.solutions.outer_var)[stage, 0]
         assert abs(best - tried[np.argmin(losses)]) < 0.01
         # Of the points of the grid, what they cost over it: the same sums again.
         over = found.excess(np.full(4001, 20 * stage + 1), np.tile(tried[:, None], (2, 1, 1)))[0]
         assert over.min() > -1e-12
         np.testing.assert_allclose(over, (np.asarray(losses) - mine) / 20, atol=1e-9)
-    assert found.found.converged
+    assert found.solutions.converged
 
 
 def test_stage_comparators_are_those_of_regret():
     """From the stage's moments, as from all of its rounds."""
-    found = stream.comparators(TINY, Group("noisy", 2, 1))
-    one = stream.instances(TINY, Group("noisy", 2, 1))[1]
+    found = measures.comparators(TINY, Stream("noisy", 2, 1))
+    one = measures.instances(TINY, Stream("noisy", 2, 1))[1]
     known = regret.stage_solutions(
         one.problem, one.rounds, 2, outer_start=jnp.zeros(1), inner_start=one.inner_var
     )
-    np.testing.assert_allclose(found.found.inner_var[2:], known.inner_var, atol=1e-7)
+    np.testing.assert_allclose(found.solutions.inner_var[2:], known.inner_var, atol=1e-7)
     curve = regret.played(one.problem, jnp.zeros(40), one.rounds, known)
     np.testing.assert_allclose(found.losses[1], -curve.terms, atol=1e-7)
 
 
 def test_each_penalty_alone_is_at_least_as_good_as_one_for_all():
     shared_penalty, own_penalties = (
-        stream.comparators(TINY, Group("noisy", 2, d1)).losses.sum(axis=1) for d1 in (1, 5)
+        measures.comparators(TINY, Stream("noisy", 2, d1)).losses.sum(axis=1) for d1 in (1, 5)
     )
     assert np.all(own_penalties <= shared_penalty + 1e-9)
 
 
 def test_path_length_moves_only_between_stages():
-    found = stream.comparators(TINY, Group("noisy", 2, 1))
+    found = measures.comparators(TINY, Stream("noisy", 2, 1))
     path = found.path()
     jump = sum(np.sum((z[:, -1] - z[:, 0]) ** 2, axis=1) for z in found.per_round())
     assert np.all(path[:, :20] == 0)
@@ -246,10 +247,10 @@ def test_path_length_moves_only_between_stages():
 
 
 def test_bilevel_regret_is_that_of_the_definition():
-    group = Group("noisy", 1, 1)
+    group = Stream("noisy", 1, 1)
     played = np.full((2, TINY.horizon, 1), -2.0)
-    curves = stream.bilevel_regret(TINY, group, played)
-    one = stream.instances(TINY, group)[0]
+    curves = measures.bilevel_regret(TINY, group, played)
+    one = measures.instances(TINY, group)[0]
     tried = jnp.linspace(TINY.lower, TINY.upper, 401)
 
     def loss(x, round):
@@ -261,11 +262,11 @@ def test_bilevel_regret_is_that_of_the_definition():
     # The grid is 0.025 wide: the comparator lies between its points.
     assert np.all(np.diff(curves[0] - expected, prepend=0) > -1e-12)
     np.testing.assert_allclose(curves[0], expected, rtol=1e-4)
-    assert stream.bilevel_regret(TINY, Group("noisy", 1, 5), played) is None
+    assert measures.bilevel_regret(TINY, Stream("noisy", 1, 5), played) is None
 
 
 def test_decisions_are_those_before_the_round():
-    group = Group("noisy", 1, 1)
+    group = Stream("noisy", 1, 1)
     found = play(TINY, group, Method("OAGD", w=1))
     assert np.all(found.outer_vars[:, :, 0] == TINY.start)
     assert np.all(found.inner_vars[:, :, 0] == 0)
@@ -273,18 +274,18 @@ def test_decisions_are_those_before_the_round():
 
 
 def test_offline_solution_minimises_the_validation_loss_so_far():
-    group = Group("noisy", 1, 1)
+    group = Stream("noisy", 1, 1)
     times, solved = offline(TINY, group)
     assert times[-1] == TINY.horizon
-    best = stream.comparators(TINY, group).per_round()[0][:, 0, 0]
+    best = measures.comparators(TINY, group).per_round()[0][:, 0, 0]
     # 200 Adam steps a point: near, where the loss is not flat in x.
     assert np.all(np.abs(solved[-1, :, 0] - best) < 1.5)
 
 
 def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
-    group = Group("noisy", 2, 1)
+    group = Stream("noisy", 2, 1)
     found = play(TINY, group, BASELINES[1])
-    one, best = stream.instances(TINY, group)[0], stream.comparators(TINY, group)
+    one, best = measures.instances(TINY, group)[0], measures.comparators(TINY, group)
     y = np.zeros(5)
     k, _, beta = found.settings[0]
     for t in range(25):
@@ -298,14 +299,23 @@ def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
 def test_every_combination_of_options_is_there():
     labels = [method.label() for method in methods(TINY)]
     assert len(labels) == len(set(labels)) == 3 + 2 * 8
-    assert shared(40, 1.0, "seen", "average").curvature == "window"
-    assert shared(40, 1.0, "seen", "average").label() == "OAGD, w = 40, averaged follower"
-    assert shared(5, 0.9, "full", "current").label() == "OAGD, w = 5, u = 0.9, full weight"
-    cut = {m.cut for m in methods_of(TINY, Group("paper", 2, 5)) if m.w == 40}
+    assert with_shared_curvature(40, 1.0, "seen", "average").curvature == "window"
+    assert (
+        with_shared_curvature(40, 1.0, "seen", "average").label()
+        == "OAGD, w = 40, averaged follower"
+    )
+    assert (
+        with_shared_curvature(5, 0.9, "full", "current").label()
+        == "OAGD, w = 5, u = 0.9, full weight"
+    )
+    cut = {m.cut for m in methods_of(TINY, Stream("paper", 2, 5)) if m.w == 40}
     assert cut == {"never", "changes", "detected"}
-    assert plain(40, "detected").label() == "OAGD, w = 40, averaged follower, cut where detected"
+    assert (
+        with_equal_weights(40, "detected").label()
+        == "OAGD, w = 40, averaged follower, cut where detected"
+    )
     # Where nothing changes, there is nothing to cut at.
-    assert plain(40, "changes") not in methods_of(TINY, Group("paper", 1, 1))
+    assert with_equal_weights(40, "changes") not in methods_of(TINY, Stream("paper", 1, 1))
 
 
 def test_config_says_what_is_wrong():
@@ -316,9 +326,9 @@ def test_config_says_what_is_wrong():
         "start": (9.0, r"in \[lower, upper\]"),
         "followers": (("each",), "followers must be among"),
         "stages": ((5001,), "between 1 and the horizon"),
-        "seeds": (0, "at least 1"),
+        "seeds": (0, "an integer >= 1"),
         "outer_step_sizes": ((-1.0,), "numbers > 0"),
-        "inner_steps": ((0,), "at least 1"),
+        "inner_steps": ((0,), "integers >= 1"),
         "decays": ((2.0,), "in \\(0, 1]"),
         "inner_step_sizes": ((), "must not be empty"),
     }.items():
@@ -330,7 +340,8 @@ def test_config_says_what_is_wrong():
 
 @pytest.fixture(scope="module")
 def tiny_table():
-    tables = [find("dynamic-regression").work(part) for part in parts(TINY)]
+    run_part = find("dynamic-regression").run_part
+    tables = [run_part(work) for work in parts(TINY).values()]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -370,25 +381,25 @@ def test_the_best_setting_is_the_one_with_least_mean_regret(tiny_table):
     pd.testing.assert_series_equal(chosen.sort_index(), least.sort_index())
 
 
-def tuning_answer(table, fixed, learned, known=1.0, noise=0.0):
+def answer_on_tuning(table, fixed, learned, known=1.0, noise=0.0):
     """The first answer for other losses per round; the noise differs by seed."""
     table = table.copy()
     for method, loss in zip(PENALTIES.values(), (fixed, learned, known), strict=True):
         mine = (table.metric == "tuning_loss") & (table.method == method.label())
         shaken = noise * (table.seed[mine] - 1) * (method.kind == "OAGD")
         table.loc[mine, "value"] = loss + shaken + 0.001 * table.seed[mine]
-    return tuning(table)
+    return tuning_answer(table)
 
 
 def test_the_first_answer_follows_the_losses(tiny_table):
-    said = tuning_answer(tiny_table, 3.0, 1.5, noise=0.1)
+    said = answer_on_tuning(tiny_table, 3.0, 1.5, noise=0.1)
     assert said.words.startswith("Yes: learning the penalty online lowers the loss per round by ")
     assert "1.50 ± 0.25" in said.words and "over 3 seeds" in said.words
     assert "closes 75% of the gap" in said.words
     assert list(said.table.frame.columns) == ["stream", *PENALTIES, "gain"]
-    assert tuning_answer(tiny_table, 3.0, 1.5, noise=3.0).words.startswith("Not beyond noise")
-    assert tuning_answer(tiny_table, 1.5, 3.0, noise=0.1).words.startswith("No:")
-    without = tuning(tiny_table[tiny_table.x != "fixed"])
+    assert answer_on_tuning(tiny_table, 3.0, 1.5, noise=3.0).words.startswith("Not beyond noise")
+    assert answer_on_tuning(tiny_table, 1.5, 3.0, noise=0.1).words.startswith("No:")
+    without = tuning_answer(tiny_table[tiny_table.x != "fixed"])
     assert without.words.startswith("Not tested here")
     assert "not run" in set(without.table.frame["fixed at its start"])
 
@@ -397,7 +408,7 @@ def test_the_two_questions_have_their_own_seeds(tiny_table):
     rows = tiny_table[tiny_table.metric == "tuning_loss"]
     assert set(rows.seed[rows.d1 == 1]) == {0, 1, 2} and set(rows.seed[rows.d1 == 5]) == {0, 1}
     rows = rows[rows.d1 == 1]
-    assert set(rows.method) == {method.label() for method in asked_of(TINY)}
+    assert set(rows.method) == {method.label() for method in methods_of_questions(TINY)}
     # Those of the other parts among them: the same losses, and the comparators' added to them.
     keys = ["scenario", "stages", "d1", "seed"]
     grid = ["method", "K", "alpha", "beta"]
@@ -410,21 +421,23 @@ def test_the_two_questions_have_their_own_seeds(tiny_table):
         assert abs((mine + floor[at]) / TINY.horizon - row.value) < 1e-9
 
 
-def memory_answer(table, short, losses, noise=0.0):
+def answer_on_memory(table, short, losses, noise=0.0):
     """The second answer for other losses per round, by the cut of the window over everything."""
     table = table.copy()
-    methods = {plain(1, "never"): short} | {plain(40, cut): loss for cut, loss in losses.items()}
+    methods = {with_equal_weights(1, "never"): short} | {
+        with_equal_weights(40, cut): loss for cut, loss in losses.items()
+    }
     for method, loss in methods.items():
         mine = (table.metric == "tuning_loss") & (table.method == method.label())
         shaken = (0.001 + noise * (method.w == 1)) * (table.seed[mine] - 1)
         table.loc[mine, "value"] = loss + shaken * (1 + (method.w == 1))
     (first, *_) = findings(TINY, table).figures
-    return remembering(TINY, table, first)
+    return memory_answer(TINY, table, first)
 
 
 def test_the_second_answer_follows_the_losses(tiny_table):
     cut = {"never": 9.0, "changes": 1.0, "detected": 1.5}
-    said = memory_answer(tiny_table, 3.0, cut)
+    said = answer_on_memory(tiny_table, 3.0, cut)
     assert said.words.startswith("Yes, if the window ends where the world changes: with a window")
     changes, detected, never = said.words.split(": ")[1].split(", ")[:3]
     assert "falls by 2.0" in changes and changes.endswith("cut at the true changes")
@@ -434,11 +447,11 @@ def test_the_second_answer_follows_the_losses(tiny_table):
     shown = row[["w = 1", "never cut", "cut at changes", "cut by detector"]]
     assert [round(float(cell.split(" ")[0]), 2) for cell in shown] == [3.0, 9.0, 1.0, 1.5]
     assert row["gain"].startswith("1.5")
-    assert memory_answer(tiny_table, 3.0, cut, noise=3.0).words.startswith("Not beyond noise")
+    assert answer_on_memory(tiny_table, 3.0, cut, noise=3.0).words.startswith("Not beyond noise")
     # The answer is about the window that is cut: it hangs on nothing else.
-    worse = memory_answer(tiny_table, 3.0, cut | {"changes": 4.0}).words
+    worse = answer_on_memory(tiny_table, 3.0, cut | {"changes": 4.0}).words
     assert worse.startswith("No,") and "rises by 1.0" in worse
-    without = memory_answer(tiny_table[tiny_table.cut != "detected"], 3.0, cut)
+    without = answer_on_memory(tiny_table[tiny_table.cut != "detected"], 3.0, cut)
     assert "was not measured if cut where a detector says" in without.words
     assert set(without.table.frame["cut by detector"]) == {"not run"}
 

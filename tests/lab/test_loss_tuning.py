@@ -8,20 +8,21 @@ import re
 
 import numpy as np
 import pytest
+from kinds import kinds_in
 
 from obax import lab
 from obax.lab import report
-from obax.lab.kit.learning import Runs
-from obax.lab.kit.table import Rows, typed
-from obax.lab.loss_tuning import LOSS_TUNING, claims, config as settings, stream, work
+from obax.lab.framework.learning import Runs
+from obax.lab.framework.table import Rows, typed
+from obax.lab.loss_tuning import claims, config as settings, stream, work
 from obax.lab.loss_tuning.config import Config, Method
 from obax.lab.loss_tuning.findings import FINAL
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
+LOSS_TUNING = ("mnist-imbalance", "mnist-shift", "adult", "tadpole")
 TINY = dataclasses.replace(
-    settings.TABLES,
-    data="adult",
+    lab.find("adult").presets["paper"],
     source="synthetic",
     methods=(
         "ogd",
@@ -83,9 +84,9 @@ def test_the_leader_waits_and_then_moves(finished):
 
 
 def test_the_same_seed_gives_the_same_numbers(finished):
-    """Also what a resumed run rests on: a part does not depend on the others."""
-    one = next(part for part in lab.find("adult").parts(TINY) if "seed1-oagd-w3-a" in part.name)
-    again = one.work()
+    """A resumed run relies on this: a part does not depend on the others."""
+    parts = lab.find("adult").parts(TINY)
+    again = next(work for name, work in parts.items() if "seed1-oagd-w3-a" in name)()
     kept = finished.table()
     kept = kept[(kept.method == "OAGD, w = 3") & (kept.seed == 1)]
     again, kept = (table[~table.metric.str.endswith("seconds")] for table in (again, kept))
@@ -106,8 +107,7 @@ def test_the_report_says_synthetic(finished):
 def test_images_through_the_network():
     """The convolutional network with its buffers, and the shift of the classes."""
     config = dataclasses.replace(
-        settings.IMAGES,
-        data="mnist-shift",
+        lab.find("mnist-shift").presets["paper"],
         source="synthetic",
         methods=("oagd-w2-current",),
         rounds=4,
@@ -137,8 +137,8 @@ def test_images_through_the_network():
 @pytest.mark.skipif("OBAX_DATA" not in os.environ, reason="needs the real data sets")
 @pytest.mark.parametrize("name", ["mnist", "adult"])
 def test_real_data(name):
-    base = settings.IMAGES if name == "mnist" else settings.TABLES
-    data = stream.stream(dataclasses.replace(base, data=name), 0)
+    base = lab.find("mnist-imbalance" if name == "mnist" else "adult").presets["paper"]
+    data = stream.stream(base, 0)
     assert not data.data.synthetic
     assert data.shape == ((28, 28, 1) if name == "mnist" else (11,))
     assert len(data.test_rows[1]) == (10_000 if name == "mnist" else 4_518)
@@ -149,7 +149,7 @@ def test_real_data(name):
 def test_without_the_files_auto_generates_and_real_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.delenv("OBAX_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    auto = dataclasses.replace(settings.TABLES, data="adult", source="auto")
+    auto = dataclasses.replace(lab.find("adult").presets["paper"], source="auto")
     assert stream.is_synthetic(auto)
     assert stream.is_synthetic(dataclasses.replace(auto, data="tadpole", source="real"))
     monkeypatch.setattr("obax.datasets.registry.fetch", _no_network)
@@ -220,11 +220,14 @@ def test_ogd_runs_once_for_each_inner_step():
         ({"methods": ("oagd-w5-replay",)}, "methods must be written like"),
         ({"methods": ("oagd-replay5",)}, "'oagd-replay5': replay must keep at least w >= 2"),
         ({"methods": ("oagd-w5-replay4",)}, "w = 5 and 4"),
-        ({"methods": ("oagd-w5-recent9",)}, "recent and balanced are ways of replay"),
-        ({"methods": ("oagd-w5-balanced",)}, "recent and balanced are ways of replay"),
-        ({"methods": ("oagd-w5-replay9-recent8",)}, "a mean age below the 9 rounds kept, 8"),
+        ({"methods": ("oagd-w5-recent9",)}, "recent and balanced are options of replay"),
+        ({"methods": ("oagd-w5-balanced",)}, "recent and balanced are options of replay"),
+        (
+            {"methods": ("oagd-w5-replay9-recent8",)},
+            "recent must be at least the 9 rounds kept, but is 8",
+        ),
         ({"data": "cifar"}, "data must be one of"),
-        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"rounds": 0}, "rounds must be an integer >= 1"),
         ({"imbalance": 0.0}, "imbalance"),
         ({"downsample": 2}, "blocks must leave a pixel"),
         ({"outer_step_sizes": (-1.0,)}, "outer_step_sizes"),
@@ -259,10 +262,10 @@ def made_up(config, accuracy, seconds, wobbling=(), slow=()):
     return typed(rows.table(), "made up", settings.COLUMNS)
 
 
-def judged(kind, config, *story, **more):
-    """The verdicts on the claims of a kind, by a made-up table."""
+def judged(config, *story, **more):
+    """The verdicts on the claims of a configuration, by a made-up table."""
     runs = Runs(config.runs().values(), made_up(config, *story, **more), FINAL)
-    return {claim.id: claim.verdict for claim in claims.claims(kind, config, runs)}
+    return {claim.id: claim.verdict for claim in claims.claims(config, runs)}
 
 
 def test_rejected_rounds_and_synthetic_data_are_told():
@@ -275,22 +278,48 @@ def test_rejected_rounds_and_synthetic_data_are_told():
     assert "synthetic" in synthetic
     (answer,) = lab.find("adult").findings(config, table).answers
     assert answer.words.endswith(synthetic)
-    assert rejected == "Rounds that the guard rejected, over all seeds: AutoBalance 6."
+    assert (
+        rejected == "Rounds rejected because they were not finite, over all seeds: AutoBalance 6."
+    )
 
 
-@pytest.mark.parametrize("experiment", LOSS_TUNING, ids=lambda experiment: experiment.name)
-def test_every_experiment_reads_its_table(experiment):
-    config = dataclasses.replace(experiment.presets["quick"], rounds=100, seeds=3)
+QUICK = [
+    (name, preset)
+    for name in LOSS_TUNING
+    for preset in lab.find(name).presets
+    if preset.endswith("quick")
+]
+
+
+@pytest.mark.parametrize(("name", "preset"), QUICK)
+def test_every_experiment_reads_its_table(name, preset):
+    experiment = lab.find(name)
+    config = dataclasses.replace(experiment.presets[preset], rounds=100, seeds=3)
     table = made_up(config, collections.defaultdict(lambda: 0.5), {})
     found = experiment.findings(config, table)
     # The claim that the summary names, and a curve for each method.
-    named = re.search(r"\((C\d)", experiment.summary)[1]
+    named = "C7" if preset != "quick" else re.search(r"\((C\d)", experiment.summary)[1]
     assert any(claim.id.startswith(named) for claim in found.claims)
+    assert (named == "C7") == (config.study != "methods")
+    assert all(kinds_in(claim.claimed) <= set(claim.kinds) for claim in found.claims)
     assert all(len(figure.series) == len(config.runs()) for figure in found.every_figure()[:3])
     (answer,) = found.answers
-    assert answer.question == experiment.question
+    assert answer.question == settings.QUESTIONS[config.topic]
+    assert (answer.question == experiment.question) == (preset == "quick")
     assert answer.words.startswith("Not beyond noise: OAGD")
     assert len(answer.table.frame) == len(config.runs())
+
+
+@pytest.mark.parametrize("preset", ["quick", "paper", "reduced"])
+@pytest.mark.parametrize("name", LOSS_TUNING)
+def test_presets_can_tell_tuning_from_training(name, preset):
+    """They have a method with its leader held, and the answer compares it with its twin."""
+    presets = lab.find(name).presets
+    config = dataclasses.replace(presets.get(preset, presets["quick"]), rounds=100, seeds=3)
+    accuracy = collections.defaultdict(lambda: 0.5)
+    accuracy |= {text: 0.4 for text in config.methods if text.endswith("-held")}
+    (answer,) = lab.find(name).findings(config, made_up(config, accuracy, {})).answers
+    assert re.match(r"Yes: OAGD, w = 10 ends .* above OAGD, w = 10, leader held in", answer.words)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +338,19 @@ def test_the_answer_follows_the_table(gap, wobbling, words):
     assert answer.words.startswith(words)
 
 
+def test_the_answer_says_which_other_method_leads_the_table():
+    config = dataclasses.replace(C3, methods=("ogd", "oagd-w5", "oagd-w5-held", "autobalance"))
+    accuracy = {"ogd": 0.1, "oagd-w5": 0.5, "oagd-w5-held": 0.4, "autobalance": 0.6}
+    (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS))
+    assert answer.words.startswith("Yes: OAGD, w = 5 ends")
+    leads = "AutoBalance leads the table; over OAGD, w = 5: +10.00 ± 0.00 points."
+    assert answer.words.endswith(leads)
+    noisy = made_up(config, accuracy, C3_SECONDS, ("autobalance",))
+    assert answers(config, noisy)[0].words.endswith("points, within noise.")
+    lower = made_up(config, accuracy | {"autobalance": 0.45}, C3_SECONDS)
+    assert "leads" not in answers(config, lower)[0].words
+
+
 def test_more_training_is_not_taken_for_tuning():
     accuracy = {"ogd": 0.4, "oagd-w1": 0.5, "oagd-w5": 0.6}
     config = dataclasses.replace(C3, methods=("ogd", "oagd-w1", "oagd-w5"))
@@ -316,7 +358,9 @@ def test_more_training_is_not_taken_for_tuning():
     assert answer.words.startswith(
         "Not told apart from more training: OAGD, w = 5 (best of 2) ends"
     )
-    assert "has 5 follower steps, one of OGD one" in answer.words and "-held" in answer.words
+    assert (
+        "has 5 follower steps, a round of OGD has one" in answer.words and "-held" in answer.words
+    )
     # One step per round is what OGD takes.
     config = dataclasses.replace(C3, methods=("ogd", "oagd-w1"))
     (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS))
@@ -374,7 +418,7 @@ def test_the_verdict_of_c3_follows_the_table(changes, expected):
     changes = dict(changes)
     accuracy = C3_ACCURACY | changes.pop("accuracy", {})
     seconds = C3_SECONDS | changes.pop("seconds", {})
-    found = judged("imbalance", C3, accuracy, seconds, **changes)
+    found = judged(C3, accuracy, seconds, **changes)
     assert found == found | expected and list(found) == C3_IDS
 
 
@@ -409,14 +453,14 @@ def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
     # The made-up table goes by the words before -alpha.
     accuracy = C3_ACCURACY | {text: 0.92} | changes.pop("accuracy", {})
     seconds = C3_SECONDS | {text: 9} | changes.pop("seconds", {})
-    found = judged("imbalance", config, accuracy, seconds, **changes)
+    found = judged(config, accuracy, seconds, **changes)
     assert found["replay (OAGD, w = 10, replay of 50)"] == verdict
     # The paper's claims are about the last w rounds and the outer step of all.
     assert list(found)[:5] == C3_IDS and found["C3 (window)"] == "reproduced"
     last = found["replay over last (OAGD, w = 10, replay of 50)"]
     assert last == ("reproduced" if accuracy[text] > 0.9 else "not reproduced")
     without = dataclasses.replace(config, methods=("oagd-w10", text))
-    found = judged("imbalance", without, accuracy, seconds)
+    found = judged(without, accuracy, seconds)
     assert found["replay (OAGD, w = 10, replay of 50)"] == "not tested"
 
 
@@ -434,8 +478,8 @@ def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
     ],
 )
 def test_a_claim_about_methods_that_were_not_run_is_not_tested(methods, untested):
-    kind, base = ("shift", C4) if "C4" in untested[0] else ("imbalance", C3)
-    found = judged(kind, dataclasses.replace(base, methods=methods), C3_ACCURACY, C3_SECONDS)
+    base = C4 if "C4" in untested[0] else C3
+    found = judged(dataclasses.replace(base, methods=methods), C3_ACCURACY, C3_SECONDS)
     assert {name for name, verdict in found.items() if verdict == "not tested"} == set(untested)
 
 
@@ -452,10 +496,10 @@ def test_the_verdict_of_c5_follows_the_table(accuracy, wobbling, verdict):
     """The same to two points: a point less is, five are not."""
     config = dataclasses.replace(C3, data="adult", methods=("ogd", "oagd-w5", "autobalance"))
     values = {"ogd": 0.5, "oagd-w5": accuracy, "autobalance": 0.8}
-    found = judged("table", config, values, C3_SECONDS, wobbling)
+    found = judged(config, values, C3_SECONDS, wobbling)
     assert found == {"C5 (accuracy)": verdict, "C5 (time)": "reproduced"}
     config = dataclasses.replace(config, methods=("ogd", "oagd-w5"))
-    assert set(judged("table", config, values, C3_SECONDS).values()) == {"not tested"}
+    assert set(judged(config, values, C3_SECONDS).values()) == {"not tested"}
 
 
 def _falls(method, seed, t):
@@ -505,7 +549,7 @@ def _dips_by_seed(method, seed, t):
 def test_the_verdict_of_c4_follows_the_table(accuracy, wobbling, expected):
     values = {"ogd": 0.6, "oagd-w5-u1": _dips, "autobalance": _falls}
     values |= {"oagd-w5-u0.5": lambda m, s, t: _dips(m, s, t) + 0.01}
-    found = judged("shift", C4, values | accuracy, {}, wobbling)
+    found = judged(C4, values | accuracy, {}, wobbling)
     truth = dict.fromkeys(("C4 (shift)", "C4 (decay)", "C4 (dip)"), "reproduced")
     assert found == truth | expected
 
@@ -521,17 +565,18 @@ def test_the_verdict_of_c4_follows_the_table(accuracy, wobbling, expected):
 )
 def test_the_verdict_of_c7_follows_the_table(gaps, verdict):
     """Flat means five points at most, and that noise cannot have done it."""
-    config = dataclasses.replace(C3, methods=("oagd-w5",), outer_step_sizes=(0.001, 0.01))
+    steps = {"study": "steps", "outer_step_sizes": (0.001, 0.01)}
+    config = dataclasses.replace(C3, methods=("oagd-w5",), **steps)
     values = {"oagd-w5": lambda m, seed, t: 0.8 - gaps[seed] * (m.alpha == 0.01)}
-    assert judged("steps", config, values, {}) == {"C7 (alpha)": verdict}
+    assert judged(config, values, {}) == {"C7 (alpha)": verdict}
     config = dataclasses.replace(config, outer_step_sizes=(0.001,))
-    assert judged("steps", config, values, {}) == {"C7 (steps)": "not tested"}
+    assert judged(config, values, {}) == {"C7 (steps)": "not tested"}
 
 
 def test_other_step_sizes_are_named_and_do_not_enter_the_claims():
     config = dataclasses.replace(C3, outer_step_sizes=(0.001, 0.01))
     values = C3_ACCURACY | {"oagd-w10": lambda m, seed, t: 0.9 if m.alpha == 0.001 else 0.1}
-    assert set(judged("imbalance", config, values, C3_SECONDS).values()) == {"reproduced"}
+    assert set(judged(config, values, C3_SECONDS).values()) == {"reproduced"}
 
 
 def test_the_page_builds_one_model():

@@ -25,12 +25,12 @@ from toy_on_workers import TOY, Config
 import obax
 from benchmarks.workers import Measured, verdict
 from obax import lab
-from obax.integrations import dask as on_dask, desk
+from obax.integrations import dask as on_dask, job_queue
 from obax.integrations.dask import ClusterLost, Seat
 from obax.lab import RunFolder, UserError
-from obax.lab.kit import workers
+from obax.lab.framework import workers
 from obax.rounds import RoundSpec
-from obax.watch.data import snapshot
+from obax.watch.page import read as read_page
 
 # Python warns of files and processes that Dask leaves to the collector.
 pytestmark = [
@@ -52,7 +52,7 @@ def client():
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setitem(lab.EXPERIMENTS, "toy", TOY)
+    monkeypatch.setitem(lab.EXPERIMENTS, "toy", "toy_on_workers")
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def test_the_same_bytes_with_data_sent_once(client, tmp_path, data):
     assert metrics(shared) == metrics(alone)
     assert alone.table().value[4] == 0.25
     for part in alone.info["parts"]:
-        assert shared.part(part).equals(alone.part(part))
-    assert seen[-1] == (4, 4, TOY.headline(alone.part("p3"))) or seen[-1][0] == 4
+        assert shared.read_part(part).equals(alone.read_part(part))
+    assert seen[-1] == (4, 4, TOY.headline(alone.read_part("p3"))) or seen[-1][0] == 4
     assert any(words.startswith("2 running, 2 workers") for _, _, words in seen)
     assert sum(seat["done"] for seat in shared.info["workers"]) == 4
-    facts = dict(snapshot(shared.path)["facts"])
+    facts = dict(read_page(shared.path)["facts"])
     assert facts["workers"] == "2" and "worker 0 on 127.0.0.1" in facts
     # A mutant: one column of one part, changed by the last digit.
     spoilt = run(tmp_path / "spoilt", client, spoilt=2)
@@ -92,7 +92,7 @@ def test_the_same_bytes_with_data_sent_once(client, tmp_path, data):
 def test_a_worker_that_has_more_data_than_the_driver_is_named(client, tmp_path):
     (tmp_path / "toy.txt").write_text("0.5")
     client.run(set_data, str(tmp_path))
-    with pytest.raises(UserError, match=r"data that is not at hand here \(toy.txt\)"):
+    with pytest.raises(UserError, match=r"data that this machine lacks \(toy.txt\)"):
         run(tmp_path / "r", client)
     client.run(set_data, "")
 
@@ -140,14 +140,14 @@ class Idle:
 
 
 def test_neighbours_go_to_one_worker_and_none_is_left_out():
-    jobs = desk.Desk(Idle(), abs, {f"p{i}": (i,) for i in range(8)}, lambda new: {})
+    jobs = job_queue.JobQueue(Idle(), abs, {f"p{i}": (i,) for i in range(8)}, lambda new: {})
     jobs.seats = {name: Seat(name, "here") for name in ("a", "b")}
     given = {"a": [], "b": []}
     # The first is twice as fast, and helps the other when it is through.
     for who in ("ab", "a", "ab", "a", "ab"):
         for name in who:
             jobs.seats[name].job = None
-        jobs.hand_out()
+        jobs.assign()
         for name in who:
             given[name].append(jobs.seats[name].job)
     assert given == {"a": ["p0", "p1", "p2", "p3", "p6"], "b": ["p4", "p5", "p7"]}
@@ -207,7 +207,7 @@ def test_ten_kills_change_nothing(client, tmp_path, data):
 
 def test_a_part_that_kills_every_worker_is_named(client, monkeypatch):
     """Without killing any: the scheduler says that the worker is gone as soon as it has a job."""
-    monkeypatch.setattr(desk, "LOSSES", 2)
+    monkeypatch.setattr(job_queue, "MAX_LOSSES", 2)
     present, told = on_dask.present, []
 
     def gone(client):
@@ -216,7 +216,7 @@ def test_a_part_that_kills_every_worker_is_named(client, monkeypatch):
 
     monkeypatch.setattr(on_dask, "present", gone)
     with pytest.raises(ClusterLost, match="p has lost 3 workers"):
-        list(desk.results(client, time.sleep, {"p": (0.5,)}))
+        list(job_queue.results(client, time.sleep, {"p": (0.5,)}))
 
 
 def test_a_late_worker_with_trouble_is_left_alone(client, monkeypatch):
@@ -232,11 +232,11 @@ def test_a_late_worker_with_trouble_is_left_alone(client, monkeypatch):
         on_dask, "troubles", lambda client, new: {new[0]: "other versions"} if seen else {}
     )
     jobs = {f"j{i}": (i,) for i in range(4)}
-    found = dict(desk.results(client, abs, jobs, on_change=seen.append))
+    found = dict(job_queue.results(client, abs, jobs, on_change=seen.append))
     assert found == {f"j{i}": i for i in range(4)}
     left_alone, used = sorted(seen[-1], key=lambda seat: not seat.trouble)
     assert (left_alone.done, used.done) == (0, 4)
-    assert "1 not used: other versions" in workers.words(seen[-1])
+    assert "1 not used: other versions" in workers.describe(seen[-1])
 
 
 def test_a_run_does_not_wait_for_workers_that_it_cannot_use(client, monkeypatch):
@@ -252,7 +252,7 @@ def test_a_run_does_not_wait_for_workers_that_it_cannot_use(client, monkeypatch)
         on_dask, "troubles", lambda client, new: {new[0]: "other versions"} if asked[1:] else {}
     )
     with pytest.raises(ClusterLost, match=r"worker \d \(127.0.0.1\): other versions"):
-        list(desk.results(client, time.sleep, {"p": (0.2,)}))
+        list(job_queue.results(client, time.sleep, {"p": (0.2,)}))
 
 
 def quadratic(x, y, round):
@@ -325,8 +325,8 @@ def test_bad_calls_are_one_readable_line(tmp_path, monkeypatch):
 
 def test_words():
     seats = [Seat(str(i), "h", job="p") for i in range(14)]
-    assert workers.words(seats) == "14 running, 14 workers"
-    assert workers.words([]) == "0 running, 0 workers"
+    assert workers.describe(seats) == "14 running, 14 workers"
+    assert workers.describe([]) == "0 running, 0 workers"
 
 
 def test_the_benchmark_judges_time_and_bytes():
@@ -339,7 +339,7 @@ def test_the_benchmark_judges_time_and_bytes():
 
 
 def test_nobody_loads_dask_who_does_not_use_it():
-    code = """import sys, obax.cli.run, obax.integrations.dask, obax.lab.kit.workers
+    code = """import sys, obax.cli.run, obax.integrations.dask, obax.lab.framework.workers
 assert not {"dask", "distributed"} & set(sys.modules)"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -377,7 +377,7 @@ def test_a_scheduler_that_is_gone_is_one_line_and_an_exit_code(tmp_path, monkeyp
     found = command("--workers", 2, "--out", tmp_path / "r")
     assert found.exit_code == 1
     line = " ".join(found.stderr.split())
-    assert line.startswith("obax: the Dask scheduler is gone. What was finished is saved")
+    assert line.startswith("obax: the Dask scheduler is gone. Finished parts are saved")
     assert line.endswith("--resume")
     assert RunFolder.open(tmp_path / "r").info["finished"] is None
 

@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from obax import datasets, lab
-from obax.lab import Experiment, Part, report
-from obax.lab.kit.config import Settings, count
-from obax.lab.kit.experiment import Duration
-from obax.lab.kit.table import Rows
+from obax._support.checks import Count
+from obax.lab import Experiment, report
+from obax.lab.framework.config import Settings
+from obax.lab.framework.table import Rows
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Settings):
-    parts: int = count(4)
-    milliseconds: int = count(1)
+    parts: Count = 4
+    milliseconds: Count = 1
     # Changes what workers give and nothing else: the part to spoil, or none.
     spoilt: int = -1
     failing: int = -1
@@ -49,15 +49,18 @@ TOY = Experiment(
     summary="s",
     data="none",
     presets={"quick": Config()},
-    durations={"quick": Duration(1)},
     columns={"w": int},
-    parts=lambda config: [Part(f"p{i}", lambda i=i: part(config, i)) for i in range(config.parts)],
-    findings=findings,
+    parts=lambda config: {f"p{i}": lambda i=i: part(config, i) for i in range(config.parts)},
+    make_findings=findings,
     headline=lambda table: f"{table.value.mean():.1f}",
     files=("toy.txt",),
 )
 
 
+def experiment(name):
+    return TOY
+
+
 def dask_setup(worker):
     os.environ["DASK_WORKER"] = "1"
-    lab.EXPERIMENTS["toy"] = TOY
+    lab.EXPERIMENTS["toy"] = "toy_on_workers"

@@ -10,7 +10,7 @@ import pytest
 
 import obax
 from obax import hypergradient as hg, models
-from obax.hypergradient.base import linearised
+from obax.hypergradient.base import linearize
 from obax.models.convolution import (
     convolve,
     convolve_and_measure,
@@ -387,7 +387,7 @@ def test_linearised_products_are_those_of_reverse_mode(small):
     @jax.jit
     def both(model, v):
         _, pull = jax.vjp(jax.grad(inner, 1), X, model)
-        return linearised(inner, X, model)[1](v), pull(v)
+        return linearize(inner, X, model)[1](v), pull(v)
 
     forward, reverse = both(model, v)
     for one, other in zip(jax.tree.leaves(forward), jax.tree.leaves(reverse), strict=True):

@@ -193,7 +193,7 @@ COMPLAINTS = [
     (lambda: comparability(3, "both"), "sequence must be one of 'inner', 'outer', but got 'both'"),
     (lambda: lower_bound_game(-1), "horizon must be an integer >= 1, but got -1"),
     (lambda: quadratic(3, 0), "outer_dim must be an integer >= 1, but got 0"),
-    (lambda: quadratic(3, 1, 2.5), "inner_dim must be an integer, but got 2.5"),
+    (lambda: quadratic(3, 1, 2.5), "inner_dim must be an integer >= 1, but got 2.5"),
     (lambda: quadratic(3, condition=0.5), "condition must be a number >= 1, but got 0.5"),
     (lambda: quadratic(3, outer_condition=0), "outer_condition must be a number >= 1, but got 0"),
     (lambda: quadratic(3, drift=-1.0), "drift must be a number >= 0, but got -1.0"),

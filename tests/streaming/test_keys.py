@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from obax import cli
-from obax.watch.data import snapshot
+from obax.watch.page import read as read_page
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -80,7 +80,7 @@ def test_watch_shows_the_worst_keys_first(tmp_path, rows):
     arguments = ("--target", "sold", "--key", "shop", "--checkpoint", tmp_path / "ck")
     done = stream(tmp_path / "rows.csv", *arguments, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    seen = snapshot(tmp_path / "ck")
+    seen = read_page(tmp_path / "ck")
     assert seen["trouble"] is None and ["keys", "3"] in seen["facts"]
     head, *cells = seen["table"]
     assert head == ["key, worst first", "rows", "loss", "penalty", "memory", "inertia", "rejected"]

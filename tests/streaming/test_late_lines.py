@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from obax.estimators import StreamingClassifier
-from obax.streaming import Job
+from obax.streaming import Checkpoint, Input, Job, Output
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -43,7 +43,7 @@ def test_a_late_label_is_learned_with_its_row(tmp_path, kind):
     lines, X, y = drawn()
     source = tmp_path / f"rows.{kind}"
     (as_csv if kind == "csv" else written)(source, lines)
-    job = Job(StreamingClassifier(), source, kind, "y", tmp_path / "out", id="id")
+    job = Job(StreamingClassifier(), Input(source, "y", kind, id="id"), Output(tmp_path / "out"))
     assert job.run() == 600
     found = read(tmp_path / "out")
     assert [one["id"] for one in found] == [line["id"] for line in lines]
@@ -74,7 +74,7 @@ def test_labels_without_a_row_are_rejected_in_words(tmp_path):
     ]
     model = StreamingClassifier(max_pending=2)
     source = written(tmp_path / "rows.jsonl", lines)
-    job = Job(model, source, "jsonl", "y", tmp_path / "out", id="id")
+    job = Job(model, Input(source, "y", "jsonl", id="id"), Output(tmp_path / "out"))
     job.run()
     reasons = {one["t"]: one["rejected"] for one in read(tmp_path / "out") if "rejected" in one}
     assert sorted(reasons) == [4, 5, 7, 10, 11]
@@ -86,14 +86,15 @@ def test_labels_without_a_row_are_rejected_in_words(tmp_path):
 def test_rows_that_wait_are_in_the_checkpoint(tmp_path):
     lines, _, _ = drawn(60)
     source = written(tmp_path / "rows.jsonl", lines)
-    whole = Job(StreamingClassifier(), source, "jsonl", "y", tmp_path / "whole", id="id")
+    rows = Input(source, "y", "jsonl", id="id")
+    whole = Job(StreamingClassifier(), rows, Output(tmp_path / "whole"))
     whole.run()
-    given = {"id": "id", "checkpoint": tmp_path / "ck"}
-    first = Job(StreamingClassifier(), source, "jsonl", "y", tmp_path / "out", **given)
+    saved = Output(tmp_path / "out"), Checkpoint(tmp_path / "ck")
+    first = Job(StreamingClassifier(), rows, *saved)
     first.play(first.source.take(51))
     first.save()
     assert len(first.model.pending_) > 3
     first.close()
-    second = Job(StreamingClassifier(), source, "jsonl", "y", tmp_path / "out", **given)
+    second = Job(StreamingClassifier(), rows, *saved)
     assert second.run() == 120 and second.score == whole.score
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()

@@ -18,8 +18,9 @@ from obax import cli, streaming
 from obax.checkpoint import Folder
 from obax.cli.stream import Screen
 from obax.estimators import StreamingClassifier, Table
+from obax.streaming import Input, Job, Output
 from obax.streaming.score import Score
-from obax.streaming.source import LONGEST_LINE, Source
+from obax.streaming.source import MAX_LINE_BYTES, Source
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -126,7 +127,8 @@ def test_a_row_has_one_number_everywhere(tmp_path):
     (tmp_path / "rows.jsonl").write_text("\n".join(as_json))
     for kind, target in (("csv", "up"), ("jsonl", "y")):
         out = tmp_path / f"{kind}.out"
-        job = streaming.Job(StreamingClassifier(), tmp_path / f"rows.{kind}", kind, target, out)
+        rows = Input(tmp_path / f"rows.{kind}", target, kind)
+        job = Job(StreamingClassifier(), rows, Output(out))
         assert job.run() == 16
         told = [(one["t"], one["rejected"]) for one in read(out) if "rejected" in one]
         kept = [(one["row"], one["reason"]) for one in job.model.rejected_]
@@ -175,7 +177,7 @@ def test_the_score_is_that_of_what_was_written(tmp_path):
     inside = np.mean([y in one["set"] for one, y in zip(found, labels, strict=True)])
     loss = np.mean([one["loss"] for one in found])
     said = done.stderr.splitlines()
-    expected = f"accuracy {right:.4g}, coverage {inside:.4g} (asked: 0.9), mean loss {loss:.4g}"
+    expected = f"accuracy {right:.4g}, coverage {inside:.4g} (requested: 0.9), mean loss {loss:.4g}"
     assert expected in said[-1] and abs(inside - 0.9) < 0.02
     # While it ran, after 1,000 rows and twice as many.
     assert [line.split(" rows")[0] for line in said[:-1]] == ["obax: 1,024", "obax: 2,048"]
@@ -184,12 +186,10 @@ def test_the_score_is_that_of_what_was_written(tmp_path):
 def test_on_a_terminal_one_line_renews_itself(tmp_path, capsys):
     write_rows(tmp_path / "rows.csv", 40)
     screen = Screen(renew=True)
-    job = streaming.Job(
-        StreamingClassifier(), tmp_path / "rows.csv", "csv", "up", tmp_path / "out",
-        on_batch=screen.show,
-    )  # fmt: skip
+    rows, out = Input(tmp_path / "rows.csv", "up"), Output(tmp_path / "out")
+    job = Job(StreamingClassifier(), rows, out, on_batch=screen.show)
     job.run()
-    screen.say("done")
+    screen.print("done")
     # The rest of the sequence that clears a line is left out away from a terminal.
     begin, shown, last = capsys.readouterr().err.split("\r")
     assert begin == "" and "40 rows, 0 rejected; accuracy" in shown and last == "done\n"
@@ -219,7 +219,7 @@ def test_a_score_keeps_few_points_and_comes_back_from_a_checkpoint():
     for i, error in enumerate(wrong):
         score.add(float(error), covered=False)
         if i == 700:
-            other = Score(**json.loads(json.dumps(score.plain())))
+            other = Score(**json.loads(json.dumps(score.to_dict())))
         elif i > 700:
             other.add(float(error), covered=False)
     assert other == score and len(score.points) < 256
@@ -252,8 +252,8 @@ def test_options_are_those_of_the_estimators(tmp_path):
         assert found.get_params() == model.get_params()
     for arguments, message in (
         (("--imbalance", "weights", "--task", "regress"), "not an option of --task regress"),
-        (("--memory", "long"), "--memory must be a number, but is 'long'"),
-        (("--share", "some"), "--share must be a number, but is 'some'"),
+        (("--memory", "long"), "memory must be a number, but is 'long'"),
+        (("--share", "some"), "share must be a number, but is 'some'"),
         (("--learn", "penality"), "learn must be a tuple of some of"),
         (("--coverage", "1"), "coverage must be a number between 0 and 1"),
     ):
@@ -291,22 +291,21 @@ def test_other_settings_are_not_mixed_up(tmp_path):
 
 def test_lines_are_split_anywhere_and_long_ones_rejected(tmp_path):
     reader, writer = os.pipe()
-    source = Source(reader, "jsonl", "y")
+    source = Source(Input(reader, "y", "jsonl"))
     os.write(writer, b'{"a": 1, "y"')
     os.write(writer, b': 2}\n{"a": 3,')
     assert source.take(10).rows == [{"a": 1}]
     os.write(writer, b' "y": 4}')
     os.close(writer)
     assert source.take(10).targets == [4]
-    assert len(source.take(10)) == 0 and source.offset == 33
+    assert len(source.take(10)) == 0 and source.position.offset == 33
     os.close(reader)
     path = tmp_path / "long"
-    path.write_bytes(b"x" * (LONGEST_LINE + 10**5) + b"\n" + b'{"a": 1}\n')
-    with path.open("rb") as file:
-        source = Source(file.fileno(), "jsonl", "y")
-        rows = []
-        while batch := source.take(10):
-            rows += batch.rows
+    path.write_bytes(b"x" * (MAX_LINE_BYTES + 10**5) + b"\n" + b'{"a": 1}\n')
+    source, rows = Source(Input(path, "y", "jsonl")), []
+    while batch := source.take(10):
+        rows += batch.rows
+    source.close()
     assert "longer than" in rows[0].rejected[0] and rows[-1] == {"a": 1}
 
 
@@ -314,8 +313,9 @@ def test_a_csv_batch_is_a_table_until_the_model(tmp_path):
     """By columns in the order of their names."""
     path = tmp_path / "rows.csv"
     path.write_text("a,b,id,y\n2,3,7,up\n1,2\n na ,1_0,7,?\nword,1e3,7, down \n")
-    with path.open("rb") as file:
-        batch = Source(file.fileno(), "csv", "y", ("id",)).take(10)
+    source = Source(Input(path, "y", drop=("id",)))
+    batch = source.take(10)
+    source.close()
     assert isinstance(batch.rows, Table) and batch.rows.names == ["a", "b"]
     np.testing.assert_array_equal(
         batch.rows.values, [[2, 3], [np.nan, np.nan], [np.nan, 10], [np.nan, 1000]]
@@ -342,7 +342,7 @@ def test_only_public_methods_of_the_estimators_are_used():
     assert sorted(found) == ["job.model._y", "model._made"]
     rooms = Path(streaming.__path__[0]), Path(cli.__path__[0])
     files = [*rooms[0].glob("*.py"), rooms[1] / "stream.py"]
-    assert len(files) == 9
+    assert len(files) == 10
     for file in files:
         assert private(file.read_text()) == [], file
 

@@ -27,8 +27,7 @@ class Sound(Algorithm):
 
     def update(self, state, round):
         gradient = jax.grad(self.problem.outer)(state.outer_var, None, round)
-        start = self.start(state)
-        return obax.Move(self.moved(state, gradient), start, start, Estimate(gradient), 1)
+        return obax.Move(self.moved(state, gradient), self.start(state), Estimate(gradient))
 
     def moved(self, state, gradient):
         return self.lead(state, gradient)

@@ -5,7 +5,6 @@ import http.client
 import json
 import re
 import threading
-import time
 import types
 from pathlib import Path
 
@@ -21,12 +20,13 @@ import obax.lab
 from obax import cli
 from obax.estimators import StreamingClassifier
 from obax.lab import RunFolder
-from obax.lab.kit.styles import own_style
-from obax.lab.kit.timing import timed
+from obax.lab.framework.timing import timed
 from obax.lab.report import Answer, Figure, Findings, Series, Table
-from obax.streaming import Job
+from obax.lab.report.styles import colour_of
+from obax.lab.watch_page import write_page
+from obax.streaming import Checkpoint, Input, Job, Output
 from obax.watch import serve
-from obax.watch.data import snapshot
+from obax.watch.page import read as read_page
 from obax.watch.server import page
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -41,12 +41,9 @@ def stream_folder(tmp_path_factory):
     (folder / "rows.csv").write_text(text)
     job = Job(
         StreamingClassifier(members=("tuned", "start")),
-        folder / "rows.csv",
-        "csv",
-        "y",
-        folder / "out.jsonl",
-        checkpoint=folder / "ck",
-        coverage=0.8,
+        Input(folder / "rows.csv", "y"),
+        Output(folder / "out.jsonl", coverage=0.8),
+        Checkpoint(folder / "ck"),
     )
     assert job.run() == 301
     return folder / "ck"
@@ -77,7 +74,7 @@ def test_the_data_of_a_stream(address):
     assert answer.status == 200 and data["trouble"] is None and data["done"]
     assert dict(data["facts"])["rows"] == "301" and dict(data["facts"])["rejected"] == "1"
     assert data["question"].startswith("How well is this stream predicted")
-    said = re.fullmatch(r"Accuracy (0\.\d+) ± (0\.\d+) over 301 rows, lately .*", data["answer"])
+    said = re.fullmatch(r"Accuracy (0\.\d+) ± (0\.\d+) over 301 rows, recently .*", data["answer"])
     assert float(said[1]) > 0.9 and 0 < float(said[2]) < 0.1
     assert [chart["title"] for chart in data["charts"]] == [
         "Accuracy",
@@ -89,10 +86,12 @@ def test_the_data_of_a_stream(address):
         "Members' shares of the prediction",
     ]
     facts = dict(data["facts"])
-    assert float(facts["accuracy"]) > 0.9 and abs(float(facts["coverage, asked 0.8"]) - 0.8) < 0.1
+    assert (
+        float(facts["accuracy"]) > 0.9 and abs(float(facts["coverage, requested 0.8"]) - 0.8) < 0.1
+    )
     by_title = {chart["title"]: chart for chart in data["charts"]}
     asked = by_title["Coverage"]["curves"][-1]
-    assert asked["name"] == "asked" and set(asked["y"]) == {0.8}
+    assert asked["name"] == "requested" and set(asked["y"]) == {0.8}
     members = by_title["Members' shares of the prediction"]
     assert not members["log"] and "tuned" in [curve["name"] for curve in members["curves"]]
     assert sum(curve["y"][-1] for curve in members["curves"]) == pytest.approx(1, abs=1e-3)
@@ -128,7 +127,7 @@ def test_only_the_page_and_only_for_this_machine(address):
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert get(address, method="HEAD")[1] == b""
-    for path in ("/live.json", "/../rows.csv", "/data.json?x"):
+    for path in ("/watch.json", "/../rows.csv", "/data.json?x"):
         assert get(address, path)[0].status == 404
     for method in ("POST", "PUT", "DELETE"):
         assert get(address, method=method)[0].status == 501
@@ -144,9 +143,15 @@ def test_the_page_asks_nobody_else():
     assert policy.count("sha256-") == 2
 
 
+def shown(folder):
+    """The page of a run folder, written now."""
+    write_page(folder)
+    return read_page(folder.path)
+
+
 def test_a_run_folder_part_by_part(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "dynamic-regression", "quick", {})
-    assert snapshot(folder.path)["charts"] == []
+    assert shown(folder)["charts"] == []
     columns = ["experiment", "method", "w", "S", "seed", "t", "metric", "value"]
     rows = [
         ["e", f"OAGD, w = {w}", w, stages, seed, t, metric, float(t * w + seed + stages)]
@@ -155,8 +160,8 @@ def test_a_run_folder_part_by_part(tmp_path):
         for t in range(1, 5)
         for metric in ("loss", "regret")
     ]
-    folder.keep_part("one", pd.DataFrame(rows, columns=columns), 2.0)
-    data = snapshot(folder.path)
+    folder.save_part("one", pd.DataFrame(rows, columns=columns), 2.0)
+    data = shown(folder)
     assert not data["done"] and dict(data["facts"])["parts done"] == "1"
     assert [chart["title"] for chart in data["charts"]] == ["loss", "regret"]
     curves = data["charts"][0]["curves"]
@@ -168,19 +173,19 @@ def test_a_run_folder_part_by_part(tmp_path):
     assert curves[1]["x"] == [1, 2, 3, 4] and curves[1]["y"] == [13.5, 23.5, 33.5, 43.5]
     # What a part has come to is not what its checksum says: told, not drawn.
     (folder.path / "checkpoints" / "one.parquet").write_bytes(b"half")
-    assert "checksum" in snapshot(folder.path)["trouble"]
+    assert "checksum" in shown(folder)["trouble"]
 
 
 def test_a_finished_run_is_answered(tmp_path, monkeypatch):
     folder = RunFolder.create(tmp_path / "run", "dynamic-regression", "quick", {})
     columns = ["experiment", "method", "seed", "t", "metric", "value"]
     table = pd.DataFrame([["e", "OGD", 0, t, "loss", 1.0 / t] for t in (1, 2)], columns=columns)
-    folder.keep_part("one", table, 1.0)
-    running = snapshot(folder.path)
+    folder.save_part("one", table, 1.0)
+    running = shown(folder)
     assert running["question"].startswith("Can a model tune") and running["table"] == []
     assert running["answer"] == "Not known yet: 1 part done."
     folder.finish(table)
-    curve = Series("learned", [1, 2], [1.0, float("inf")], method="OAGD, w = 1")
+    curve = Series("learned", [1, 2], [1.0, float("inf")], kind="OAGD", w=1)
     small = Table("t", "T", "c", pd.DataFrame({"stream": ["a"], "gain": ["+1.0 ± 0.2"]}))
     answer = Answer("Q?", "Yes: 1.0 ± 0.2.", small, Figure("f", "F", "t", "y", [curve], "c"))
     calls = []
@@ -190,11 +195,12 @@ def test_a_finished_run_is_answered(tmp_path, monkeypatch):
         return Findings([answer], [], [], [], [])
 
     monkeypatch.setattr(obax.lab, "findings", found)
-    data = [snapshot(folder.path) for _ in range(3)][-1]
+    data = shown(folder)
+    assert read_page(folder.path) == data
     assert (data["question"], data["answer"], data["trouble"]) == ("Q?", "Yes: 1.0 ± 0.2.", None)
     assert data["table"] == [["stream", "gain"], ["a", "+1.0 ± 0.2"]]
     (drawn,) = data["charts"][0]["curves"]
-    assert drawn["y"] == [1.0, None] and drawn["colour"] == own_style("OAGD, w = 1").colour
+    assert drawn["y"] == [1.0, None] and drawn["colour"] == colour_of("OAGD", 1)
     # Read once, not with every look.
     assert len(calls) == 1
 
@@ -220,10 +226,10 @@ def test_rejected_rounds_of_a_run_are_counted_once(tmp_path):
                 rows += [[*at, "rejected", float(now.rejected)], [*at, "loss", 1.0]]
     columns = ["experiment", "method", "w", "seed", "t", "metric", "value"]
     table = pd.DataFrame(rows, columns=columns).astype({"w": "Int64"})
-    folder.keep_part("one", table[table.w.notna()], 1.0)
-    folder.keep_part("two", table[table.w.isna()], 1.0)
+    folder.save_part("one", table[table.w.notna()], 1.0)
+    folder.save_part("two", table[table.w.isna()], 1.0)
     # 0 + 1 for w = 1, 3 + 4 for w = 9, 0 + 1 for the fixed one.
-    assert dict(snapshot(folder.path)["facts"])["rejected"] == "9"
+    assert dict(shown(folder)["facts"])["rejected"] == "9"
 
 
 def test_experiments_write_the_metric_that_watch_reads():
@@ -231,7 +237,7 @@ def test_experiments_write_the_metric_that_watch_reads():
     words = {
         node.value
         for path in room.rglob("*.py")
-        if path.name not in ("findings.py", "folder.py")
+        if path.name not in ("findings.py", "run_folder.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant)
     }
@@ -239,25 +245,23 @@ def test_experiments_write_the_metric_that_watch_reads():
 
 
 def test_a_folder_in_trouble_is_told_not_raised(tmp_path):
-    (tmp_path / "live.json").write_text("{half")
-    assert snapshot(tmp_path)["trouble"]
-    assert "neither a run" in snapshot(tmp_path / "nothing")["trouble"]
+    (tmp_path / "watch.json").write_text("{half")
+    assert read_page(tmp_path)["trouble"]
+    assert "neither a run" in read_page(tmp_path / "nothing")["trouble"]
     done = CliRunner().invoke(cli.app, ["watch", str(tmp_path / "nothing")])
     assert "neither a run" in str(done.exception)
 
 
-def test_a_running_stream_is_followed(tmp_path):
+def test_a_running_stream_is_followed(tmp_path, monkeypatch):
     """What is shown moves while the stream runs, before any checkpoint."""
     (tmp_path / "rows.csv").write_text("a,y\n" + "1.0,1\n2.0,0\n" * 40)
-    job = Job(
-        StreamingClassifier(), tmp_path / "rows.csv", "csv", "y", tmp_path / "out",
-        checkpoint=tmp_path / "ck", every=10_000,
-    )  # fmt: skip
+    rows, out = Input(tmp_path / "rows.csv", "y"), Output(tmp_path / "out")
+    job = Job(StreamingClassifier(), rows, out, Checkpoint(tmp_path / "ck", every=10_000))
     job.play(job.source.take(10))
-    first = snapshot(tmp_path / "ck")
-    job._drawn = time.monotonic() - 100
+    first = read_page(tmp_path / "ck")
+    monkeypatch.setattr("obax.streaming.job.PAGE_SECONDS", 0.0)
     job.play(job.source.take(30))
-    second = snapshot(tmp_path / "ck")
+    second = read_page(tmp_path / "ck")
     assert (dict(first["facts"])["rows"], dict(second["facts"])["rows"]) == ("10", "40")
     assert not second["done"]
     job.close()

@@ -1,7 +1,7 @@
 """The command line: `obax list | run | report | certify | data | stream | watch`.
 
-Exit codes: 0 done; 1 a certificate was violated or a run failed; 2 something in the call is to be
-mended; 130 interrupted.
+Exit codes: 0 success; 1 a certificate was violated or a run failed; 2 invalid arguments or files;
+130 interrupted.
 """
 
 import sys
@@ -15,7 +15,7 @@ from .data import data
 from .listing import list_experiments
 from .report import rebuild_report
 from .run import run
-from .screen import errors
+from .screen import errors, print_error
 from .stream import stream
 from .watch import watch
 
@@ -54,13 +54,13 @@ app.command("watch")(watch)
 
 
 def main() -> None:
-    """Run the command line: one readable line and exit code 2 where a person can mend it."""
-    from .._support.errors import UserError
+    """Run the command line; an error that a user can fix is one line and exit code 2."""
+    from .._support.messages import UserError
 
     try:
         app(standalone_mode=True)
     except (UserError, OSError) as error:
-        errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
+        print_error(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         errors.print("\nobax: interrupted.")

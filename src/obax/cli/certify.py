@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .screen import Json, console, errors, print_json, progress_bar, show_rows
+from .._support.messages import UserError
+from .screen import Json, console, errors, print_error, print_json, progress_bar, show_rows
 
 if TYPE_CHECKING:
     from ..certify import Certificates
@@ -22,7 +23,7 @@ def certify(
     ] = None,
     problems: Annotated[int, typer.Option(help="Problems drawn for each setting.")] = 20,
     horizon: Annotated[int, typer.Option(help="T, the number of rounds.")] = 256,
-    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of all draws.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="A folder for certify.json and the figure.")
     ] = None,
@@ -35,9 +36,8 @@ def certify(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Hold the bounds of the theory against measured regret, on verified problems."""
+    """Check the bounds of the theory against measured regret, on verified problems."""
     from .. import certify as certificates
-    from .._support.errors import UserError
     from ..certify import output
     from ..certify.mutants import hunt
 
@@ -57,9 +57,9 @@ def certify(
             if mutants:
                 caught = hunt(settings, seed=seed, on_part=on_part)
             else:
-                found = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
+                result = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
         except certificates.AssumptionError as error:
-            errors.print(f"obax: {error}", highlight=False, markup=False, soft_wrap=True)
+            print_error(str(error))
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             errors.print("\nInterrupted: nothing was certified.", highlight=False)
@@ -68,33 +68,38 @@ def certify(
         if not as_json:
             console.print("[bold]Mutants[/], and the claims that fail because of them")
         show_rows(output.mutant_rows(caught), as_json=as_json)
-        wrong = [f"nobody noticed {one.mutant} in {one.setting}" for one in caught if one.survived]
+        if not as_json:
+            console.print("\n[bold]Mutants that can be noticed[/], and how many each part notices")
+            show_rows(output.mutant_counts(caught), as_json=False)
+        failures = [
+            f"nobody noticed {one.mutant} in {one.setting}" for one in caught if one.survived
+        ]
     else:
-        written = None if out is None else output.write(found, out)
+        written = None if out is None else output.write(result, out)
         if as_json:
-            print_json(found.to_dict())
+            print_json(result.to_dict())
         else:
-            _show(found)
+            _show(result)
             if written is not None:
-                console.print(f"\n{written} and a figure beside it hold all of this.")
-        wrong = [f"violated: {violation.sentence}" for violation in found.violations]
-    for sentence in wrong:
-        errors.print(f"obax: {sentence}.", highlight=False, markup=False, soft_wrap=True)
-    if wrong:
+                console.print(f"\n{written} has all of this, with a figure beside it.")
+        failures = [f"violated: {violation.sentence}" for violation in result.violations]
+    for failure in failures:
+        print_error(f"{failure}.")
+    if failures:
         raise typer.Exit(1)
 
 
-def _show(found: "Certificates") -> None:
+def _show(result: "Certificates") -> None:
     from ..certify import output
 
-    console.print(output.answer(found), highlight=False)
-    console.print(f"\n[bold]Regret beside its bound[/], T = {found.horizon}, at every t")
-    show_rows(output.setting_rows(found), as_json=False)
-    for line in output.notes(found):
+    console.print(output.answer(result), highlight=False)
+    console.print(f"\n[bold]Regret beside its bound[/], T = {result.horizon}, at every t")
+    show_rows(output.setting_rows(result), as_json=False)
+    for line in output.notes(result):
         console.print(line, style="dim", highlight=False, markup=False)
-    if not found.game:
+    if not result.game:
         return
     console.print("\n[bold]Lower-bound game[/], means over seeds with 95% intervals")
-    show_rows(output.game_rows(found), as_json=False)
+    show_rows(output.game_rows(result), as_json=False)
     console.print("\n[bold]Comparability example[/], growth of path lengths")
-    show_rows(output.example_rows(found), as_json=False)
+    show_rows(output.example_rows(result), as_json=False)

@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
-from .screen import Json, console, errors, print_json, progress_bar, show_findings
+from .._support.messages import UserError
+from .screen import Json, console, errors, print_error, print_json, progress_bar, show_findings
 
 
 def run(
     name: Annotated[str, typer.Argument(help="An experiment, see `obax list`.")],
     preset: Annotated[
         str | None,
-        typer.Option(help="quick (the default), paper (its sizes), or another of `obax list`."),
+        typer.Option(help="quick (the default), paper (the sizes of the paper), or another."),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="The number of seeds.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder; by default a new one below runs/.")
     ] = None,
@@ -26,27 +27,25 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted run in --out.")
+        bool, typer.Option("--resume", help="Continue an interrupted run in --out.")
     ] = False,
     reuse: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="DIR", help="Take the parts that an earlier run has; may be repeated."
+            metavar="DIR", help="Take finished parts from an earlier run; may be repeated."
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of this machine to share the parts.")
+        int | None, typer.Option(min=1, help="Processes of this machine that do the parts.")
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="tcp://HOST:PORT", help="Of a Dask cluster to share the parts."),
+        typer.Option(metavar="tcp://HOST:PORT", help="The Dask cluster that does the parts."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment and write its report."""
     from .. import lab
-    from .._support.errors import UserError
-    from ..integrations.dask import ClusterLost
     from ..lab import RunFolder, report
 
     if workers and scheduler:
@@ -54,7 +53,7 @@ def run(
     experiment = lab.find(name)
     if resume:
         if out is None:
-            raise UserError("--resume needs --out, the folder of the run to go on with.")
+            raise UserError("--resume needs --out, the folder of the run to continue.")
         stored = RunFolder.open(out, name)
         preset = preset or stored.info["preset"]
     preset = preset or "quick"
@@ -88,35 +87,37 @@ def run(
             page = report.write(folder.path, folder.info, findings)
     except KeyboardInterrupt:
         errors.print(
-            f"\nInterrupted. What was finished is saved; go on with:\n  {again}",
-            highlight=False,
+            f"\nInterrupted. Finished parts are saved; continue with:\n  {again}", highlight=False
         )
         raise typer.Exit(130) from None
-    except ClusterLost as error:
-        errors.print(
-            f"obax: {error} What was finished is saved; go on, with workers or without: {again}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    except _cluster_errors(workers, scheduler) as error:
+        print_error(f"{error} Finished parts are saved; continue, with workers or without: {again}")
         raise typer.Exit(1) from None
     if as_json:
         claims = [dataclasses.asdict(claim) for claim in findings.claims]
         answers = [{"question": one.question, "answer": one.words} for one in findings.answers]
-        found = {"folder": str(path), "report": str(page), "answers": answers, "claims": claims}
-        print_json(found)
+        print_json({"folder": str(path), "report": str(page), "answers": answers, "claims": claims})
         return
     show_findings(findings)
-    others = [entry["from"] for entry in folder.info["parts"].values() if "from" in entry]
-    for place in dict.fromkeys(others):
-        console.print(f"{others.count(place)} parts are those of {place}", soft_wrap=True)
+    reused = [entry["from"] for entry in folder.info["parts"].values() if "from" in entry]
+    for place in dict.fromkeys(reused):
+        console.print(f"{reused.count(place)} parts were taken from {place}", soft_wrap=True)
     console.print(f"\nFigures, claims, grids and settings: open {page}")
 
 
 def _cluster(workers: int | None, scheduler: str | None) -> contextlib.AbstractContextManager[Any]:
-    """A client of the cluster that was asked for, or none."""
+    """Return a client of the requested cluster, or an empty context."""
+    if not workers and not scheduler:
+        return contextlib.nullcontext()
     from ..integrations import dask
 
-    if workers:
-        return dask.local(workers)
-    return dask.connect(scheduler) if scheduler else contextlib.nullcontext()
+    return dask.local(workers) if workers else dask.connect(str(scheduler))
+
+
+def _cluster_errors(workers: int | None, scheduler: str | None) -> tuple[type[Exception], ...]:
+    """Return the errors of a lost cluster. Without a cluster there are none, and no Dask."""
+    if not workers and not scheduler:
+        return ()
+    from ..integrations.dask import ClusterLost
+
+    return (ClusterLost,)

@@ -1,4 +1,4 @@
-"""What commands show: tables, JSON, progress."""
+"""Output of the commands: tables, JSON, progress and errors."""
 
 import json
 import os
@@ -15,19 +15,19 @@ from rich.table import Table as ScreenTable
 if TYPE_CHECKING:
     from ..lab.report import Findings
 
-# Away from a terminal nobody wants lines folded at 80 columns.
 for name in ("stdout", "stderr"):
     if getattr(sys, name) is None:
-        # Closed by whoever started this: there is nobody to tell, but something to do.
+        # Whoever started this process has closed it; the command must run all the same.
         setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
 
+# Away from a terminal, lines are not folded at 80 columns.
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 def progress_bar(quiet: bool) -> progress.Progress:
-    """Parts done, time gone, time left and the current figure; silent away from a terminal."""
+    """Return a bar of parts and times; it prints nothing away from a terminal."""
     return progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
@@ -41,7 +41,7 @@ def progress_bar(quiet: bool) -> progress.Progress:
 
 
 def show_findings(findings: "Findings") -> None:
-    """Question, answer and table; further answers and the verdicts on claims in a few lines."""
+    """Print question, answer and table, then further answers and the verdicts on claims."""
     first, *others = findings.answers
     console.print(f"\n[bold]{first.question}[/]\n{first.words}\n", highlight=False)
     columns = first.table.frame.columns
@@ -53,11 +53,11 @@ def show_findings(findings: "Findings") -> None:
 
 
 def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
-    """Rows of values as a table, or as JSON."""
+    """Print rows of values as a table, or as JSON."""
     if as_json:
         print_json(rows)
         return
-    # Rows may lack a column that others have, such as a preset.
+    # A row may lack a column that others have, such as a preset.
     columns = list(dict.fromkeys(column for row in rows for column in row))
     table = ScreenTable(*columns, box=None, header_style="bold", pad_edge=False)
     for row in rows:
@@ -66,5 +66,10 @@ def show_rows(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
 
 
 def print_json(value: object) -> None:
-    """Plain values as indented JSON."""
+    """Print plain values as indented JSON."""
     typer.echo(json.dumps(value, indent=2))
+
+
+def print_error(text: str) -> None:
+    """Print an error of a command as one line."""
+    errors.print(f"obax: {text}", highlight=False, markup=False, soft_wrap=True)

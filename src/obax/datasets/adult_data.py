@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import argument_checks, registry
+from .._support.checks import NonNegativeInt, checked
+from . import registry
 from .containers import Tabular, tabular
 from .downloads import DataError
 
@@ -19,16 +20,16 @@ FEATURES = tuple(column for column in COLUMNS[:-1] if column not in DROPPED)
 CLASSES = {"<=50K": 0, ">50K": 1}
 
 
-def adult(*, seed: int = 0, verify: bool = True) -> Tabular:
-    """UCI Adult as in the paper: 45,175 rows of 11 features; class 1 earns over 50K.
+@checked
+def adult(*, seed: NonNegativeInt = 0, verify: bool = True) -> Tabular:
+    """Load UCI Adult as in the paper: 45,175 rows of 11 features; class 1 earns over 50K.
 
-    Both files together, without rows that hold "?" and then without exact duplicates;
-    education-num, capital-gain and capital-loss are left out, categories become integers in sorted
-    order. A tenth is for the test, of the rest one half for training, the other for validation
-    (20,328, 20,329 and 4,518 rows), stratified and drawn by `seed`. All features are standardised
-    by the training rows.
+    The rows are those of both files, without rows that have a "?" and without exact duplicates;
+    education-num, capital-gain and capital-loss are left out, and categories become integers in
+    sorted order. A tenth is for the test, the rest is halved for training and validation (20,328,
+    20,329 and 4,518 rows), stratified and drawn by `seed`. Features are standardised by the
+    training rows.
     """
-    argument_checks.at_least(seed, 0, "seed")
     paths = registry.fetch("adult", verify=verify)
     rows = [row for path in paths.values() for row in _rows(path)]
     rows = list(dict.fromkeys(row for row in rows if "?" not in row))
@@ -46,10 +47,10 @@ def adult(*, seed: int = 0, verify: bool = True) -> Tabular:
 
 
 def _rows(path: Path) -> list[tuple[str, ...]]:
-    """The rows of a file, each a tuple of words; the dot after test labels taken away."""
+    """Return the rows of a file as tuples of words, without the dot after labels of the test."""
     rows = []
     for number, line in enumerate(registry.text(path).splitlines(), 1):
-        # adult.test begins with a line that is no row; both files end with an empty one.
+        # adult.test begins with a comment; both files end with an empty line.
         if not line.strip() or line.startswith("|"):
             continue
         row = tuple(word.strip() for word in line.split(","))

@@ -1,9 +1,10 @@
-"""What the loaders give, and how rows are split and standardised."""
+"""The classes that loaders return, and how rows are split and standardised."""
 
 import dataclasses
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +25,7 @@ class Images:
 class Split:
     """Training, validation and test rows: `float32` inputs and `int32` labels 0..classes-1.
 
-    `synthetic` says that the rows were generated; then `name` says so too.
+    `synthetic` is true where the rows were generated; `name` then ends in "(synthetic)".
     """
 
     train_inputs: Array
@@ -46,20 +47,20 @@ class Tabular(Split):
 
 
 def shares(total: int, counts: Array) -> Array:
-    """`total` divided in proportion to `counts`, in whole numbers, by largest remainder."""
+    """Divide `total` in proportion to `counts`, in integers, by largest remainder."""
     exact = total * counts / counts.sum()
-    whole = np.floor(exact).astype(np.int64)
+    rounded = np.floor(exact).astype(np.int64)
     # A stable sort breaks ties by the class number.
-    order = np.argsort(-(exact - whole), kind="stable")
-    whole[order[: total - int(whole.sum())]] += 1
-    return whole
+    order = np.argsort(-(exact - rounded), kind="stable")
+    rounded[order[: total - int(rounded.sum())]] += 1
+    return rounded
 
 
 def split_rows(labels: Array, classes: int, seed: int) -> tuple[Array, Array, Array]:
-    """Indices of training, validation and test rows: a tenth for the test, the rest in halves.
+    """Return indices of training, validation and test rows: a tenth for the test, the rest halved.
 
-    Stratified: every part has the classes in the proportions of the whole. A row that cannot be
-    divided goes to the test, then to validation.
+    Stratified: every part has the classes in the same proportions. A row that is left over goes to
+    the test, then to validation.
     """
     rng = np.random.default_rng([seed, 0])
     shuffled = [rng.permutation(np.flatnonzero(labels == label)) for label in range(classes)]
@@ -85,9 +86,9 @@ def tabular(
     seed: int,
     synthetic: bool = False,
 ) -> Tabular:
-    """Split, fill what is missing, standardise.
+    """Split the rows, replace missing values by medians, and standardise.
 
-    Medians, means and deviations are those of the training rows: the other rows stay unseen.
+    Medians, means and deviations are those of the training rows alone.
     """
     parts = split_rows(labels, classes, seed)
     seen = values[parts[0]]
@@ -102,3 +103,26 @@ def tabular(
         for part, rows in zip(filled, parts, strict=True)
     )
     return Tabular(*train, *valid, *test, classes, name, synthetic, features=features)
+
+
+def checked_labels(values: ArrayLike, classes: int, name: str) -> Array:
+    """Return a vector of integer labels, checked to be in 0..classes-1."""
+    array = np.asarray(values)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(
+            f"{name} must be a vector of integers, but is {array.dtype}{list(array.shape)}."
+        )
+    outside = np.unique(array[(array < 0) | (array >= classes)])
+    if len(outside):
+        raise ValueError(
+            f"{name} must be in 0..{classes - 1}, but holds {', '.join(map(str, outside[:5]))}."
+        )
+    return array
+
+
+def checked_proportions(values: ArrayLike, name: str) -> Array:
+    """Return numbers >= 0, not all 0, scaled to sum to 1."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not np.isfinite(array).all() or (array < 0).any() or not array.sum() > 0:
+        raise ValueError(f"{name} must be a vector of numbers >= 0, not all 0, but got {values!r}.")
+    return array / array.sum()

@@ -1,4 +1,4 @@
-"""A publisher's form of a file, made into the one whose checksum we know."""
+"""Conversion of a publisher's file into the one whose checksum is known."""
 
 import io
 import zipfile
@@ -8,9 +8,9 @@ LARGEST_MEMBER = 1 << 24
 
 
 def river_elec2(archive: bytes) -> bytes:
-    """`electricity.csv` of River's zip, its numbers written as in our `elec2.csv`.
+    """Return `electricity.csv` of River's zip with its numbers written as in our `elec2.csv`.
 
-    The member is read in memory by its exact name: nothing is unpacked to disk.
+    The member is read into memory; nothing is unpacked to disk.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as file:

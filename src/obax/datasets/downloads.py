@@ -1,4 +1,8 @@
-"""Downloads that are whole or not there: fetched into memory, checked, then written."""
+"""Downloads: fetched into memory, checked, then written atomically.
+
+Written by hand because what is kept may be converted from what is downloaded, and because messages
+say how to get the file by hand; pooch has neither.
+"""
 
 import contextlib
 import dataclasses
@@ -8,25 +12,25 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .._support import atomic
+from .._support import files
 
 TIMEOUT_SECONDS = 30.0
 CHUNK = 1 << 18
 OnProgress = Callable[[int, int | None], None]
-# Several times the largest file that we know: a server gone wrong does not fill the memory.
+# Several times the largest known file, so that a faulty server cannot fill the memory.
 LARGEST = 1 << 30
 
 
 class DataError(OSError):
-    """A data file is missing, damaged, or not what it should be; the message says what to do."""
+    """A data file is missing or damaged, or has unknown content; the message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where a publisher has a file, the name it is kept under and the SHA-256 of what is kept.
+    """The address of a publisher's file, and name and SHA-256 of the file that is kept.
 
-    `convert` makes what is kept from what was downloaded, where the two differ; `by_hand` then says
-    how a person does it.
+    `convert` returns the bytes to keep for the bytes that were downloaded, where the two differ;
+    `by_hand` then describes how to do the same by hand.
     """
 
     url: str
@@ -37,15 +41,15 @@ class Source:
 
 
 def download(source: Source, folder: Path, on_progress: OnProgress | None = None) -> Path:
-    """Fetch a file into the folder and check it. A crash at any point leaves no file behind."""
+    """Download a file into a folder and check it. A crash at any point leaves no file behind."""
     folder.mkdir(parents=True, exist_ok=True)
-    atomic.sweep_up(folder, older_than=24 * 3600)
+    files.remove_leftovers(folder, older_than=24 * 3600)
     try:
         with _progress(source.file, on_progress) as progress:
             data = _transferred(source.url, progress)
         if source.convert is not None:
             data = _converted(source.convert, data, source.url)
-        if (found := atomic.checksum(data)) != source.sha256:
+        if (found := files.checksum(data)) != source.sha256:
             raise DataError(
                 f"what {source.url} gave is not the known {source.file}: expected SHA-256 "
                 f"{source.sha256}, but found {found}. Nothing was kept. Try again later; if it "
@@ -57,7 +61,7 @@ def download(source: Source, folder: Path, on_progress: OnProgress | None = None
             f"{source.by_hand and f', {source.by_hand},'} and put it into {folder}, or into a "
             f"folder that OBAX_DATA names, as {source.file}, SHA-256 {source.sha256}."
         ) from error.__cause__
-    atomic.write_bytes(folder / source.file, data)
+    files.write_bytes(folder / source.file, data)
     return folder / source.file
 
 

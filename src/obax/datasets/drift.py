@@ -14,28 +14,31 @@ WEATHER_HEADER = ",".join([f"feat_{i}" for i in range(1, 9)] + ["target"])
 
 
 class Series(NamedTuple):
-    """Rows in time order: `float32` inputs `[n, d]`, `int32` labels `[n]`, the features' names."""
+    """Rows in time order: `float32` inputs `[n, d]`, `int32` labels `[n]`, feature names."""
 
     inputs: Array
     labels: Array
     features: tuple[str, ...]
 
     def rows(self) -> Iterator[tuple[dict[str, float], int]]:
-        """Each row as ({feature: value}, label), the way River takes them."""
+        """Return each row as ({feature: value}, label), as River takes them."""
         for values, label in zip(self.inputs, self.labels, strict=True):
             yield dict(zip(self.features, values.tolist(), strict=True)), int(label)
 
 
 def elec2(*, verify: bool = True) -> Series:
-    """Elec2: 45,312 half-hours of the New South Wales market, 8 features; class 1 = price goes up.
+    """Load Elec2: 45,312 half-hours of the New South Wales electricity market, 8 features.
 
-    Strong drift and autocorrelation.
+    Class 1 means that the price goes up. The drift and the autocorrelation are strong.
     """
     return _series("elec2", "elec2.csv.gz", convert.ELEC2_HEADER, 45_312, verify)
 
 
 def weather(*, verify: bool = True) -> Series:
-    """NOAA weather: 18,159 days at one station, 8 features; class 1 = rain. Slow seasonal drift."""
+    """Load NOAA weather: 18,159 days at one station, 8 features; class 1 means rain.
+
+    The drift is slow and seasonal.
+    """
     return _series("weather", "weather.csv.gz", WEATHER_HEADER, 18_159, verify)
 
 

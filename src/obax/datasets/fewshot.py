@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from . import argument_checks
+from .._support.checks import Count, NonNegativeInt, check, checked
 from .containers import Array
 from .image_sets import (
     FewShot as FewShot,
@@ -23,24 +22,24 @@ Task = dict[str, tuple[Array, Array]]
 
 
 class TaskStream:
-    """An endless stream of N-way K-shot tasks; task t is a function of the seed and t only.
+    """An endless stream of N-way K-shot tasks; task t depends on the seed and t only.
 
     A task is `{"support": (inputs, labels), "query": (inputs, labels)}`: `ways` classes drawn at
-    random and numbered 0..ways-1, of each `shots` images in the support and `queries` others in the
-    query, ordered by class. Inputs are `float32` in [0, 1].
+    random and numbered 0..ways-1, with `shots` images of each in the support and `queries` others
+    in the query, ordered by class. Inputs are `float32` in [0, 1].
 
     **Arguments:**
 
-    - `images`, `labels`: bytes `[n, ...]`, or anything that gives such an array for an array of
+    - `images`, `labels`: bytes `[n, ...]`, or an object that returns such an array for an array of
       indices; and an integer for each.
-    - `unique`: no two tasks have the same images. Guaranteed by counting, not by remembering: for
-      each class, task numbers are mapped one-to-one to sets of shots + queries of its images, and
-      the lowest class of a task takes the set of the task's number. Two tasks with the same lowest
-      class then differ in its images. A class of n images allows C(n, shots + queries) tasks, and
-      the stream ends with the smallest of these numbers.
-    - `pool`, `every`: a drifting mix of classes. Of the classes, in a shuffled circle, only `pool`
-      neighbours are drawn from, and after `every` tasks these move on by one.
-    - `names`: of the classes, by label, for messages.
+    - `unique`: no two tasks have the same images. No task is remembered for this: for each class,
+      task numbers are mapped one-to-one to sets of shots + queries of its images, and the lowest
+      class of a task takes the set of the task's number. Two tasks with the same lowest class then
+      differ in its images. A class of n images allows C(n, shots + queries) tasks, and the stream
+      ends with the smallest of these numbers.
+    - `pool`, `every`: a drifting mix of classes. Classes are drawn from `pool` neighbours on a
+      shuffled circle, which move on by one after every `every` tasks.
+    - `names`: names of the classes by label, for messages.
 
     >>> from obax.datasets import fewshot
     >>> data = fewshot.tiny_fewshot().train
@@ -50,26 +49,23 @@ class TaskStream:
     ((6, 8, 8, 3), [0, 0, 1, 1, 2, 2])
     """
 
+    @checked
     def __init__(
         self,
         images: Any,
-        labels: ArrayLike,
+        labels: Any,
         *,
-        ways: int = 5,
-        shots: int = 5,
-        queries: int = 5,
-        seed: int = 0,
+        ways: Count = 5,
+        shots: Count = 5,
+        queries: Count = 5,
+        seed: NonNegativeInt = 0,
         unique: bool = False,
-        pool: int | None = None,
-        every: int = 1,
+        pool: Count | None = None,
+        every: Count = 1,
         names: Mapping[int, str] | None = None,
     ):
-        self.ways = argument_checks.at_least(ways, 1, "ways")
-        self.shots = argument_checks.at_least(shots, 1, "shots")
-        self.queries = argument_checks.at_least(queries, 1, "queries")
-        self.seed = argument_checks.at_least(seed, 0, "seed")
-        self.every = argument_checks.at_least(every, 1, "every")
-        self.images, self.unique = images, unique
+        self.ways, self.shots, self.queries = ways, shots, queries
+        self.seed, self.every, self.images, self.unique = seed, every, images, unique
         values = np.asarray(labels)
         if values.shape != (len(images),) or not np.issubdtype(values.dtype, np.integer):
             raise ValueError(
@@ -88,7 +84,7 @@ class TaskStream:
                     f"shots + queries need {need} images of each class, but class {name} has "
                     f"{len(rows)}."
                 )
-        self.pool = len(classes) if pool is None else argument_checks.at_least(pool, 1, "pool")
+        self.pool = len(classes) if pool is None else pool
         if not self.ways <= self.pool <= len(classes):
             raise ValueError(
                 f"pool must be from ways = {ways} to the {len(classes)} classes, but got {pool}."
@@ -97,8 +93,8 @@ class TaskStream:
         self.length = min(math.comb(len(rows), need) for rows in self._rows) if unique else None
 
     def task(self, t: int) -> Task:
-        """Task t = 1, 2, ..."""
-        t = argument_checks.at_least(t, 1, "t")
+        """Return task t = 1, 2, ..."""
+        t = check(t, "t", Count)
         if self.length is not None and t > self.length:
             raise ValueError(
                 f"t must be at most {self.length}: unique=True allows no more tasks with "
@@ -116,8 +112,8 @@ class TaskStream:
         }
 
     def tasks(self, start: int = 1) -> Iterator[Task]:
-        """The tasks from number `start` on."""
-        first = argument_checks.at_least(start, 1, "start")
+        """Return the tasks from number `start` on."""
+        first = check(start, "start", Count)
         numbers = itertools.count(first) if self.length is None else range(first, self.length + 1)
         return (self.task(t) for t in numbers)
 
@@ -137,7 +133,7 @@ class TaskStream:
 
 
 def _subset(rank: int, n: int, size: int) -> list[int]:
-    """The subset of 0..n-1 with the given number, 0 <= rank < C(n, size): one subset each.
+    """Return the subset of 0..n-1 with the given number, 0 <= rank < C(n, size).
 
     >>> [_subset(rank, 4, 2) for rank in range(6)]
     [[1, 0], [2, 0], [2, 1], [3, 0], [3, 1], [3, 2]]
@@ -153,7 +149,9 @@ def _subset(rank: int, n: int, size: int) -> list[int]:
 
 
 def _shuffled(number: int, n: int, key: bytes) -> int:
-    """A keyed permutation of 0..n-1: a Feistel network on a power of 4, walked until back inside.
+    """Return the image of a number under a keyed permutation of 0..n-1.
+
+    It is a Feistel network on a power of 4, applied until the result is below n.
 
     >>> sorted(_shuffled(number, 10, b"key") for number in range(10))
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]

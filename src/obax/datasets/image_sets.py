@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from . import argument_checks, registry
+from .._support.checks import NonNegativeInt, checked
+from . import registry
 from .containers import Array
 from .downloads import DataError
 
 RECORD = 2 + 3 * 32 * 32
-# Far more than the 50,000 records of train.bin: a damaged archive does not fill the memory.
+# Far more than the 50,000 records of train.bin, so that a damaged archive cannot fill the memory.
 LARGEST_MEMBER = 1 << 28
 SUPERCLASSES = {
     "train": (1, 2, 3, 4, 5, 6, 9, 10, 15, 17, 18, 19),
@@ -25,8 +26,8 @@ SUPERCLASSES = {
 
 @dataclasses.dataclass(frozen=True)
 class Labelled:
-    """Images `uint8 [n, height, width, 3]` (an array, or read when indexed) and labels `int32`;
-    where the classes have names, those of the labels."""
+    """Images `uint8 [n, height, width, 3]` (an array, or files that are read when indexed), labels
+    `int32`, and the names of the classes by label, if they have names."""
 
     images: Any
     labels: Array
@@ -45,10 +46,10 @@ class FewShot:
 
 
 def fc100(path: str | Path | None = None, *, verify: bool = True) -> FewShot:
-    """FC100: CIFAR-100 split by superclass into 60, 20 and 20 classes, images of 32 x 32.
+    """Load FC100: CIFAR-100 split by superclass into 60, 20 and 20 classes, images of 32 x 32.
 
-    Reads the binary archive of CIFAR-100, all images of `train.bin` and `test.bin`; labels are the
-    fine labels, 0 to 99. With `path` that archive is read, whatever its checksum.
+    The images are all those of `train.bin` and `test.bin` in the binary archive of CIFAR-100;
+    labels are the fine labels, 0 to 99. An archive that is given as `path` may have any checksum.
     """
     if path is None:
         path = registry.fetch("cifar-100", verify=verify)["cifar-100-binary.tar.gz"]
@@ -76,7 +77,7 @@ def fc100(path: str | Path | None = None, *, verify: bool = True) -> FewShot:
 
 
 def _records(archive: Path, member: str) -> Array:
-    """The records of a member, read in memory by its exact name: nothing is unpacked to disk."""
+    """Return the records of a member, read into memory; nothing is unpacked to disk."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             info = tar.getmember(member)
@@ -98,9 +99,9 @@ def _records(archive: Path, member: str) -> Array:
     return np.frombuffer(data, np.uint8).reshape(-1, RECORD)
 
 
-def tiny_fewshot(seed: int = 0) -> FewShot:
-    """A generated set for tests: 8, 5 and 5 classes of 12 images, 8 x 8, one pattern a class."""
-    argument_checks.at_least(seed, 0, "seed")
+@checked
+def tiny_fewshot(seed: NonNegativeInt = 0) -> FewShot:
+    """Generate a set for tests: 8, 5 and 5 classes of 12 images of 8 x 8, one pattern per class."""
     rng = np.random.default_rng([seed, 3])
 
     def part(first: int, classes: int) -> Labelled:

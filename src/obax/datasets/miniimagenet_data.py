@@ -15,40 +15,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import argument_checks, registry
+from .._support.checks import Count, checked
+from . import registry
 from .containers import Array
 from .downloads import DataError
 from .image_sets import FewShot, Labelled
 
 TABLES = {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}
 ROOT = "miniimagenet"
-# Far more than a photograph or a table of 60,000 names: a damaged archive does not fill the memory.
+# Far more than an image or a table of 60,000 names: a damaged archive cannot fill the memory.
 LARGEST = 1 << 26
 
 
+@checked
 def miniimagenet(
     folder: str | Path | None = None,
     *,
-    size: int = 84,
+    size: Count = 84,
     cache_bytes: int = 1 << 28,
     verify: bool = True,
 ) -> FewShot:
-    """miniImageNet: images, and `train.csv`, `val.csv`, `test.csv` beside them.
+    """Load miniImageNet: images, and the tables `train.csv`, `val.csv` and `test.csv`.
 
-    Without `folder` the archive `miniimagenet.tar`, or else the unpacked folder `miniimagenet`,
-    is looked for as other data sets are, and the archive's checksum is looked at. `folder` names
-    another folder, or an archive (not compressed) with the members `miniimagenet/train.csv` ... and
-    `miniimagenet/images/NAME`; these are read in place, by their exact names.
+    By default the archive `miniimagenet.tar`, or else the unpacked folder `miniimagenet`, is looked
+    for like other data sets, and the checksum of the archive is verified. `folder` is another
+    folder, or an archive (not compressed) with the members `miniimagenet/train.csv` ... and
+    `miniimagenet/images/NAME`, which are read in place.
 
     The tables have the columns `filename` and `label`; the images lie in `images/` or, in a folder,
     beside the tables, and all have one size. Where that is not `size` x `size` they are resized.
-    An image is decoded when it is first asked for, and the last `cache_bytes` bytes of them are
-    kept: all of them, if there are 100 of each class. Labels are numbers in the sorted order of
+    An image is decoded when it is first used, and the last `cache_bytes` bytes of images are kept,
+    which are all of them if there are 100 of each class. Labels are numbers in the sorted order of
     their names. Needs Pillow.
     """
     if folder is None:
         folder = registry.fetch("miniimagenet", verify=verify)["miniimagenet.tar"]
-    argument_checks.at_least(size, 1, "size")
     place = _place(Path(folder))
     tables = {part: _table(place, file) for part, file in TABLES.items()}
     owner: dict[str, str] = {}
@@ -75,7 +76,7 @@ def miniimagenet(
 
 @dataclasses.dataclass(frozen=True)
 class _Folder:
-    """Files by their paths below a folder."""
+    """Files below a folder, by their paths."""
 
     path: Path
 
@@ -86,19 +87,19 @@ class _Folder:
         return (self.path / name).read_bytes()
 
     def images(self, names: list[str]) -> list[str]:
-        """Where the images of these names are; all of them."""
+        """Return the paths of the images; all must be there."""
         root = "images/" if (self.path / "images").is_dir() else ""
         return _all_there(self, [f"{root}{name}" for name in names], self.path / root)
 
     def where(self, name: str) -> str:
-        """For messages."""
+        """Return a path for messages."""
         return str(self.path / name)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Archive:
-    """Members of a tar archive below `miniimagenet/`, by where their bytes are: read in place, so
-    that nothing is unpacked and no link followed."""
+    """Members of a tar archive below `miniimagenet/`, with the position and size of their bytes.
+    They are read in place: nothing is unpacked, and no link is followed."""
 
     path: Path
     places: dict[str, tuple[int, int]]
@@ -120,12 +121,12 @@ class _Archive:
         return data
 
     def images(self, names: list[str]) -> list[str]:
-        """Where the images of these names are; all of them."""
+        """Return the paths of the images; all must be there."""
         inside = f"{self.path}:{ROOT}/images"
         return _all_there(self, [f"images/{name}" for name in names], inside)
 
     def where(self, name: str) -> str:
-        """For messages."""
+        """Return a path for messages."""
         return f"{self.path}:{ROOT}/{name}"
 
 
@@ -227,8 +228,8 @@ def _one_size(place: _Place, names: list[str]) -> None:
 
 
 class ImageFiles:
-    """Images, decoded when indexed with an array of indices; the last ones are kept, up to the
-    share `kept` of all."""
+    """Images that are decoded when they are indexed with an array of indices. The last ones used
+    are kept, at most the share `kept` of all."""
 
     def __init__(self, place: _Place, names: list[str], size: int, kept: float):
         self.shape = (len(names), size, size, 3)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import argument_checks, registry
+from .._support.checks import Count, Fraction, NonNegativeInt, checked
+from . import registry
 from .containers import Array, Images, Split
 from .downloads import DataError
 
@@ -17,15 +18,15 @@ _AGAIN = "Remove the file to download it again."
 
 
 def mnist(*, verify: bool = True) -> Images:
-    """MNIST: 60,000 training and 10,000 test images of 28 x 28 bytes, labels 0 to 9.
+    """Load MNIST: 60,000 training and 10,000 test images of 28 x 28 bytes, labels 0 to 9.
 
-    `verify=False` takes a `mnist.npz` whose checksum is not known, such as one of your own; shapes,
-    types and labels are checked all the same.
+    With `verify=False` the checksum of `mnist.npz` need not be known, so that it may be a version
+    of your own; shapes, types and labels are still checked.
     """
     path = registry.fetch("mnist", verify=verify)["mnist.npz"]
     arrays = _arrays(path)
     for key, array in arrays.items():
-        # One's own version may have other numbers of images, but never other images.
+        # A version of one's own may have another number of images, but not another shape of them.
         shape = SHAPES[key] if verify else array.shape[:1] + SHAPES[key][1:]
         if array.shape != shape or array.dtype != np.uint8:
             raise DataError(
@@ -61,26 +62,23 @@ def _arrays(path: Path) -> dict[str, Array]:
         raise DataError(f"{path} cannot be read as NumPy arrays ({error}). {_AGAIN}") from error
 
 
+@checked
 def mnist_imbalanced(
     images: Images | None = None,
     *,
-    profile: float = 0.6,
-    train: int = 4000,
-    valid: int = 1000,
-    seed: int = 0,
+    profile: Fraction = 0.6,
+    train: Count = 4000,
+    valid: Count = 1000,
+    seed: NonNegativeInt = 0,
 ) -> Split:
-    """Of class i, `train * profile**i` images for training and `valid * profile**i` for validation.
+    """Draw an imbalanced training and validation set from MNIST; the test has all test images.
 
-    Numbers are rounded; no image is in both; the test has all the test images. Pixels become
-    `float32` with mean 0.1307 and deviation 0.3081 taken away, images `[n, 28, 28, 1]`.
-    `profile=1.0` gives balanced pools, from which the streams of `obax.datasets.streams` draw.
+    Class i has `train * profile**i` images for training and `valid * profile**i` others for
+    validation, rounded. Pixels become `float32`, standardised with mean 0.1307 and deviation
+    0.3081, and images `[n, 28, 28, 1]`. `profile=1.0` gives balanced sets, from which the streams
+    of `obax.datasets.streams` draw.
     """
     images = mnist() if images is None else images
-    argument_checks.at_least(train, 1, "train")
-    argument_checks.at_least(valid, 1, "valid")
-    argument_checks.at_least(seed, 0, "seed")
-    if not 0 < profile <= 1:
-        raise ValueError(f"profile must be in (0, 1], but got {profile!r}.")
     rng = np.random.default_rng([seed, 0])
     decay = profile ** np.arange(images.classes)
     sizes = np.round(np.outer([train, valid], decay)).astype(np.int64)

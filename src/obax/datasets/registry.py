@@ -1,4 +1,4 @@
-"""Which data sets there are, where their files are, and whether they are whole.
+"""The known data sets, where their files are, and whether their checksums are right.
 
 A file is looked for in the folder that the environment variable `OBAX_DATA` names, then in the
 cache, and is downloaded from its publisher last.
@@ -20,9 +20,8 @@ from .downloads import DataError, OnProgress, Source
 class DataSet:
     """A data set: its files with the SHA-256 of the copies we test with, and how to get it.
 
-    `sources` says, for a file, where its publisher has it; the publisher's form may have a name and
-    a checksum of its own, and is read just as well. `folder` is what an archive unpacks to: where
-    that folder is, the archive is not needed.
+    `sources` are the publishers' files; one may have a name and a checksum of its own and can be
+    read too. `folder` is what an archive unpacks to; with that folder the archive is not needed.
     """
 
     name: str
@@ -33,12 +32,12 @@ class DataSet:
     folder: str = ""
 
     def names(self, file: str) -> tuple[str, ...]:
-        """The names under which a file may lie: ours, then the publisher's."""
+        """Return the names that a file may have: ours, then the publisher's."""
         source = self.sources.get(file)
         return (file,) if source is None else tuple(dict.fromkeys([file, source.file]))
 
     def checksums(self, file: str) -> set[str]:
-        """The checksums that are known of a file."""
+        """Return the known checksums of a file."""
         source = self.sources.get(file)
         return {self.files[file]} | (set() if source is None else {source.sha256})
 
@@ -145,7 +144,7 @@ DATASETS = (
 
 @dataclasses.dataclass(frozen=True)
 class FileStatus:
-    """A file of a data set: where it is (or `None`) and what its checksum says."""
+    """A file of a data set, its path (or `None`), and whether its checksum is right, in words."""
 
     dataset: str
     file: str
@@ -154,15 +153,15 @@ class FileStatus:
 
 
 def cache_folder() -> Path:
-    """Where files are looked for after `OBAX_DATA`: `$XDG_CACHE_HOME/obax`, or `~/.cache/obax`."""
+    """Return the folder that is searched after `OBAX_DATA`: `obax` in `$XDG_CACHE_HOME` or in
+    `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "obax"
 
 
 def find(file: str) -> Path | None:
-    """The file in `OBAX_DATA` or else in the cache, or `None`.
+    """Return the path of a file in `OBAX_DATA` or else in the cache, or `None`.
 
-    Where a publisher's form of the file has another name (`adult.data` beside `adult.data.gz`),
-    that one is found too.
+    A publisher's file with another name (`adult.data` for `adult.data.gz`) is found too.
     """
     names = next((d.names(file) for d in DATASETS if file in d.files), (file,))
     return next((place for place in _places(names) if place.is_file()), None)
@@ -174,14 +173,14 @@ def _places(names: Sequence[str]) -> Iterator[Path]:
 
 
 def located(dataset: DataSet) -> dict[str, Path | None]:
-    """Where each file of a data set is; for an archive that is not there, what it unpacks to."""
+    """Return the path of each file of a data set; for a missing archive, the unpacked folder."""
     unpacked = (place for place in _places([dataset.folder]) if dataset.folder and place.is_dir())
     folder = next(unpacked, None)
     return {file: find(file) or folder for file in dataset.files}
 
 
 def status() -> list[FileStatus]:
-    """Every file of every data set: where it is, and whether its checksum is the known one."""
+    """Return every file of every data set, with its path and the result of its checksum."""
     return [
         FileStatus(dataset.name, file, path, _state(path, dataset.checksums(file)))
         for dataset in DATASETS
@@ -196,11 +195,11 @@ def fetch(
     download: bool = True,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Path]:
-    """The files of a data set, by our name for each: found, or else downloaded into the cache.
+    """Return the files of a data set by name, downloaded into the cache if they are not found.
 
-    A file whose checksum is not a known one is left where it is and rejected; `verify=False` takes
-    it, for a version of one's own. An unpacked folder has no checksum. `on_progress(done, total)`
-    counts the bytes of a download; without it a bar is drawn on a terminal.
+    A file with an unknown checksum is an error and is left as it is; `verify=False` accepts it, for
+    a version of your own. An unpacked folder has no checksum. `on_progress(done, total)` is called
+    with the bytes of a download; without it a progress bar is drawn on a terminal.
     """
     dataset = next((d for d in DATASETS if d.name == name), None)
     if dataset is None:
@@ -228,13 +227,13 @@ def fetch(
 
 
 def checksum(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def text(path: Path) -> str:
-    """The text of a file, decompressed where its name ends in .gz."""
+    """Return the text of a file, which is decompressed if its name ends in .gz."""
     try:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")

@@ -1,7 +1,7 @@
 """Streams of index batches: shuffled, imbalanced, shifting; and the rounds of loss tuning.
 
-Everything is a function of the seed and the round t, which counts from 1: `start=` takes a stream
-up at any round, and a resumed run sees the batches that the uninterrupted one would have seen.
+All batches depend on the seed and the round t alone, which counts from 1: with `start=` a stream
+begins at any round, and a resumed run gets the batches of the uninterrupted one.
 """
 
 import functools
@@ -12,48 +12,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import argument_checks
-from .containers import Array, Split
+from .._support.checks import Count, NonNegativeInt, Positive, check, checked
+from .containers import Array, Split, checked_labels, checked_proportions
 
-# What a random draw is for: one seed, many independent streams.
+# The purpose of a random draw, so that one seed gives many independent streams.
 _EPOCH, _CHOICE, _KEY, _MIX, _POOL = range(1, 6)
 
 Plan = Sequence[tuple[int, Any]]
 
 
-def profile(base: float, classes: int) -> Array:
-    """The proportions base^i of classes i = 0, 1, ..., scaled to sum to 1.
+@checked
+def profile(base: Positive, classes: Count) -> Array:
+    """Return the proportions base^i of classes i = 0, 1, ..., scaled to sum to 1.
 
     >>> profile(0.5, 3).round(3).tolist()
     [0.571, 0.286, 0.143]
     """
-    if isinstance(base, bool) or not (np.isfinite(base) and base > 0):
-        raise ValueError(f"base must be a number > 0, but got {base!r}.")
-    return argument_checks.proportions(
-        base ** np.arange(argument_checks.at_least(classes, 1, "classes")), "base"
-    )
+    return checked_proportions(base ** np.arange(classes), "base")
 
 
 def imbalanced(labels: ArrayLike, wanted: ArrayLike, seed: int = 0) -> Array:
-    """Indices of a random part of the data with the wanted numbers or proportions of the classes.
+    """Return indices of random rows with the wanted numbers or proportions of the classes.
 
-    `wanted` has an entry for each class. Integers are counts; anything else are proportions, such
-    as `profile` gives, and then as many rows are taken as the proportions allow.
+    `wanted` has an entry for each class. Integers are counts; other numbers are proportions, as
+    from `profile`, and as many rows are drawn as the proportions allow.
 
     >>> labels = np.repeat([0, 1], [6, 6])
     >>> labels[imbalanced(labels, [3, 1])].sum(), len(imbalanced(labels, profile(0.5, 2)))
     (np.int64(1), 9)
     """
-    argument_checks.at_least(seed, 0, "seed")
+    check(seed, "seed", NonNegativeInt)
     wanted = np.asarray(wanted)
-    values = argument_checks.labels(labels, len(wanted), "labels")
+    values = checked_labels(labels, len(wanted), "labels")
     have = np.bincount(values, minlength=len(wanted))
     if np.issubdtype(wanted.dtype, np.integer):
         counts = wanted
         if (counts < 0).any():
             raise ValueError(f"wanted must be counts >= 0, but got {wanted!r}.")
     else:
-        shares = argument_checks.proportions(wanted, "wanted")
+        shares = checked_proportions(wanted, "wanted")
         used = shares > 0
         # The small slack keeps a product such as 5.999... from losing a row to rounding.
         counts = np.floor(shares * np.min(have[used] / shares[used]) + 1e-9).astype(np.int64)
@@ -67,25 +64,26 @@ def imbalanced(labels: ArrayLike, wanted: ArrayLike, seed: int = 0) -> Array:
     return rng.permutation(np.concatenate(rows))
 
 
-def batches(n: int, size: int, seed: int = 0, *, start: int = 1) -> Iterator[Array]:
-    """Endless batches of `size` indices of 0..n-1, shuffled anew in every epoch.
+@checked
+def batches(
+    n: Count, size: Count, seed: NonNegativeInt = 0, *, start: Count = 1
+) -> Iterator[Array]:
+    """Return endless batches of `size` indices of 0..n-1, shuffled again in every epoch.
 
-    None is dropped: where an epoch ends within a batch, the next one fills it up, so every index
-    comes once in every n. `start` is the round to begin at.
+    No index is dropped: where an epoch ends within a batch, the next one completes it, so that
+    every index is drawn once in every n. `start` is the round to begin at.
 
     >>> [batch.shape for batch, _ in zip(batches(5, 2), range(3))]
     [(2,), (2,), (2,)]
     """
-    n, size = argument_checks.at_least(n, 1, "n"), argument_checks.at_least(size, 1, "size")
-    argument_checks.at_least(seed, 0, "seed")
     if size > n:
         raise ValueError(f"size must be at most the number of rows, {n}, but got {size}.")
-    first, deck = argument_checks.at_least(start, 1, "start"), _Deck(np.arange(n), seed)
-    return (deck.take(position, size) for position in itertools.count((first - 1) * size, size))
+    deck = _Deck(np.arange(n), seed)
+    return (deck.take(position, size) for position in itertools.count((start - 1) * size, size))
 
 
 class _Deck:
-    """An endless sequence of rows: one permutation after the other, each known by its number."""
+    """An endless sequence of rows: permutation after permutation, each drawn by its number."""
 
     def __init__(self, rows: Array, *seed: int):
         self.rows, self.seed = rows, seed
@@ -108,18 +106,17 @@ class _Deck:
 def class_mix(
     labels: ArrayLike, proportions: ArrayLike, size: int, seed: int = 0, *, start: int = 1
 ) -> Iterator[Array]:
-    """Endless batches of indices whose classes come with the given proportions.
+    """Return endless batches of indices whose classes have the given proportions.
 
-    How many of a batch are of each class is drawn at random (multinomial), which rows they are
-    comes from a shuffled pool of the class: a row comes again only when its class has run out, and
-    the pool is then shuffled anew. Finding the place of `start` costs about 50 microseconds for
-    each round before it.
+    The number of rows of each class in a batch is random (multinomial); the rows are drawn from a
+    shuffled pool of the class. A row is drawn again only when its class has run out, and the pool
+    is then shuffled again. `start` costs about 50 microseconds for each round before it.
 
     >>> labels = np.repeat([0, 1], 50)
     >>> next(class_mix(labels, [3, 1], 40)).shape
     (40,)
     """
-    shares = argument_checks.proportions(proportions, "proportions")
+    shares = checked_proportions(proportions, "proportions")
     mix = _Mix(labels, len(shares), size, seed, start)
     mix.check(shares, "proportions")
     return (rows for rows, _ in mix.stream(lambda t: shares))
@@ -134,10 +131,10 @@ def phases(
     classes: int | None = None,
     start: int = 1,
 ) -> Iterator[tuple[Array, Array]]:
-    """A stream whose class proportions change from phase to phase, and that ends with the plan.
+    """Return a stream whose class proportions change from phase to phase; it ends with the plan.
 
     `plan` holds pairs (rounds, base) for proportions base^i, or (rounds, proportions). Each round
-    gives the indices and the proportions now in force; rows are drawn as in `class_mix`.
+    is the indices and the current proportions; rows are drawn as in `class_mix`.
 
     >>> labels = np.repeat([0, 1], 50)
     >>> [p.round(2).tolist() for _, p in phases([(1, 0.5), (2, 1.0)], labels, 10)]
@@ -154,7 +151,7 @@ def phases(
 
 
 def _schedule(plan: Plan, classes: int) -> list[tuple[int, Array]]:
-    """(last round of the phase, its proportions) for each phase."""
+    """Return (last round of the phase, its proportions) for each phase."""
     if not plan:
         raise ValueError("plan must have at least one phase (rounds, base), but is empty.")
     schedule, end = [], 0
@@ -162,10 +159,10 @@ def _schedule(plan: Plan, classes: int) -> list[tuple[int, Array]]:
         if not isinstance(phase, tuple | list) or len(phase) != 2:
             raise ValueError(f"plan[{number}] must be a pair (rounds, base), but got {phase!r}.")
         length, base = phase
-        end += argument_checks.at_least(length, 1, f"the rounds of plan[{number}]")
+        end += check(length, f"the rounds of plan[{number}]", Count)
         name = f"plan[{number}]"
         one = np.ndim(base) == 0
-        shares = profile(base, classes) if one else argument_checks.proportions(base, name)
+        shares = profile(base, classes) if one else checked_proportions(base, name)
         if len(shares) != classes:
             raise ValueError(f"{name} must have {classes} proportions, but has {len(shares)}.")
         schedule.append((end, shares))
@@ -173,13 +170,12 @@ def _schedule(plan: Plan, classes: int) -> list[tuple[int, Array]]:
 
 
 class _Mix:
-    """Batches whose classes are drawn, and whose rows come from one deck for each class."""
+    """Batches with random numbers of each class, whose rows are drawn from one deck per class."""
 
     def __init__(self, labels: ArrayLike, classes: int, size: int, seed: int, start: int):
-        values = argument_checks.labels(labels, classes, "labels")
-        self.size = argument_checks.at_least(size, 1, "size")
-        self.seed = argument_checks.at_least(seed, 0, "seed")
-        self.start = argument_checks.at_least(start, 1, "start")
+        values = checked_labels(labels, classes, "labels")
+        self.size, self.start = check(size, "size", Count), check(start, "start", Count)
+        self.seed = check(seed, "seed", NonNegativeInt)
         if self.size > len(values):
             raise ValueError(
                 f"size must be at most the number of rows, {len(values)}, but got {size}."
@@ -194,7 +190,7 @@ class _Mix:
             )
 
     def stream(self, shares_at: Callable[[int], Array | None]) -> Iterator[tuple[Array, Array]]:
-        """Rows and shares from round `start` on, until there are no shares."""
+        """Return rows and shares from round `start` on, until `shares_at` returns `None`."""
         taken = np.zeros(len(self.decks), np.int64)
         t = 1
         while (shares := shares_at(t)) is not None:
@@ -210,21 +206,22 @@ class _Mix:
             t += 1
 
 
+@checked
 def rounds(
     data: Split,
     *,
-    size: int = 128,
-    valid_size: int | None = None,
+    size: Count = 128,
+    valid_size: Count | None = None,
     plan: Plan | None = None,
-    seed: int = 0,
-    start: int = 1,
+    seed: NonNegativeInt = 0,
+    start: Count = 1,
 ) -> Iterator[dict[str, Any]]:
-    """The rounds of loss tuning, each a training and a validation batch.
+    """Return the rounds of loss tuning, each a training and a validation batch.
 
     A round is `{"train": (inputs, labels), "valid": (inputs, labels), "class_weights": float32 [J],
     "key": uint32 [2]}`. The weights are 1 / the proportion of each class in the validation data, or
-    with a `plan` (see `phases`) in the phase now in force, which then governs both batches. Without
-    a plan the stream is endless. The key is for dropout.
+    with a `plan` (see `phases`) in the current phase, which then holds for both batches. Without a
+    plan the stream is endless. The key is for dropout.
 
     **Arguments:**
 
@@ -233,10 +230,8 @@ def rounds(
     - `seed`, `start`: round t depends on the seed and t only; `start` is the round to begin at.
     """
     valid_size = size if valid_size is None else valid_size
-    start = argument_checks.at_least(start, 1, "start")
-    argument_checks.at_least(seed, 0, "seed")
-    argument_checks.labels(data.train_labels, data.classes, "train_labels")
-    valid = argument_checks.labels(data.valid_labels, data.classes, "valid_labels")
+    checked_labels(data.train_labels, data.classes, "train_labels")
+    valid = checked_labels(data.valid_labels, data.classes, "valid_labels")
     seeds = [int(s) for s in np.random.SeedSequence([seed, _MIX]).generate_state(2)]
     halves = ((data.train_labels, size, seeds[0]), (valid, valid_size, seeds[1]))
     drawn: list[Iterator[tuple[Array, Array]]] = []

@@ -1,7 +1,7 @@
 """Tadpole: mild cognitive impairment or Alzheimer's disease, from visits of the ADNI study.
 
 The licence forbids copies. The loader reads your own `TADPOLE_D1_D2.csv`; without one it generates
-a table of the same columns, which says that it is synthetic wherever it shows.
+a table of the same columns, which is marked as synthetic wherever its name is shown.
 """
 
 import csv
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from . import argument_checks, registry
+from .._support.checks import NonNegativeInt, checked
+from . import registry
 from .containers import Array, Tabular, tabular
 from .downloads import DataError
 
@@ -17,8 +18,8 @@ FILE = "TADPOLE_D1_D2.csv"
 DIAGNOSIS = "DX"
 MCI, AD = 0, 1
 LABELS = {"MCI": MCI, "Dementia": AD, "AD": AD}
-# The paper's 17 columns, with what the generated table takes: mean (MCI, AD), deviation (MCI, AD),
-# how it goes with the severity of the case, and the share of visits that lack it.
+# The paper's 17 columns, with the parameters of the generated table: mean (MCI, AD), deviation
+# (MCI, AD), correlation with the severity of the case, and the share of visits without it.
 COLUMNS: dict[str, tuple[float, float, float, float, float, float]] = {
     "CDRSB": (1.6, 5.1, 1.0, 2.4, 0.7, 0.02),
     "ADAS11": (10.3, 20.9, 4.6, 8.0, 0.8, 0.02),
@@ -42,22 +43,22 @@ FEATURES = tuple(COLUMNS)
 COUNTS = (4044, 2106)
 
 
+@checked
 def tadpole(
-    path: str | Path | None = None, *, seed: int = 0, synthetic: bool | None = None
+    path: str | Path | None = None, *, seed: NonNegativeInt = 0, synthetic: bool | None = None
 ) -> Tabular:
-    """Tadpole as in the paper: 17 features, class 0 = MCI, class 1 = AD, half of AD left out.
+    """Load Tadpole as in the paper: 17 features, class 0 = MCI, class 1 = AD, half of AD left out.
 
-    Reads `path`, or else `TADPOLE_D1_D2.csv` in `OBAX_DATA` or the cache; where there is none a
-    table of the same columns is generated, with `synthetic=True` and "Tadpole (synthetic)" for a
-    name. `synthetic=True` always generates, `synthetic=False` never does.
+    The file is `path`, or else `TADPOLE_D1_D2.csv` in `OBAX_DATA` or the cache. If there is none, a
+    table of the same columns is generated, with `synthetic=True` and the name "Tadpole
+    (synthetic)". `synthetic=True` always generates, `synthetic=False` never does.
 
-    A visit belongs to the diagnosis of its DX column, and where that names a change ("MCI to
-    Dementia") to the one changed to; visits without a diagnosis and normal ones are left out. A
+    The class of a visit is the diagnosis in its DX column, or the last one if that column has a
+    change ("MCI to Dementia"); visits without a diagnosis and normal ones are left out. A
     measurement beyond its range ("<200") counts as the end of the range; an empty one (or -4, the
-    study's code for it) as missing, and missing ones as the median of the training rows. The split
-    is that of `adult`; it and the half of AD that stays are drawn by `seed`.
+    code of the study) as missing, and a missing one as the median of the training rows. The split
+    is that of `adult`; it and the half of AD that is kept are drawn by `seed`.
     """
-    argument_checks.at_least(seed, 0, "seed")
     if path is not None and synthetic:
         raise ValueError("path is given and synthetic=True asks for a generated table: give one.")
     if path is None and synthetic is not True:
@@ -131,7 +132,7 @@ def _number(text: str, name: str) -> float:
 
 
 def _generated(seed: int) -> tuple[Array, Array]:
-    """Normal features around the mean of the class; what they share is the severity of the case."""
+    """Draw normal features around the mean of the class, correlated through the severity."""
     rng = np.random.default_rng([seed, 2])
     labels = np.repeat([MCI, AD], COUNTS)
     severity = rng.standard_normal(len(labels))

@@ -1,1 +1,1 @@
-"""Engines of others, each behind an extra and none loaded before it is used."""
+"""Interfaces to other engines, each an extra that is loaded when it is used."""

@@ -1,10 +1,10 @@
 """A pool of models in a Bytewax dataflow: `pip install 'obax[bytewax]'`.
 
-Keys are spread over shards, which are what the flow keeps state of: a shard is learned by one
-worker, and workers are as many as you start. At the end of an epoch the state of every shard that
+Keys are spread over shards, and the flow keeps one state for each shard; a shard is learned by one
+worker, and you choose the number of workers. At the end of an epoch the state of every shard that
 had rows goes into Bytewax's recovery store, as the bytes of an obax checkpoint: arrays and plain
-values with their checksums. (Bytewax itself pickles what it stores, here nothing but bytes, so that
-its recovery folder must be trusted like code, as ever with Bytewax.)
+values with their checksums. Bytewax itself pickles what it stores, here nothing but bytes, so its
+recovery folder must be trusted like code, as always with Bytewax.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,12 +28,14 @@ from ..streaming.source import Batch
 
 Row = Mapping[str, Any]
 SHARDS = 16
-"""So many workers can take part."""
+"""The default number of shards, and so the largest number of workers."""
 
 
 class Learner(StatefulBatchLogic[Row, tuple[Row, Result], bytes]):
-    """The pool of one shard: test and train on what comes, and its state as bytes. Where there is
-    no state yet, `begin` makes the pool from a first row, which tells the shard."""
+    """The pool of one shard, which predicts and learns rows, and its state as bytes.
+
+    Without a state, `begin` makes the pool from the first row, which determines the shard.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Learner(StatefulBatchLogic[Row, tuple[Row, Result], bytes]):
             self.pool = from_bytes(*state, "the snapshot in Bytewax's recovery store")
 
     def on_batch(self, values: list[Row]) -> tuple[Iterable[tuple[Row, Result]], bool]:
-        """Each row with what was said of it before it was learned."""
+        """Return each row with what was predicted before it was learned."""
         if self.pool is None:
             self.pool = self._begin(values[0])
         rows = [{n: v for n, v in row.items() if n not in self._left_out} for row in values]
@@ -57,12 +59,12 @@ class Learner(StatefulBatchLogic[Row, tuple[Row, Result], bytes]):
         played = self.pool.play(keys, rows, targets)
         batch = Batch(list(rows), targets, [None] * len(rows), keys)
         score = Score(isinstance(self.pool.model, StreamingRegressor))
-        found = zip(values, results(played, batch, score), strict=True)
-        return list(found), StatefulBatchLogic.RETAIN
+        pairs = zip(values, results(played, batch, score), strict=True)
+        return list(pairs), StatefulBatchLogic.RETAIN
 
     def snapshot(self) -> bytes:
-        """All models of the shard."""
-        assert self.pool is not None  # Bytewax asks after rows have come.
+        """Return all models of the shard as bytes."""
+        assert self.pool is not None  # Bytewax asks only after rows have come.
         return to_bytes(self.pool)
 
 
@@ -75,20 +77,19 @@ def learn(
     drop: Iterable[str] = (),
     shards: int = SHARDS,
 ) -> "KeyedStream[tuple[Row, Result]]":
-    """Learn rows as they come, and say of each what was predicted before it was learned.
+    """Learn rows as they come, and return what was predicted for each before it was learned.
 
     **Arguments:**
 
-    - `step_id`: of the step; unique in the flow.
-    - `stream`: of rows, dicts with the column `pool.key`. Its other columns are features, but
-      `target` and those to `drop`. A row without a target is predicted alone; one whose key is
-      missing or cannot be one is rejected, and the result says why.
-    - `pool`: where it begins. It stays as it is: the flow works on copies of its models, a shard
-      each.
-    - `shards`: in how many parts the flow keeps its state. A flow that is taken up again must have
-      as many as before.
+    - `step_id`: the id of the step, unique in the flow.
+    - `stream`: rows as dicts with the column `pool.key`. All other columns are features, except
+      `target` and those in `drop`. A row without a target is only predicted. A row whose key is
+      missing or invalid is rejected, and the result says why.
+    - `pool`: the initial models. It is not changed: each shard of the flow works on a copy.
+    - `shards`: the number of parts in which the flow keeps its state. A flow that is resumed must
+      have the same number as before.
 
-    Downstream get `(shard, (row, result))`; a result is a line of `obax stream --key`:
+    The step emits `(shard, (row, result))`; a result is a line of `obax stream --key`:
     `prediction`, for classes its `probability`, `loss`, `hyperparameters`, or `rejected`.
     """
     if not isinstance(shards, int) or shards < 1:
@@ -98,7 +99,7 @@ def learn(
     def shard(row: Row) -> int:
         try:
             return spread(row.get(pool.key)) % shards
-        except TypeError:  # Not hashable: any shard can say so.
+        except TypeError:  # Not hashable: any shard can reject it.
             return 0
 
     def build(state: bytes | None) -> Learner:

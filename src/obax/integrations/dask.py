@@ -1,8 +1,8 @@
-"""The workers of a Dask cluster: how they are started, reached, asked who they are and told.
+"""Workers of a Dask cluster: how they are started, reached, checked and used.
 
-Between the processes of a cluster Dask uses pickle: all of them must trust each other. What obax
-sends is plain (names, numbers, arrays, and the functions of `sweep`), and nothing that was pickled
-is ever read from a disk.
+Dask uses pickle between the processes of a cluster, so all of them must trust each other. obax
+sends plain values (names, numbers, arrays, and the functions of `sweep`), and never reads anything
+pickled from a disk.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .._support.errors import UserError
+from .._support.messages import UserError
 from .._support.versions import source, versions
 
 if TYPE_CHECKING:
     from distributed import Client
 
 TIMEOUT = 10.0
-"""Seconds for a scheduler to answer, at the start and when it has been lost."""
+"""Seconds that a scheduler has to answer, at the start and after the connection is lost."""
 GONE = "it is gone."
-# XLA sizes its pool of threads by NPROC.
+# NPROC determines the number of threads of XLA.
 ONE_CORE = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# What changes the numbers of a program that is the same.
+# Settings that change the numbers of an unchanged program.
 SETTINGS = (
     "jax_enable_x64",
     "jax_numpy_dtype_promotion",
@@ -39,7 +39,7 @@ SETTINGS = (
 
 
 class ClusterLost(UserError):
-    """The scheduler is gone, or a job has lost too many workers: what was finished is safe."""
+    """The scheduler is gone, or a job has lost too many workers; finished jobs are saved."""
 
 
 @dataclasses.dataclass
@@ -51,11 +51,11 @@ class Seat:
     job: str | None = None
     done: int = 0
     trouble: str = ""
-    """Why it gets no job."""
+    """Why the worker gets no job."""
 
 
 def distributed() -> ModuleType:
-    """Dask's package, or a `UserError` that says how to get it."""
+    """Return the module `distributed`, or raise a `UserError` that says how to install it."""
     try:
         import distributed
     except ImportError as error:
@@ -65,9 +65,10 @@ def distributed() -> ModuleType:
 
 @contextlib.contextmanager
 def local(workers: int) -> Iterator[Client]:
-    """A cluster of so many processes on this machine, reached over loopback only.
+    """Start a cluster of processes on this machine that is reached over loopback only.
 
-    They share what they compile, for as long as the cluster lives."""
+    The processes share compiled programs while the cluster exists.
+    """
     dask_distributed = distributed()
     import dask
 
@@ -76,7 +77,7 @@ def local(workers: int) -> Iterator[Client]:
     spawn = "distributed.nanny.pre-spawn-environ"
     with tempfile.TemporaryDirectory(prefix="obax-workers-") as place:
         compiled = {"JAX_COMPILATION_CACHE_DIR": os.path.join(place, "compiled")}  # noqa: PTH118
-        # By default JAX keeps only what took a second to compile: most of a part took less.
+        # By default JAX keeps only programs that took a second to compile; most take less.
         compiled["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
         compiled["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
         if "JAX_COMPILATION_CACHE_DIR" in os.environ:
@@ -91,7 +92,7 @@ def local(workers: int) -> Iterator[Client]:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 local_directory=place,
-                # Nothing is stored in Dask; a half of the memory each would end what fits today.
+                # Dask stores nothing here, and its limit would end jobs that fit into memory.
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
             ) as cluster,
@@ -102,11 +103,11 @@ def local(workers: int) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def connect(address: str) -> Iterator[Client]:
-    """A client of the cluster whose scheduler has this address."""
+    """Connect to the cluster whose scheduler has this address."""
     dask_distributed = distributed()
     with _quiet():
         try:
-            # A client waits for ever for somebody who listens and says nothing.
+            # A client would wait for ever for a process that listens and does not answer.
             asyncio.run(_greet(address))
             client = dask_distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
@@ -129,36 +130,36 @@ _KEPT: dict[str, Any] = {}
 
 
 def keep(token: str, value: Any) -> None:
-    """On a worker: hold what all jobs of a kind need, so that it is sent once."""
+    """Store on this worker a value that many jobs need, so that it is sent once."""
     _KEPT[token] = value
 
 
 def kept(token: str) -> Any:
-    """On a worker: what `keep` was given."""
+    """Return the value that `keep` stored on this worker."""
     return _KEPT[token]
 
 
 def drop(token: str) -> None:
-    """On a worker: let it go."""
+    """Delete the value that `keep` stored on this worker."""
     _KEPT.pop(token, None)
 
 
 def on_workers(
     client: Client, function: Callable[..., Any], *arguments: Any, workers: Iterable[str]
 ) -> dict[str, Any]:
-    """What a function says on each worker, or the exception that came instead."""
+    """Return the result of a function on each worker, or the exception that it raised."""
     return client.run(function, *arguments, workers=list(workers), on_error="return")
 
 
 def identity() -> dict[str, str]:
-    """Of this process: what must be the same everywhere for the numbers to be the same."""
-    found = versions()
-    # The third number of Python's version changes no number of ours.
-    return found | {"python": found["python"].rpartition(".")[0], "source": source()}
+    """Return the versions that must agree between processes for the numbers to agree."""
+    known = versions()
+    # The third number of Python's version does not change results.
+    return known | {"python": known["python"].rpartition(".")[0], "source": source()}
 
 
 def troubles(client: Client, addresses: list[str]) -> dict[str, str]:
-    """What is wrong with workers, by address: other versions, or no obax."""
+    """Return what is wrong with workers, by address: other versions, or no obax."""
     ours, troubles = identity(), {}
     for address, found in on_workers(client, identity, workers=addresses).items():
         if isinstance(found, OSError):
@@ -178,7 +179,7 @@ def troubles(client: Client, addresses: list[str]) -> dict[str, str]:
 
 
 def present(client: Client) -> dict[str, Seat]:
-    """The workers that the scheduler knows now, by address."""
+    """Return the workers that the scheduler knows now, by address."""
     begun = time.monotonic()
     while True:
         try:
@@ -188,42 +189,41 @@ def present(client: Client) -> dict[str, Seat]:
                 for address, worker in found.items()
             }
         except (OSError, AttributeError, RuntimeError, KeyError) as error:
-            # While it connects again a client has nobody to ask; then it is closed, and knows of
-            # no workers at all.
+            # A client that reconnects cannot ask the scheduler; a closed one knows no workers.
             if client.status == "closed" or time.monotonic() - begun > TIMEOUT:
                 raise ClusterLost("the Dask scheduler is gone.") from error
             time.sleep(0.1)
 
 
 def wait(client: Client, futures: list[Any], seconds: float = 1.0) -> None:
-    """Until one has ended, or for a second: workers come and go meanwhile."""
+    """Wait until a job has ended, at most a second: workers come and go meanwhile."""
     if not futures:
         time.sleep(seconds / 4)
         return
-    # Neither a second that has passed nor a job that failed or was lost is for here to tell.
+    # A timeout, and a job that failed or was lost, are handled by the caller.
     ends = (TimeoutError, OSError, RuntimeError, distributed().CancelledError)
     with contextlib.suppress(*ends), client.as_current():
         distributed().wait(futures, timeout=seconds, return_when="FIRST_COMPLETED")
 
 
 def settings() -> dict[str, Any]:
-    """How JAX is set in this process, where that changes numbers."""
+    """Return the settings of JAX in this process that change numbers."""
     import jax
 
-    # Some are attributes, which a `with` block may have changed, and some are not.
+    # Some settings are attributes, which a `with` block may have changed.
     missing = object()
-    found = {name: getattr(jax.config, name, missing) for name in SETTINGS}
-    return {n: jax.config.read(n) if value is missing else value for n, value in found.items()}
+    values = {name: getattr(jax.config, name, missing) for name in SETTINGS}
+    return {n: jax.config.read(n) if value is missing else value for n, value in values.items()}
 
 
 def perform(settings: dict[str, Any], function: Callable[..., Any], *job: Any) -> Any:
-    """On a worker: one core, and JAX set as it is in the driver."""
+    """Run a job on this worker, with one core and the settings of JAX of the driver."""
     for name, value in ONE_CORE.items():
-        # For clusters that others started: in time if JAX has not computed here yet.
+        # For clusters that others started; this works if JAX has not computed here yet.
         os.environ.setdefault(name, value)
     import jax
 
-    # Where it can be done for this job alone it is: a worker may be a thread of somebody's process.
+    # For this job alone where possible: a worker may be a thread of another program.
     with contextlib.ExitStack() as stack:
         for name, value in settings.items():
             for_now = getattr(jax, name.removeprefix("jax_"), None)
@@ -236,8 +236,8 @@ def perform(settings: dict[str, Any], function: Callable[..., Any], *job: Any) -
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Dask's log: what matters of it is said in one line, by an exception."""
-    # Dask gives each of its loggers a level and a handler of its own.
+    """Silence Dask's log; what matters is reported in one line, by an exception."""
+    # Each logger of Dask has a level and a handler of its own.
     loggers = [
         logger
         for name, logger in logging.root.manager.loggerDict.items()

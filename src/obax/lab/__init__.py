@@ -1,57 +1,84 @@
-"""The experiments of the paper: a registry, typed configs, run folders.
+"""The experiments of the paper: settings, run folders, reports.
 
-Nothing heavy is loaded to look at what there is; work and findings load theirs when called.
+Listing the experiments loads nothing heavy, and running one loads only that one.
 """
 
+import functools
+import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._support.errors import UserError as UserError, nearest as nearest
-from .comparison import COMPARE
-from .dynamic_regression import DYNAMIC_REGRESSION
-from .kit.config import as_dict, with_changes, with_overrides as with_overrides
-from .kit.experiment import Experiment as Experiment, Part as Part
-from .kit.folder import RunFolder as RunFolder
-from .kit.reuse import finished_parts
-from .loss_tuning import LOSS_TUNING
-from .meta_learning import META_LEARNING
-from .report import Findings
+from .._support.messages import UserError as UserError, nearest
+from .framework.config import as_dict, with_changes, with_overrides as with_overrides
+from .framework.experiment import Experiment as Experiment, Parts as Parts
+from .framework.results import Findings
+from .framework.run_folder import RunFolder as RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
     from distributed import Client
 
     from ..integrations.dask import Seat
+    from . import report as report
     from .comparison.own import compare as compare
 
 T = TypeVar("T")
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (DYNAMIC_REGRESSION, COMPARE, *LOSS_TUNING, *META_LEARNING)
+EXPERIMENTS = {
+    "dynamic-regression": "obax.lab.dynamic_regression",
+    "compare": "obax.lab.comparison",
+    "mnist-imbalance": "obax.lab.loss_tuning",
+    "mnist-shift": "obax.lab.loss_tuning",
+    "adult": "obax.lab.loss_tuning",
+    "tadpole": "obax.lab.loss_tuning",
+    "fc100": "obax.lab.meta_learning",
+    "miniimagenet": "obax.lab.meta_learning",
 }
+"""The module that makes each experiment, with its function `experiment(name)`."""
+FORMER_NAMES = {
+    "mnist-window": ("mnist-imbalance", "window"),
+    "adult-inner-step": ("adult", "inner-step"),
+    "adult-outer-step": ("adult", "outer-step"),
+    "tadpole-inner-step": ("tadpole", "inner-step"),
+    "tadpole-outer-step": ("tadpole", "outer-step"),
+    "fc100-window": ("fc100", "window"),
+    "miniimagenet-inner-steps": ("miniimagenet", "inner-steps"),
+}
+"""Experiments of earlier versions that are presets now."""
 
 
-def __getattr__(name: str) -> object:
-    if name != "compare":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .comparison.own import compare
+def __getattr__(name: str) -> Any:
+    if name == "compare":
+        from .comparison.own import compare
 
-    return compare
+        return compare
+    if name == "report":
+        return importlib.import_module(f"{__name__}.report")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name, or a `UserError` that suggests one."""
-    return _named("experiment", name, EXPERIMENTS)
+    """Return the experiment of that name, or raise a `UserError` that suggests one."""
+    if name in FORMER_NAMES:
+        experiment, preset = FORMER_NAMES[name]
+        raise UserError(
+            f"{name} is a preset now: obax run {experiment} --preset {preset} (or {preset}-quick)."
+        )
+    return _load(name, _known("experiment", name, EXPERIMENTS))
+
+
+@functools.cache
+def _load(name: str, module: str) -> Experiment:
+    return importlib.import_module(module).experiment(name)
 
 
 def preset_of(experiment: Experiment, preset: str) -> object:
-    """The config of a preset, or a `UserError` that suggests one."""
-    return _named("preset", preset, experiment.presets)
+    """Return the configuration of a preset, or raise a `UserError` that suggests one."""
+    return _known("preset", preset, experiment.presets)
 
 
-def _named(what: str, name: str, known: Mapping[str, T]) -> T:
+def _known(what: str, name: str, known: Mapping[str, T]) -> T:
     if name not in known:
         hint = nearest(name, known)
         raise UserError(f"unknown {what} {name!r}.{hint} Known: {', '.join(known)}.")
@@ -70,19 +97,21 @@ def run(
     client: "Client | None" = None,
     **settings: object,
 ) -> RunFolder:
-    """Run an experiment, by its name, into a folder, or go on with one.
+    """Run an experiment into a folder, or continue one.
 
-    The config is that of the preset unless one is given, with `settings` changed; the folder is by
-    default a new one below `runs/`. `on_part(done, total, headline)` is called before the first
+    The configuration is that of the preset unless one is given, changed by `settings`. The folder
+    is a new one in `runs/` by default. `on_part(done, total, headline)` is called before the first
     part and after each. With `client`, a `dask.distributed.Client`, the workers of its cluster do
-    the parts (docs/workers.md); the table is the same. Parts that the run folders of `reuse` have,
-    of runs with other methods or numbers of seeds and else the same settings, are taken from there;
-    run.json says of each where it came from. What the run found: `obax.lab.findings(folder)`.
+    the parts (docs/workers.md); the table is the same. Parts that the run folders in `reuse` have
+    are taken from there, if those runs differ only in their methods or seeds; run.json records the
+    origin of each part. `obax.lab.findings(folder)` returns what the run found.
 
         folder = obax.lab.run("dynamic-regression", seeds=2, horizon=500)
         obax.lab.report.write(folder.path, folder.info, obax.lab.findings(folder))
     """
     import pandas as pd
+
+    from .watch_page import WatchPage
 
     if isinstance(experiment, str):
         experiment = find(experiment)
@@ -92,50 +121,51 @@ def run(
         folder = RunFolder.resume(path, experiment.name, as_dict(config))
     else:
         folder = RunFolder.create(path, experiment.name, preset, as_dict(config))
+    page = WatchPage(folder)
     parts, headline = experiment.parts(config), ""
-    # Looking at what is there also checks it.
-    left = [part for part in parts if folder.part(part.name) is None]
-    names, places = [part.name for part in left], [Path(one) for one in reuse]
-    for name, table, about in finished_parts(experiment, config, names, places):
-        folder.keep_part(name, table, **about)
-    left = [part for part in left if part.name not in folder.info["parts"]]
-    done = len(parts) - len(left)
-    on_part(done, len(parts), headline)
+    # Reading the finished parts also checks them.
+    tables = {name: folder.read_part(name) for name in parts if name in folder.info["parts"]}
+    left = [name for name in parts if name not in tables]
+    for name, rows, origin in experiment.finished_parts(config, left, [Path(p) for p in reuse]):
+        tables[name] = folder.save_part(name, rows, **origin)
+    left = [name for name in left if name not in tables]
+    page.update(now=True)
+    on_part(len(tables), len(parts), headline)
 
     def on_change(seats: "list[Seat]") -> None:
-        folder.keep_workers(seats)
-        on_part(done, len(parts), f"{words(seats)}  {headline}")
+        folder.save_workers(seats)
+        page.update()
+        on_part(len(tables), len(parts), f"{workers.describe(seats)}  {headline}")
 
     if client is None:
         folder.info.pop("workers", None)
-        work = _one_by_one(experiment, left)
+        work = _one_by_one(experiment, {name: parts[name] for name in left})
     else:
-        from .kit.workers import tables, words
+        from .framework import workers
 
-        work = tables(experiment, config, left, client, on_change)
-    for name, table, seconds in work:
-        folder.keep_part(name, table, seconds)
-        # Through the disk, as after a resume, so that both give the same bytes.
-        kept = folder.part(name)
-        assert kept is not None
-        done, headline = done + 1, experiment.headline(kept)
-        on_part(done, len(parts), headline)
-    folder.finish(pd.concat([folder.part(part.name) for part in parts], ignore_index=True))
+        work = workers.run_parts(experiment, config, left, client, on_change)
+    for name, rows, seconds in work:
+        tables[name] = folder.save_part(name, rows, seconds)
+        headline = experiment.headline(tables[name])
+        page.update()
+        on_part(len(tables), len(parts), headline)
+    folder.finish(pd.concat([tables[name] for name in parts], ignore_index=True))
+    page.update(now=True)
     return folder
 
 
 def _one_by_one(
-    experiment: Experiment, parts: "Sequence[Part]"
+    experiment: Experiment, parts: Parts
 ) -> "Iterator[tuple[str, pd.DataFrame, float]]":
-    """The parts in this process."""
-    for part in parts:
+    """Do the parts in this process. Yield name, rows and seconds of each."""
+    for name, work in parts.items():
         begun = time.perf_counter()
-        table = experiment.work(part)
-        yield part.name, table, time.perf_counter() - begun
+        rows = experiment.run_part(work)
+        yield name, rows, time.perf_counter() - begun
 
 
 def new_folder(stem: str) -> Path:
-    """The first of runs/stem, runs/stem-2, ... that is not there."""
+    """Return the first of runs/stem, runs/stem-2, ... that does not exist."""
     path, number = Path("runs") / stem, 2
     while path.exists():
         path, number = Path("runs") / f"{stem}-{number}", number + 1
@@ -143,6 +173,6 @@ def new_folder(stem: str) -> Path:
 
 
 def findings(folder: RunFolder) -> Findings:
-    """What a finished run says: claims, figures, tables, words."""
+    """Return the findings of a finished run: answers, claims, figures, tables."""
     experiment = find(folder.info["experiment"])
     return experiment.findings(experiment.config(folder), folder.table())

@@ -1,8 +1,8 @@
 """The small networks of the experiments, as pytrees that can be the follower's variable.
 
-A model is an Equinox module whose array leaves are exactly its trainable parameters; everything
-else about it is static. What is carried but not trained, the running statistics of BatchNorm, are
-its *buffers*, apart from it:
+A model is an Equinox module whose array leaves are its trainable parameters; everything else in it
+is static. The running statistics of BatchNorm, which are kept but not trained, are its *buffers*,
+apart from it:
 
     model, buffers = obax.models.cnn(key)
     logits, buffers = model(inputs, buffers, training=True)

@@ -1,20 +1,23 @@
-"""3x3 convolutions and 2x2 max pooling that are quick to differentiate twice on CPU."""
+"""3x3 convolutions and 2x2 max pooling that are fast to differentiate twice on CPU."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .._support.checks import one_of
+
 CONVOLUTIONS = ("auto", "native", "patches", "winograd")
+Convolution = Annotated[str, one_of(*CONVOLUTIONS)]
 
 Images = Float[Array, "batch height width channels"]
 Kernel = Float[Array, "3 3 channels filters"]
 
 
 def resolve(method: str, channels: int) -> str:
-    """What `"auto"` stands for on the backend that JAX would use now."""
+    """Return the method, with `"auto"` replaced by the best one for the backend of JAX."""
     if method != "auto":
         return method
     if jax.default_backend() != "cpu":
@@ -23,7 +26,7 @@ def resolve(method: str, channels: int) -> str:
 
 
 def convolve(inputs: Images, kernel: Kernel, method: str) -> Images:
-    """3x3 convolution with padding 1 and stride 1, NHWC."""
+    """Return a 3x3 convolution with padding 1 and stride 1, NHWC."""
     if method == "patches":
         return _of_patches(_patches(inputs), kernel)
     return (_native if method == "native" else _winograd)(inputs, kernel)
@@ -32,27 +35,27 @@ def convolve(inputs: Images, kernel: Kernel, method: str) -> Images:
 def convolve_and_measure(
     inputs: Images, kernel: Kernel, method: str
 ) -> tuple[Images, Float[Array, " filters"], Float[Array, " filters"]]:
-    """The convolution, and mean and variance of each filter's outputs."""
+    """Return the convolution, and mean and variance of each filter's outputs."""
     if method != "patches":
         images = convolve(inputs, kernel, method)
         mean = jnp.mean(images, (0, 1, 2))
         return images, mean, _mean_square(images, mean)
     # The moments of a linear map from those of its few inputs: the outputs, 64 times as many
-    # numbers as an image has, need not be looked at, here and in both derivatives.
+    # numbers as an image has, need not be read, here and in both derivatives.
     patches = _patches(inputs)
     flat = patches.reshape(-1, patches.shape[-1])
     weights = kernel.reshape(flat.shape[1], -1)
     average = jnp.mean(flat, 0)
     centred = flat - average
     covariance = centred.T @ centred * (1 / len(flat))
-    # A filter that cancels nearly all there is can come out at minus a rounding error.
+    # For a filter whose terms nearly cancel, rounding can make this slightly negative.
     variance = jnp.maximum(jnp.sum(weights * (covariance @ weights), 0), 0)
     return _of_patches(patches, kernel), average @ weights, variance
 
 
 @jax.custom_jvp
 def _mean_square(images: Images, mean: Float[Array, " filters"]) -> Float[Array, " filters"]:
-    """The variance, `mean` being the mean of `images`."""
+    """Return the variance, `mean` being the mean of `images`."""
     return jnp.mean(jnp.square(images - mean), (0, 1, 2))
 
 
@@ -60,7 +63,7 @@ def _mean_square(images: Images, mean: Float[Array, " filters"]) -> Float[Array,
 def _mean_square_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> Any:
     images, mean = primals
     centred = images - mean
-    # The mean's own tangent meets a sum of zero.
+    # The tangent of the mean is multiplied by a sum that is zero.
     slope = 2 * jnp.mean(centred * tangents[0], (0, 1, 2))
     return jnp.mean(jnp.square(centred), (0, 1, 2)), slope
 
@@ -72,7 +75,7 @@ def _native(inputs: Images, kernel: Kernel) -> Images:
 
 
 def _patches(inputs: Images) -> Images:
-    """The nine neighbours of a pixel as its channels."""
+    """Return images with the nine neighbours of a pixel as its channels."""
     height, width = inputs.shape[1:3]
     padded = jnp.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)))
     shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
@@ -97,7 +100,7 @@ _KERNEL_TRANSFORM = (
     (-2 / 3, _R / 3, -1 / 3),
     (0, 0, 1),
 )
-# From so many tiles on (an image of 16 x 16 has 16) the products are worth two cores.
+# With this many tiles (an image of 16 x 16 has 16), the products are faster on two cores.
 _MANY_TILES = 256
 
 
@@ -134,14 +137,15 @@ def _winograd(inputs: Images, kernel: Kernel) -> Images:
 
 
 def _unstack(array: Array, axis: int) -> list[Array]:
-    """The entries along an axis. By a split and not by indices: its derivative is a concatenation,
-    where that of an index is a sum of arrays that are mostly zero, several times as slow."""
+    """Return the entries along an axis. A split, because its derivative is a concatenation; that of
+    an index is a sum of arrays that are mostly zero, which is several times slower."""
     parts = jnp.split(array, array.shape[axis], axis)
     return [jnp.squeeze(part, axis) for part in parts]
 
 
 def _tile_lines(fours: Array, axis: int) -> list[Array]:
-    """Lines 0 to 5 of tiles that overlap by two, from lines in fours along `axis`, `axis + 1`."""
+    """Return lines 0 to 5 of tiles that overlap by two, from lines in groups of four along `axis`
+    and `axis + 1`."""
     lines = _unstack(fours, axis + 1)
     size = fours.shape[axis] - 1
     own = [jax.lax.slice_in_dim(line, 0, size, axis=axis) for line in lines]
@@ -149,7 +153,7 @@ def _tile_lines(fours: Array, axis: int) -> list[Array]:
 
 
 def _input_transform(d: list[Array]) -> list[Array]:
-    """B^T d."""
+    """Return B^T d."""
     even, odd = d[4] - 0.5 * d[2], _R * (d[3] - 0.5 * d[1])
     even_inverse, odd_inverse = d[4] - 2 * d[2], (d[3] - 2 * d[1]) / _R
     return [
@@ -163,7 +167,7 @@ def _input_transform(d: list[Array]) -> list[Array]:
 
 
 def _output_transform(m: list[Array]) -> list[Array]:
-    """A^T m."""
+    """Return A^T m."""
     even, odd, even_inverse, odd_inverse = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
     return [
         m[0] + even + even_inverse,
@@ -174,11 +178,11 @@ def _output_transform(m: list[Array]) -> list[Array]:
 
 
 def extreme_of_windows(images: Images, smallest: Bool[Array, " channels"]) -> Images:
-    """The largest entry of each 2x2 window, or the smallest in the channels that say so.
+    """Return the largest entry of each 2x2 window, or the smallest where `smallest` is true.
 
-    Ties go to the first in the order of rows. An odd last row or column is left out. Linear in
-    `images` once the positions are known, so a derivative is one selection and a second derivative
-    nothing; XLA's own window reduction scatters on the way back, which is slow on CPU.
+    Ties go to the first in the order of rows. An odd last row or column is left out. The result is
+    linear in `images` for given positions, so that a derivative is one selection and the second
+    derivative zero; the derivative of XLA's window reduction is a scatter, which is slow on CPU.
     """
     batch, height, width, channels = images.shape
     rows, columns = height // 2, width // 2
@@ -188,7 +192,7 @@ def extreme_of_windows(images: Images, smallest: Bool[Array, " channels"]) -> Im
     best, position = compared[:, :, 0, :, 0], jnp.zeros((), jnp.int8)
     for index, (i, j) in enumerate(((0, 1), (1, 0), (1, 1)), start=1):
         other = compared[:, :, i, :, j]
-        # A NaN wins, so that it is seen.
+        # A NaN is the result, so that it is noticed.
         better = (other > best) | jnp.isnan(other)
         best = jnp.where(better, other, best)
         position = jnp.where(better, jnp.asarray(index, jnp.int8), position)

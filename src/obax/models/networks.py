@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support.checks import Count, check, checked, within
 from .._support.trees import PyTree
 from .convolution import (
-    CONVOLUTIONS,
+    Convolution,
     Images,
     convolve,
     convolve_and_measure,
@@ -21,6 +21,8 @@ from .convolution import (
 )
 
 EPSILON = 1e-5
+Dropout = Annotated[float, within("a number in [0, 1)", lambda value: 0 <= value < 1)]
+Momentum = Annotated[float, within("a number in [0, 1]", lambda value: 0 <= value <= 1)]
 
 
 class Statistics(NamedTuple):
@@ -85,7 +87,7 @@ class Block(eqx.Module):
         return jax.nn.relu(slope * (pooled - now.mean) + self.shift), running
 
     def _blended(self, running: Statistics, batch: Statistics, size: int) -> Statistics:
-        """(1 - m) running + m batch, with the unbiased variance as PyTorch has it."""
+        """Return (1 - m) running + m batch, with the unbiased variance as in PyTorch."""
         m = self.batch_norm_momentum
         unbiased = batch._replace(variance=batch.variance * (size / max(size - 1, 1)))
         return jax.tree.map(
@@ -104,7 +106,7 @@ class ConvolutionalFeatures(eqx.Module):
     def __call__(
         self, inputs: Images, buffers: Buffers, *, training: bool = True
     ) -> tuple[Rows, Buffers]:
-        """Features, and the buffers after this batch (the same ones when not `training`)."""
+        """Return features, and the buffers after this batch (the same ones without `training`)."""
         if inputs.ndim != 4 or inputs.shape[1:] != self.image_shape:
             raise ValueError(
                 f"inputs must be images of shape (batch, {', '.join(map(str, self.image_shape))}), "
@@ -126,7 +128,7 @@ class DenseFeatures(eqx.Module):
     def __call__(
         self, inputs: Rows, *, training: bool = True, key: Array | None = None
     ) -> Float[Array, "batch hidden"]:
-        """Hidden units; in training each is dropped with probability `dropout`."""
+        """Return hidden units; in training each is dropped with probability `dropout`."""
         features = self.hidden.weight.shape[0]
         if inputs.ndim != 2 or inputs.shape[1] != features:
             raise ValueError(
@@ -148,8 +150,8 @@ class CNN(eqx.Module):
     """Blocks of 3x3 convolution, BatchNorm, ReLU and 2x2 max pooling, then a linear head.
 
     `model(inputs, buffers, training=True)` gives (logits, buffers); images are NHWC. In training
-    BatchNorm uses, and is differentiated through, the statistics of the batch, and the buffers come
-    back moved towards them, not differentiated. In evaluation it uses the buffers.
+    BatchNorm uses the statistics of the batch and is differentiated through them; the new buffers
+    are moved towards them and are not differentiated. In evaluation it uses the buffers.
     """
 
     features: ConvolutionalFeatures
@@ -158,7 +160,7 @@ class CNN(eqx.Module):
     def __call__(
         self, inputs: Images, buffers: Buffers, *, training: bool = True, key: Array | None = None
     ) -> tuple[Logits, Buffers]:
-        """Logits, and the buffers after this batch. `key` is not used."""
+        """Return logits, and the buffers after this batch. `key` is not used."""
         features, buffers = self.features(inputs, buffers, training=training)
         return self.head(features), buffers
 
@@ -180,22 +182,23 @@ class MLP(eqx.Module):
         training: bool = True,
         key: Array | None = None,
     ) -> tuple[Logits, tuple[()]]:
-        """Logits and the empty buffers. Training draws the dropout from `key`, uint32[2] or a
-        typed key; the same key drops the same units."""
+        """Return logits and the empty buffers. Dropout in training is drawn from `key`, a uint32[2]
+        or typed key; the same key drops the same units."""
         return self.head(self.features(inputs, training=training, key=key)), buffers
 
 
+@checked
 def cnn(
-    key: Array,
+    key: Any,
     image_shape: tuple[int, int, int] = (28, 28, 1),
-    classes: int = 10,
+    classes: Count = 10,
     *,
-    filters: int = 64,
-    blocks: int = 4,
-    batch_norm_momentum: float = 1.0,
-    convolution: str = "auto",
+    filters: Count = 64,
+    blocks: Count = 4,
+    batch_norm_momentum: Momentum = 1.0,
+    convolution: Convolution = "auto",
 ) -> tuple[CNN, Buffers]:
-    """The paper's convolutional network and its first buffers (means 0, variances 1).
+    """Return the paper's convolutional network and its first buffers (means 0, variances 1).
 
     **Arguments:**
 
@@ -216,11 +219,7 @@ def cnn(
     ((5, 3), 49)
     """
     height, width, channels = _checked_shape(image_shape)
-    classes = validation.count(classes, "classes")
-    filters = validation.count(filters, "filters")
-    blocks = validation.count(blocks, "blocks")
-    momentum = _in_unit_interval(batch_norm_momentum, "batch_norm_momentum", closed_right=True)
-    validation.one_of(convolution, CONVOLUTIONS, "convolution")
+    momentum = float(batch_norm_momentum)
     if min(height, width) < 2**blocks:
         fitting = int(math.log2(min(height, width)))
         raise ValueError(
@@ -239,10 +238,11 @@ def cnn(
     return model, tuple(Statistics(jnp.zeros(filters), jnp.ones(filters)) for _ in layers)
 
 
+@checked
 def mlp(
-    key: Array, features: int, classes: int, *, hidden: int = 200, dropout: float = 0.5
+    key: Any, features: Count, classes: Count, *, hidden: Count = 200, dropout: Dropout = 0.5
 ) -> tuple[MLP, tuple[()]]:
-    """A perceptron with one hidden layer, and its empty buffers `()`.
+    """Return a perceptron with one hidden layer, and its empty buffers `()`.
 
     **Arguments:**
 
@@ -256,17 +256,13 @@ def mlp(
     >>> logits.shape, buffers, count_parameters(model)
     ((3, 2), (), 2802)
     """
-    features = validation.count(features, "features")
-    classes = validation.count(classes, "classes")
-    hidden = validation.count(hidden, "hidden")
-    dropout = _in_unit_interval(dropout, "dropout", closed_right=False)
     key_hidden, key_head = jax.random.split(_typed(key))
-    layer = DenseFeatures(Linear(key_hidden, features, hidden), dropout)
+    layer = DenseFeatures(Linear(key_hidden, features, hidden), float(dropout))
     return MLP(layer, Linear(key_head, hidden, classes)), ()
 
 
 def count_parameters(model: PyTree) -> int:
-    """How many numbers a model (or any pytree of arrays) has."""
+    """Return how many numbers a model (or any pytree of arrays) has."""
     return sum(leaf.size for leaf in jax.tree.leaves(model))
 
 
@@ -276,7 +272,7 @@ def _uniform(key: Array, shape: tuple[int, ...], fan_in: int) -> Array:
 
 
 def _typed(key: Array) -> Array:
-    """A typed key from one, or from the raw numbers that a round can carry."""
+    """Return a typed key, also for the raw numbers of one, which a round can hold."""
     if jnp.issubdtype(jnp.result_type(key), jax.dtypes.prng_key):
         return key
     key = jnp.asarray(key)
@@ -291,14 +287,6 @@ def _checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
     if not isinstance(image_shape, tuple | list) or len(image_shape) != 3:
         raise ValueError(f"image_shape must be (height, width, channels), but got {image_shape!r}.")
     height, width, channels = (
-        validation.count(size, f"image_shape[{i}]") for i, size in enumerate(image_shape)
+        check(size, f"image_shape[{i}]", Count) for i, size in enumerate(image_shape)
     )
     return height, width, channels
-
-
-def _in_unit_interval(value: float, name: str, *, closed_right: bool) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0 <= value <= 1 and (closed_right or value < 1)):
-        end = "]" if closed_right else ")"
-        raise ValueError(f"{name} must be a number in [0, 1{end}, but got {value!r}.")
-    return float(value)

@@ -15,32 +15,33 @@ y has the entries of P on and above its diagonal. The hypergradient is the polic
 exact critic; the best policy x*_t comes from the discrete algebraic Riccati equation.
 """
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 from jaxtyping import Array, Float
 
-from .._support import validation
+from .._support.checks import Count, NonNegative, Positive, Seed, checked, within
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
-from .instance import Instance
+from .instance import Instance, in_rounds
 
 
-@typed
+@checked
 def actor_critic(
-    horizon: int,
-    states: int = 2,
-    controls: int = 1,
+    horizon: Count,
+    states: Count = 2,
+    controls: Count = 1,
     *,
-    discount: float = 0.9,
-    growth: float = 1.0,
-    drift: float = 0.3,
-    period: int = 500,
-    seed: int = 0,
+    discount: Annotated[float, within("between 0 and 1", lambda value: 0 < value < 1)] = 0.9,
+    growth: Positive = 1.0,
+    drift: NonNegative = 0.3,
+    period: Count = 500,
+    seed: Seed = 0,
 ) -> Instance:
-    """A drifting linear-quadratic control problem, solved by an actor and a critic.
+    """Return a drifting linear-quadratic control problem for an actor and a critic.
 
     **Arguments:**
 
@@ -53,50 +54,42 @@ def actor_critic(
     `rounds["policy"]` and `rounds["value"]` are x*_t and f_t(x*_t, y*), from the Riccati equation;
     the losses do not look at them. The leader's domain is a box of 2 around zero.
     """
-    for value, name in ((horizon, "horizon"), (states, "states"), (controls, "controls")):
-        validation.count(value, name)
-    if not 0 < discount < 1:
-        raise ValueError(f"discount must be between 0 and 1, but got {discount!r}.")
     rng = np.random.default_rng(seed)
     system = rng.standard_normal((states, states))
     system *= growth / np.abs(np.linalg.eigvals(system)).max()
     turn = rng.standard_normal((states, states))
     turn *= drift * np.linalg.norm(system) / np.linalg.norm(turn)
-    angle = 2 * np.pi * np.arange(horizon) / validation.count(period, "period")
+    angle = 2 * np.pi * np.arange(horizon) / period
     A = system + np.sin(angle)[:, None, None] * turn
     B = np.broadcast_to(rng.standard_normal((states, controls)), (horizon, states, controls))
     best = [best_policy(a, b, discount) for a, b in zip(A, B, strict=True)]
-    rounds = {
-        "A": jnp.asarray(A, float),
-        "B": jnp.asarray(B, float),
-        "discount": jnp.full(horizon, discount, float),
-        "policy": jnp.asarray(np.stack([policy for policy, _ in best]), float),
-        "value": jnp.asarray(np.stack([np.trace(value) for _, value in best]), float),
-    }
+    values = {"A": A, "B": B, "discount": discount}
+    values["policy"] = np.stack([policy for policy, _ in best])
+    values["value"] = np.stack([np.trace(value) for _, value in best])
     problem = Problem(_outer, _inner, Box(-2.0, 2.0), _inner_argmin, _outer_argmin)
     critic = jnp.zeros(states * (states + 1) // 2)
-    return Instance(problem, rounds, jnp.zeros((controls, states)), critic)
+    return Instance(problem, in_rounds(horizon, values), jnp.zeros((controls, states)), critic)
 
 
 def best_policy(A: np.ndarray, B: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
-    """x* and P*, by the Riccati equation of sqrt(gamma) A and sqrt(gamma) B, with Q = R = I."""
+    """Return x* and P*, from the Riccati equation of sqrt(gamma) A and sqrt(gamma) B, Q = R = I."""
     a, b = np.sqrt(discount) * A, np.sqrt(discount) * B
     value = scipy.linalg.solve_discrete_are(a, b, np.eye(len(A)), np.eye(B.shape[1]))
     return np.linalg.solve(np.eye(B.shape[1]) + b.T @ value @ b, b.T @ value @ a), value
 
 
-@typed
+@checked
 def critic_matrix(y: Array, states: int) -> Float[Array, "n n"]:
-    """P of the entries on and above its diagonal."""
+    """Return P, from its entries on and above the diagonal."""
     upper = jnp.zeros((states, states), y.dtype).at[jnp.triu_indices(states)].set(y)
     return upper + upper.T - jnp.diag(jnp.diagonal(upper))
 
 
 def _update(x: Array, value: Array, round: PyTree) -> Array:
-    """What the Bellman equation makes of P."""
-    closed = round["A"] - round["B"] @ x
-    own = jnp.eye(closed.shape[0], dtype=x.dtype) + x.T @ x
-    return own + round["discount"] * closed.T @ value @ closed
+    """Return the right-hand side of the Bellman equation for P."""
+    closed_loop = round["A"] - round["B"] @ x
+    cost = jnp.eye(closed_loop.shape[0], dtype=x.dtype) + x.T @ x
+    return cost + round["discount"] * closed_loop.T @ value @ closed_loop
 
 
 def _inner(x: Array, y: Array, round: PyTree) -> Array:
@@ -110,11 +103,11 @@ def _outer(x: Array, y: Array, round: PyTree) -> Array:
 
 def _inner_argmin(x: Array, round: PyTree) -> Array:
     states = x.shape[1]
-    closed = round["A"] - round["B"] @ x
-    moved = round["discount"] * jnp.kron(closed.T, closed.T)
-    own = jnp.eye(states, dtype=x.dtype) + x.T @ x
-    system = jnp.eye(states**2, dtype=x.dtype) - moved
-    value = jnp.linalg.solve(system, own.reshape(-1)).reshape(states, states)
+    closed_loop = round["A"] - round["B"] @ x
+    next_value = round["discount"] * jnp.kron(closed_loop.T, closed_loop.T)
+    cost = jnp.eye(states, dtype=x.dtype) + x.T @ x
+    system = jnp.eye(states**2, dtype=x.dtype) - next_value
+    value = jnp.linalg.solve(system, cost.reshape(-1)).reshape(states, states)
     return value[jnp.triu_indices(states)]
 
 

@@ -1,7 +1,7 @@
 """Online data hyper-cleaning: which of the sources that feed a stream can be trusted?
 
-Every round brings samples from several sources, some of which are wrong, and a few clean samples to
-judge by. The leader weighs the sources, the follower learns from what they say:
+Every round has samples from several sources, some of which are wrong, and a few clean samples for
+validation. The leader weights the sources, the follower learns from the weighted samples:
 
     g_t(x, y) = (1 / 2n) sum_i s(x_{k_i}) (a_i . y - b_i)^2 + (ridge / 2) |y|^2,   s the sigmoid,
     f_t(y)    = (1 / 2m) sum_j (a_j . y - b_j)^2    on the clean samples.
@@ -14,30 +14,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import validation
+from .._support.checks import Count, NonNegative, Positive, Seed, checked
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
-from .instance import Instance
-from .quadratic import walk
+from .instance import Instance, in_rounds, linear_samples, random_walk
 
 
-@typed
+@checked
 def hyper_cleaning(
-    horizon: int,
-    sources: int = 10,
+    horizon: Count,
+    sources: Count = 10,
     bad: int = 4,
-    features: int = 5,
+    features: Count = 5,
     *,
-    samples: int = 4,
-    clean: int = 10,
-    noise: float = 0.3,
-    ridge: float = 0.01,
-    drift: float = 0.01,
-    seed: int = 0,
+    samples: Count = 4,
+    clean: Count = 10,
+    noise: NonNegative = 0.3,
+    ridge: Positive = 0.01,
+    drift: NonNegative = 0.01,
+    seed: Seed = 0,
 ) -> Instance:
-    """A stream from several sources, some of which say the opposite of what is true.
+    """Return a stream from several sources, some of which report targets of the wrong sign.
 
     **Arguments:**
 
@@ -51,34 +49,19 @@ def hyper_cleaning(
     >>> print(jax.tree.map(lambda leaf: leaf.shape, stream.rounds["training"]))
     ((3, 12, 5), (3, 12), (3, 12))
     """
-    for value, name in ((horizon, "horizon"), (sources, "sources"), (features, "features"),
-                        (samples, "samples"), (clean, "clean")):  # fmt: skip
-        validation.count(value, name)
     if not 0 <= bad <= sources:
         raise ValueError(f"bad must be between 0 and sources = {sources}, but got {bad!r}.")
-    if not ridge > 0:
-        raise ValueError(f"ridge must be a number > 0, but got {ridge!r}.")
     rng = np.random.default_rng(seed)
-    model = walk(rng, horizon, features, drift, 2.0)
-
-    def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
-        a = rng.standard_normal((horizon, count, features))
-        return a, np.einsum("tnd,td->tn", a, model) + noise * rng.standard_normal((horizon, count))
-
+    model = random_walk(rng, horizon, features, drift, 2.0)
     source = np.repeat(np.arange(sources), samples)
-    a, b = draw(len(source))
+    a, b = linear_samples(rng, model, len(source), noise)
     b = np.where(source >= sources - bad, -b, b)
-    rounds = {
-        "training": (*map(_floats, (a, b)), jnp.asarray(np.tile(source, (horizon, 1)))),
-        "validation": tuple(map(_floats, draw(clean))),
-        "ridge": jnp.full(horizon, ridge, float),
-    }
+    validation = linear_samples(rng, model, clean, noise)
+    values = {"training": (a, b), "validation": validation, "ridge": ridge}
+    rounds = in_rounds(horizon, values)
+    rounds["training"] += (jnp.asarray(np.tile(source, (horizon, 1))),)
     problem = Problem(_outer, _inner, Box(-6.0, 6.0), _inner_argmin)
     return Instance(problem, rounds, jnp.zeros(sources), jnp.zeros(features))
-
-
-def _floats(array: np.ndarray) -> Array:
-    return jnp.asarray(array, float)
 
 
 def _inner(x: Array, y: Array, round: PyTree) -> Array:

@@ -7,12 +7,13 @@ al.: *AutoBalance: Optimized Loss Functions for Imbalanced Data*, NeurIPS 2021):
 
     g(x, y; a, b) = -log softmax(gamma * y(a) + Delta)_b,    f(y; a, b) = -u_b log softmax(y(a))_b,
 
-with u_j the reciprocal of the share of class j. f does not depend on x: all that the leader knows
-comes through the follower.
+with u_j the reciprocal of the share of class j. f does not depend on x: the leader changes it only
+through the follower.
 """
 
 import dataclasses
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -20,35 +21,36 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from .._support import validation
+from .._support.checks import Count, Kind, Number, checked, function_of, is_integer, one_of
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 
-LINKS = ("identity", "sigmoid")
-
-Predict = Callable[..., tuple[Float[Array, "n classes"], PyTree]]
+Link = Annotated[str, one_of("identity", "sigmoid")]
+Predict = Annotated[
+    Callable[..., tuple[Float[Array, "n classes"], PyTree]],
+    function_of("(y, inputs, buffers, *, training, key) -> (logits, buffers)"),
+]
 
 
 def predict_with_model(
     model: PyTree, inputs: PyTree, buffers: PyTree, *, training: bool, key: Array
 ) -> tuple[Float[Array, "n classes"], PyTree]:
-    """Logits of a model of `obax.models`, or of anything that is called like one."""
+    """Return the logits of a model of `obax.models`, or of anything that is called like one."""
     return model(inputs, buffers, training=training, key=key)
 
 
-@typed
+@checked
 def loss_tuning(
-    classes: int,
+    classes: Annotated[int, Kind("at least 2", lambda v: is_integer(v) and v >= 2, int)],
     *,
     predict: Predict = predict_with_model,
-    link: str = "identity",
+    link: Link = "identity",
     gamma_bounds: tuple[float, float] | None = None,
     delta_bounds: tuple[float, float] = (-10.0, 10.0),
     outer_training: bool = False,
 ) -> Problem:
-    """The bilevel problem of loss tuning, for any classifier and any number of classes.
+    """Return the bilevel problem of loss tuning, for any classifier and any number of classes.
 
     x is `{"gamma": [J], "delta": [J]}`, see `loss_tuning_start`. A round is `{"train": (inputs,
     labels), "valid": (inputs, labels), "class_weights": [J], "key": uint32[2]}`: labels are
@@ -69,13 +71,6 @@ def loss_tuning(
     - `outer_training`: whether the leader's loss is that of the follower in training mode (dropout
       on, statistics of the validation batch) instead of as it would predict.
     """
-    count = validation.count(classes, "classes")
-    if count < 2:
-        raise ValueError(f"classes must be at least 2, but got {classes!r}.")
-    validation.one_of(link, LINKS, "link")
-    validation.function(
-        predict, "predict", "(y, inputs, buffers, *, training, key) -> (logits, buffers)"
-    )
     if gamma_bounds is None:
         gamma_bounds = (0.05, 20.0) if link == "identity" else (-10.0, 10.0)
     if link == "identity" and not gamma_bounds[0] > 0:
@@ -85,20 +80,19 @@ def loss_tuning(
         )
     low, high = zip(gamma_bounds, delta_bounds, strict=True)
     domain = Box({"gamma": low[0], "delta": low[1]}, {"gamma": high[0], "delta": high[1]})
-    outer, inner = _Outer(count, predict, outer_training), _Inner(count, predict, link)
+    outer, inner = _Outer(classes, predict, outer_training), _Inner(classes, predict, link)
     return Problem(outer, inner, domain, has_buffers=True)
 
 
-@typed
-def loss_tuning_start(classes: int, gamma: float = 1.0, delta: float = 0.0) -> PyTree:
-    """x_1: gamma_j = 1 and Delta_j = 0, the plain cross-entropy."""
-    validation.count(classes, "classes")
+@checked
+def loss_tuning_start(classes: Count, gamma: Number = 1.0, delta: Number = 0.0) -> PyTree:
+    """Return x_1: gamma_j = 1 and Delta_j = 0, which is the plain cross-entropy."""
     return {"gamma": jnp.full(classes, float(gamma)), "delta": jnp.full(classes, float(delta))}
 
 
-@typed
-def balanced_weights(labels: ArrayLike, classes: int) -> Float[np.ndarray, " classes"]:
-    """u_j = 1 / (share of class j in these labels): the weights of the balanced loss.
+@checked
+def balanced_weights(labels: ArrayLike, classes: Count) -> Float[np.ndarray, " classes"]:
+    """Return u_j = 1 / (share of class j in these labels), the weights of the balanced loss.
 
     Raises a `ValueError` for labels outside the classes and for a class that does not appear.
 
@@ -112,7 +106,7 @@ def balanced_weights(labels: ArrayLike, classes: int) -> Float[np.ndarray, " cla
     if wrong.size:
         raise ValueError(
             f"labels must be in 0..{classes - 1}, but {wrong[:5].tolist()} "
-            f"{'are' if wrong.size > 1 else 'is'} among them; set classes, or mend the labels."
+            f"{'are' if wrong.size > 1 else 'is'} among them; set classes, or correct the labels."
         )
     counts = np.bincount(labels.ravel(), minlength=classes)
     if not counts.all():
@@ -167,8 +161,8 @@ class _Outer:
 def cross_entropy(
     logits: Float[Array, "n classes"], labels: Int[Array, " n"], classes: int
 ) -> Float[Array, " n"]:
-    """-log softmax of each row at its label; NaN for a label outside the classes."""
+    """Return -log softmax of each row at its label; NaN for a label outside the classes."""
     own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1, mode="clip")
-    # Not the loss of some other class: a factor NaN, so that the gradient is NaN too.
+    # Instead of the loss of some other class, a factor NaN, so that the gradient is NaN too.
     known = (labels >= 0) & (labels < classes)
     return -own[:, 0] * jnp.where(known, 1, jnp.nan).astype(logits.dtype)

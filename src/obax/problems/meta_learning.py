@@ -18,30 +18,36 @@ only the features) take K steps on. BatchNorm uses the statistics of the batch a
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Positive, checked, function_of, one_of
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..models import ConvolutionalFeatures, DenseFeatures, Statistics
 from ..problem import Problem
 from .loss_tuning import cross_entropy
 
-PARTS = ("all", "head")
-LEADERS = ("all", "features")
-
-Features = Callable[[PyTree, PyTree], Float[Array, "n features"]]
+Adaptation = Annotated[str, one_of("prox-linear", "implicit", "plain")]
+Part = Annotated[str, one_of("all", "head")]
+Leader = Annotated[str, one_of("all", "features")]
+Features = Annotated[
+    Callable[[PyTree, PyTree], Float[Array, "n features"]],
+    function_of("(model.features, inputs) -> [n, d]"),
+]
 
 
 def batch_features(features: PyTree, inputs: PyTree) -> Float[Array, "n features"]:
-    """Features of `inputs` by the `features` of a model of `obax.models`, BatchNorm with the
-    statistics of this batch and no dropout; anything else is called as `features(inputs)`."""
+    """Return the features of `inputs`, with the `features` of a model of `obax.models`.
+
+    BatchNorm uses the statistics of this batch, and there is no dropout. Any other object is called
+    as `features(inputs)`.
+    """
     if isinstance(features, ConvolutionalFeatures):
-        # Training mode does not look at the running statistics; they only have to be there.
+        # Training mode does not use the running statistics, but the argument must be given.
         running = tuple(
             Statistics(jnp.zeros_like(block.shift), jnp.ones_like(block.scale))
             for block in features.blocks
@@ -52,18 +58,18 @@ def batch_features(features: PyTree, inputs: PyTree) -> Float[Array, "n features
     return features(inputs)
 
 
-@typed
+@checked
 def meta_learning(
-    adaptation: str = "prox-linear",
+    adaptation: Adaptation = "prox-linear",
     *,
-    part: str = "all",
-    leader: str = "all",
-    step_size: float | None = None,
-    proximity: float | None = None,
+    part: Part = "all",
+    leader: Leader = "all",
+    step_size: Positive | None = None,
+    proximity: Positive | None = None,
     features: Features = batch_features,
     unit_curvature: bool = False,
 ) -> Problem:
-    """The bilevel problem of online meta-learning, for any model with `.features` and `.head`.
+    """Return the bilevel problem of online meta-learning, for models with `.features` and `.head`.
 
     x is a model; its logits are `model.head(features(model.features, inputs))`. A round is a task
     `{"support": (inputs, labels), "query": (inputs, labels)}`, labels 0..ways-1, as
@@ -92,10 +98,6 @@ def meta_learning(
 
     Equal arguments make equal problems, which share compiled functions.
     """
-    validation.one_of(adaptation, tuple(_INNER), "adaptation")
-    validation.one_of(part, PARTS, "part")
-    validation.one_of(leader, LEADERS, "leader")
-    validation.function(features, "features", "(model.features, inputs) -> [n, d]")
     if leader == "features" and part != "head":
         raise ValueError(
             "part must be 'head' with leader='features', but is 'all': a head that the leader "
@@ -110,7 +112,7 @@ def meta_learning(
                 f"is {adaptation!r} and {name} is {value!r}."
             )
         if value is not None:
-            number = float(validation.positive_number(value, name))
+            number = float(value)
     if unit_curvature and (part != "head" or adaptation == "prox-linear"):
         raise ValueError(
             f"unit_curvature needs part='head' and adaptation 'implicit' or 'plain', whose "
@@ -119,17 +121,17 @@ def meta_learning(
     chosen = (part, leader, features)
     return Problem(
         _Outer(*chosen),
-        _INNER[adaptation](*chosen, number, validation.flag(unit_curvature, "unit_curvature")),
+        _INNER[adaptation](*chosen, number, unit_curvature),
         inner_argmin=_OneStep(*chosen, number) if adaptation == "prox-linear" else None,
         inner_start=_Start(*chosen),
     )
 
 
-@typed
+@checked
 def task_logits(
     problem: Problem, outer_var: PyTree, inner_var: PyTree, inputs: PyTree
 ) -> Float[Array, "n ways"]:
-    """Logits of the adapted model (x, y) of a `meta_learning` problem on a batch of inputs."""
+    """Return the logits of the adapted model (x, y) of a `meta_learning` problem."""
     outer = inspect.unwrap(problem.outer)
     if not isinstance(outer, _Outer):
         raise ValueError(f"problem must come from meta_learning, but got {problem!r}.")
@@ -137,14 +139,16 @@ def task_logits(
 
 
 class Embedded(NamedTuple):
-    """Features in place of inputs, where they have been computed already."""
+    """Features that were computed already, in place of inputs."""
 
     features: Float[Array, "n features"]
 
 
-@typed
+@checked
 def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
-    """`(x, round) -> round` with the features of x in place of the inputs, for `part="head"`.
+    """Return a function that replaces the inputs of a task by the features of x.
+
+    The function is `(x, round) -> round`, for problems with `part="head"`.
 
     Given to `ITD(prepare=...)`, the network runs once for a task and not in each of the K steps.
     """
@@ -157,10 +161,10 @@ def embed_task(problem: Problem) -> Callable[[PyTree, PyTree], PyTree]:
 # Compared by value, so that equal problems share compiled functions.
 @dataclasses.dataclass(frozen=True)
 class _Losses:
-    """What adapts, where it starts, and the loss of an adapted model on a batch.
+    """The part of the model that adapts, its start, and the loss of an adapted model on a batch.
 
-    The functions of a problem derive from it; `number` is beta or lambda of those that have one,
-    `unit` whether the inner loss is divided by the bound on its curvature.
+    The functions of a problem derive from it; `number` is beta or lambda where there is one, `unit`
+    whether the inner loss is divided by the bound on its curvature.
     """
 
     part: str
@@ -170,24 +174,24 @@ class _Losses:
     unit: bool = False
 
     def start(self, x: PyTree) -> PyTree:
-        """Where the follower starts."""
+        """Return where the follower starts."""
         if self.part == "all":
             return x
         return jax.lax.stop_gradient(x.head) if self.leader == "features" else x.head
 
     def embed(self, model: PyTree, inputs: PyTree) -> Float[Array, "n features"]:
-        """The features, unless they have been computed already."""
+        """Return the features, which may have been computed already."""
         if isinstance(inputs, Embedded):
             return inputs.features
         return self.features(model.features, inputs)
 
     def logits(self, x: PyTree, y: PyTree, inputs: PyTree) -> Float[Array, "n ways"]:
-        """Of the model that y makes of x."""
+        """Return the logits of the adapted model."""
         model, head = (y, y.head) if self.part == "all" else (x, y)
         return head(self.embed(model, inputs))
 
     def in_units(self, loss: Array, x: PyTree, round: PyTree) -> Array:
-        """The inner loss, divided by the bound on its curvature if that is wanted."""
+        """Return the inner loss, divided by the bound on its curvature with `unit_curvature`."""
         if not self.unit:
             return loss
         features = jax.lax.stop_gradient(self.embed(x, round["support"][0]))
@@ -197,7 +201,7 @@ class _Losses:
         return loss / (0.5 * jnp.linalg.eigvalsh(products)[-1] + self.number)
 
     def loss(self, x: PyTree, y: PyTree, round: PyTree, batch: str) -> Float[Array, ""]:
-        """The mean cross-entropy on the support or the query."""
+        """Return the mean cross-entropy on the support or the query."""
         if not (isinstance(round, dict) and {"support", "query"} <= round.keys()):
             raise ValueError(
                 "round must be a task {'support': (inputs, labels), 'query': (inputs, labels)}, "
@@ -236,7 +240,7 @@ class _Plain(_Losses):
 
 
 class _Implicit(_Losses):
-    """g: the same, and near the start."""
+    """g: the loss on the support, and the distance from the start."""
 
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
         moved = trees.squared_norm(trees.difference(y, self.start(x)))
@@ -245,7 +249,7 @@ class _Implicit(_Losses):
 
 
 class _ProxLinear(_Losses):
-    """g: the loss on the support made linear at the start, and near the start."""
+    """g: the loss on the support, linearised at the start, and the distance from the start."""
 
     def __call__(self, x: PyTree, y: PyTree, round: PyTree) -> Array:
         start = self.start(x)

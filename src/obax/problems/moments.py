@@ -7,26 +7,26 @@ For squared losses the average over a window is again a quadratic in y,
 whose moments A_t, c_t, k_t follow from those of the round before.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import validation
+from .._support.checks import check, checked
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Domain
 from ..problem import Problem
 from ..window import AtReset, Window
 from .instance import Instance
 
 
-@typed
+@checked
 def windowed(instance: Instance, window: Window) -> Instance:
-    """A dynamic regression stream whose rounds hold the moments of the window: the same decisions,
-    at the cost of w = 1.
+    """Return a dynamic regression stream whose rounds hold the moments of the window.
+
+    The decisions are the same, at the cost of w = 1.
 
     OAGD with w = 1 on these rounds plays what OAGD with the window plays on the original ones (with
     curvature that is not "own"), in time that does not depend on w: this is what makes w = T
@@ -41,7 +41,7 @@ def windowed(instance: Instance, window: Window) -> Instance:
     A round holds `training` and `validation` moments (A, c, k, share), where `share` is the weight
     of the rounds seen, by which the penalty is diluted early on.
     """
-    validation.one_of(window.follower, ("current", "average"), "window.follower")
+    check(window.follower, "window.follower", Literal["current", "average"])
     training = window if window.follower == "average" else Window(1)
     starts = _starts(instance.rounds, window)
     rounds = {
@@ -53,16 +53,16 @@ def windowed(instance: Instance, window: Window) -> Instance:
 
 
 def moments_problem(domain: Domain) -> Problem:
-    """f and g of rounds that hold moments."""
+    """Return the problem of rounds that hold moments."""
     return Problem(_outer_of_moments, _inner_of_moments, domain, _argmin_of_moments)
 
 
 class RunningMoments(NamedTuple):
-    """Moments of all rounds before each round, added up: those of any stretch of rounds are a
-    difference, so that a window whose length nobody knows beforehand costs what w = 1 does.
+    """Sums of the moments of all rounds before each round.
 
-    Sums in double precision, as `high + low` where arrays have single: differences then are as good
-    as sums over the stretch.
+    The moments of consecutive rounds are a difference of two sums, so that a window whose length is
+    not known beforehand costs what w = 1 does. The sums are in double precision, as `high + low`
+    where arrays have single precision, so that differences are as precise as sums over the rounds.
     """
 
     high: PyTree
@@ -70,7 +70,7 @@ class RunningMoments(NamedTuple):
 
     @classmethod
     def of(cls, instance: Instance) -> "RunningMoments":
-        """Of a stream of `dynamic_regression`: leaves [T + 1, ...]."""
+        """Return the sums of a stream of `dynamic_regression`, with leaves [T + 1, ...]."""
         terms = {name: _moments(instance.rounds[name]) for name in ("training", "validation")}
         sums = jax.tree.map(lambda leaf: np.cumsum(np.insert(leaf, 0, 0, axis=0), axis=0), terms)
         high = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), sums)
@@ -78,8 +78,8 @@ class RunningMoments(NamedTuple):
         return cls(high, jax.tree.map(lambda leaf: jnp.asarray(leaf, float), left))
 
     def between(self, start: tuple[Array, ...], stop: tuple[Array, ...]) -> PyTree:
-        """The round that a window over rounds start, ..., stop - 1 (from 0) makes, divided by its
-        length. Both may have indices of axes in front, such as that of seeds."""
+        """Return the mean of the moments of rounds start, ..., stop - 1, counted from 0. Both may
+        begin with indices of other axes, such as that of seeds."""
         length = (stop[-1] - start[-1]).astype(float)
         return jax.tree.map(
             lambda high, low: ((high[stop] - high[start]) + (low[stop] - low[start])) / length,
@@ -89,7 +89,7 @@ class RunningMoments(NamedTuple):
 
 
 def _starts(rounds: PyTree, window: Window) -> np.ndarray | None:
-    """For each round where its regime began, if the rounds say so and the window asks them."""
+    """Return where the regime of each round began, for a window that is cut by "reset"."""
     if window.cut is None or window.size == 1:
         return None
     if not isinstance(window.cut, AtReset):
@@ -107,7 +107,7 @@ def _starts(rounds: PyTree, window: Window) -> np.ndarray | None:
 
 
 def _moments(data: tuple[Array, Array]) -> tuple[np.ndarray, ...]:
-    """A, c, k and 1 of single rounds."""
+    """Return A, c, k and 1 of each round."""
     a, b = (np.asarray(leaf, np.float64) for leaf in data)
     if a.ndim == 2:
         a, b = a[:, None], b[:, None]
@@ -128,8 +128,10 @@ def _averages(
 
 
 def _average(terms: np.ndarray, window: Window, starts: np.ndarray | None) -> np.ndarray:
-    """(1/W) sum_i u_i terms_{t-i} for every t, by the recurrence that powers allow; from where the
-    regime of the round starts, if that is given."""
+    """Return (1/W) sum_i u_i terms_{t-i} for every t, by a recurrence for weights that are powers.
+
+    The sum begins where the regime of the round starts, if `starts` is given.
+    """
     horizon, size = len(terms), window.size
     u = np.asarray(window.weights, np.float64)
     decay = float(u[1]) if size > 1 else 1.0

@@ -1,32 +1,35 @@
 """Random streams of quadratic bilevel problems and of games, with their solutions known."""
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import validation
+from .._support.checks import Count, NonNegative, Positive, Seed, checked, within
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
 from ..theory import Constants
-from .instance import Instance
+from .instance import Instance, in_rounds, random_walk
+
+Ratio = Annotated[float, within("a number >= 1", lambda value: value >= 1)]
 
 
-@typed
+@checked
 def quadratic(
-    horizon: int,
-    outer_dim: int = 2,
-    inner_dim: int = 3,
+    horizon: Count,
+    outer_dim: Count = 2,
+    inner_dim: Count = 3,
     *,
-    condition: float = 4.0,
-    drift: float = 0.05,
-    outer_condition: float = 1.0,
-    radius: float = 1.0,
-    box: float = 2.0,
-    seed: int = 0,
+    condition: Ratio = 4.0,
+    drift: NonNegative = 0.05,
+    outer_condition: Ratio = 1.0,
+    radius: NonNegative = 1.0,
+    box: Positive = 2.0,
+    seed: Seed = 0,
 ) -> Instance:
-    """A strongly convex quadratic stream with exact constants.
+    """Return a strongly convex quadratic stream with exact constants.
 
         g_t(x, y) = (y - B_t x - c_t)^T A_t (y - B_t x - c_t) / 2
         f_t(x, y) = q |y - d_t|^2 / 2 + (x - e_t)^T R (x - e_t) / 2
@@ -41,23 +44,15 @@ def quadratic(
     - `condition`: largest over smallest eigenvalue of the inner Hessian A_t, which lie in
       [1, condition].
     - `drift`: how far the targets c_t, d_t, e_t move in a round (the length of a step of a random
-      walk that is kept within `radius`), and the angle by which the rotation turns; 0 for a fixed
-      problem.
+      walk that is kept within `radius`), and the angle by which the rotation turns; 0 for a problem
+      that does not change.
     - `outer_condition`: largest over smallest entry of R.
     - `box`: the domain is [-box, box]^d1. For small boxes the constraint is active.
-    - `seed`: of everything random.
+    - `seed`: of all random numbers.
 
     `constants` are exact for the sequence on that domain, with the follower started at zero: y
     stays in a ball that the inner iteration with step 2 / (ell_g1 + mu_g) cannot leave.
     """
-    for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
-        validation.count(value, name)
-    for ratio, name in ((condition, "condition"), (outer_condition, "outer_condition")):
-        if not ratio >= 1:
-            raise ValueError(f"{name} must be a number >= 1, but got {ratio!r}.")
-    for number, name in ((drift, "drift"), (radius, "radius")):
-        if not number >= 0:
-            raise ValueError(f"{name} must be a number >= 0, but got {number!r}.")
     rng = np.random.default_rng(seed)
     diagonal = min(outer_dim, inner_dim)
     spectrum = np.geomspace(1.0, condition, inner_dim) if inner_dim > 1 else np.ones(1)
@@ -68,15 +63,12 @@ def quadratic(
     rotations = _turning(rng, inner_dim, horizon, drift)
     hessian = np.einsum("tij,j,tkj->tik", rotations, spectrum, rotations)
     answer = rotations @ stretch
-    shift = walk(rng, horizon, inner_dim, drift, radius)
-    target = walk(rng, horizon, inner_dim, drift, radius)
-    center = walk(rng, horizon, outer_dim, drift, radius)
-    arrays = {"hessian": hessian, "answer": answer, "shift": shift, "target": target}
-    # What does not change stands in every round too: the functions then hold no data, and all
-    # instances of one shape share one compilation.
-    arrays |= {"center": center, "ridge": np.broadcast_to(ridge, center.shape)}
-    arrays |= {"box": np.full(horizon, float(box))}
-    rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
+    shift = random_walk(rng, horizon, inner_dim, drift, radius)
+    target = random_walk(rng, horizon, inner_dim, drift, radius)
+    center = random_walk(rng, horizon, outer_dim, drift, radius)
+    values = {"hessian": hessian, "answer": answer, "shift": shift, "target": target}
+    values |= {"center": center, "ridge": np.broadcast_to(ridge, center.shape), "box": box}
+    rounds = in_rounds(horizon, values)
     problem = Problem(_outer, _inner, Box(-box, box), _inner_argmin, _outer_argmin)
     constants = _constants(spectrum, stretch, ridge, shift, target, center, box)
     return Instance(problem, rounds, jnp.zeros(outer_dim), jnp.zeros(inner_dim), constants)
@@ -138,21 +130,21 @@ def _constants(
     )
 
 
-@typed
+@checked
 def online_minmax(
-    horizon: int,
-    outer_dim: int = 2,
-    inner_dim: int = 3,
+    horizon: Count,
+    outer_dim: Count = 2,
+    inner_dim: Count = 3,
     *,
-    convexity: float = 0.5,
-    concavity: float = 1.0,
-    coupling: float = 1.0,
-    drift: float = 0.05,
-    radius: float = 1.0,
-    box: float = 2.0,
-    seed: int = 0,
+    convexity: Positive = 0.5,
+    concavity: Positive = 1.0,
+    coupling: NonNegative = 1.0,
+    drift: NonNegative = 0.05,
+    radius: NonNegative = 1.0,
+    box: Positive = 2.0,
+    seed: Seed = 0,
 ) -> Instance:
-    """A strongly convex, strongly concave stream of games with its saddle points in closed form.
+    """Return a strongly convex, strongly concave stream of games with known saddle points.
 
         min_{x in X} max_y f_t(x, y),    g_t = -f_t,
         f_t(x, y) = p |x - a_t|^2 / 2 + x^T B_t y - q |y - b_t|^2 / 2
@@ -176,27 +168,18 @@ def online_minmax(
     >>> bool(problem.inner(x, y, round) == -problem.outer(x, y, round))
     True
     """
-    for value, name in ((outer_dim, "outer_dim"), (inner_dim, "inner_dim"), (horizon, "horizon")):
-        validation.count(value, name)
     if outer_dim > inner_dim:
         raise ValueError(
             f"outer_dim must be at most inner_dim = {inner_dim}, but got {outer_dim}: the saddle "
             f"point is known in closed form only then."
         )
-    for number, name in ((convexity, "convexity"), (concavity, "concavity"), (box, "box")):
-        if not number > 0:
-            raise ValueError(f"{name} must be a number > 0, but got {number!r}.")
-    for number, name in ((coupling, "coupling"), (drift, "drift"), (radius, "radius")):
-        if not number >= 0:
-            raise ValueError(f"{name} must be a number >= 0, but got {number!r}.")
     rng = np.random.default_rng(seed)
-    constant = {"p": convexity, "q": concavity, "box": box}
-    arrays = {
+    values = {
         "coupling": coupling * _turning(rng, inner_dim, horizon, drift)[:, :outer_dim],
-        "a": walk(rng, horizon, outer_dim, drift, radius),
-        "b": walk(rng, horizon, inner_dim, drift, radius),
-    } | {name: np.full(horizon, float(value)) for name, value in constant.items()}
-    rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
+        "a": random_walk(rng, horizon, outer_dim, drift, radius),
+        "b": random_walk(rng, horizon, inner_dim, drift, radius),
+    }
+    rounds = in_rounds(horizon, values | {"p": convexity, "q": concavity, "box": box})
     problem = Problem(_game, _negative_game, Box(-box, box), _game_inner_argmin, _game_outer_argmin)
     return Instance(problem, rounds, jnp.zeros(outer_dim), jnp.zeros(inner_dim))
 
@@ -220,23 +203,8 @@ def _game_outer_argmin(round: PyTree) -> Array:
     return jnp.clip(pull / (round["p"] + strength / round["q"]), -round["box"], round["box"])
 
 
-def walk(
-    rng: np.random.Generator, horizon: int, size: int, step: float, radius: float
-) -> np.ndarray:
-    """A random walk with steps of one length, kept in a ball by projection."""
-    directions = rng.standard_normal((horizon, size))
-    directions *= step / np.linalg.norm(directions, axis=1, keepdims=True)
-    points = np.empty((horizon, size))
-    now = rng.uniform(-1, 1, size) * radius / np.sqrt(size)
-    for t in range(horizon):
-        now = now + directions[t]
-        now *= min(1.0, radius / max(float(np.linalg.norm(now)), 1e-300))
-        points[t] = now
-    return points
-
-
 def _turning(rng: np.random.Generator, size: int, horizon: int, angle: float) -> np.ndarray:
-    """Rotations exp(t K) of one plane field K, turning by at most `angle` per round."""
+    """Return rotations exp(t K) of one skew matrix K, turning by at most `angle` per round."""
     square = rng.standard_normal((size, size))
     skew = square - square.T
     frequencies, vectors = np.linalg.eigh(1j * skew)

@@ -13,61 +13,56 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import validation
+from .._support.checks import BelowOne, Count, NonNegative, Number, Seed, checked
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..domain import Box
 from ..problem import Problem
-from .instance import Instance
+from .instance import Instance, in_rounds
 
 
-@typed
+@checked
 def dynamic_regression(
-    horizon: int = 5000,
-    stages: int = 3,
+    horizon: Count = 5000,
+    stages: Count = 3,
     outer_dim: int = 1,
-    inner_dim: int = 5,
+    inner_dim: Count = 5,
     *,
-    samples: int = 1,
-    noise: float = 0.1,
-    correlation: float = 0.0,
-    lower: float = -8.0,
-    upper: float = 2.0,
+    samples: Count = 1,
+    noise: NonNegative = 0.1,
+    correlation: BelowOne = 0.0,
+    lower: Number = -8.0,
+    upper: Number = 2.0,
     mark_changes: bool = False,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Instance:
-    """The stream of Section 4.1. What the paper leaves open is a choice here, and says so.
+    """Return the stream of Section 4.1; what the paper leaves open is marked as our choice.
 
     **Arguments:**
 
     - `horizon`, `stages`: T rounds in S stages of equal length (the last takes the remainder).
     - `outer_dim`: d1, 1 (one penalty) or `inner_dim` (one for each feature); `inner_dim`: d2.
     - `samples`: training samples per round, and as many for validation; 1 in the paper.
-    - `noise`: targets are a^T y_s + e with e uniform in [0, noise], as in the paper. Ours: features
-      are Gaussian with unit variance and pairwise `correlation`; the model y_s of a stage is
-      standard normal.
-    - `lower`, `upper`: X = [lower, upper]^d1, x_1 in its middle and y_1 = 0: ours too.
-    - `mark_changes`: whether rounds say that a stage begins with them, for `Window(cut="reset")`.
+    - `noise`: targets are a^T y_s + e with e uniform in [0, noise], as in the paper. Our choice:
+      features are Gaussian with unit variance and pairwise `correlation`; the model y_s of a stage
+      is standard normal.
+    - `lower`, `upper`: X = [lower, upper]^d1; x_1 is its middle and y_1 = 0 (our choice).
+    - `mark_changes`: whether rounds have a leaf `reset`, true where a stage begins, for
+      `Window(cut="reset")`.
 
-    A round holds `training` and `validation`, each (a, b), and `reset` if it was asked for.
+    A round holds `training` and `validation`, each (a, b), and `reset` if `mark_changes`.
     """
-    for value, name in ((horizon, "horizon"), (stages, "stages"), (samples, "samples"),
-                        (inner_dim, "inner_dim")):  # fmt: skip
-        validation.count(value, name)
     if outer_dim not in (1, inner_dim):
         raise ValueError(
             f"outer_dim must be 1 (one penalty) or inner_dim = {inner_dim} (one for each feature), "
             f"but got {outer_dim!r}."
         )
-    if not 0 <= correlation < 1:
-        raise ValueError(f"correlation must be in [0, 1), but got {correlation!r}.")
     if stages > horizon:
         raise ValueError(f"stages must be at most horizon = {horizon}, but got {stages!r}.")
     rng = np.random.default_rng(seed)
     models = rng.standard_normal((stages, inner_dim))
     model = models[stage_of(horizon, stages)]
 
-    def draw() -> tuple[Array, Array]:
+    def draw() -> tuple[np.ndarray, np.ndarray]:
         shape = (horizon, samples, inner_dim)
         common = rng.standard_normal((horizon, samples, 1))
         own = rng.standard_normal(shape)
@@ -75,11 +70,11 @@ def dynamic_regression(
         b = np.einsum("tnd,td->tn", a, model) + rng.uniform(0, noise, shape[:2])
         if samples == 1:
             a, b = a[:, 0], b[:, 0]
-        return jnp.asarray(a, float), jnp.asarray(b, float)
+        return a, b
 
     best = BestPenalty(lower, upper) if outer_dim == samples == 1 else None
     problem = Problem(outer, inner, Box(lower, upper), _inner_argmin, best)
-    rounds: dict[str, PyTree] = {"training": draw(), "validation": draw()}
+    rounds = in_rounds(horizon, {"training": draw(), "validation": draw()})
     if mark_changes:
         rounds["reset"] = jnp.asarray(np.diff(stage_of(horizon, stages), prepend=0) > 0)
     middle = jnp.full(outer_dim, (lower + upper) / 2, float)
@@ -87,7 +82,7 @@ def dynamic_regression(
 
 
 def stage_of(horizon: int, stages: int) -> np.ndarray:
-    """The stage, from 0, that each round belongs to."""
+    """Return the stage, from 0, that each round belongs to."""
     return np.minimum(np.arange(horizon) // (horizon // stages), stages - 1)
 
 
@@ -97,12 +92,12 @@ def _squared_error(y: Array, data: tuple[Array, Array]) -> Array:
 
 
 def outer(x: Array, y: Array, round: PyTree) -> Array:
-    """f_t: squared error on the validation samples."""
+    """Return f_t, the squared error on the validation samples."""
     return _squared_error(y, round["validation"])
 
 
 def inner(x: Array, y: Array, round: PyTree) -> Array:
-    """g_t: squared error on the training samples, and the penalty."""
+    """Return g_t, the squared error on the training samples plus the penalty."""
     return _squared_error(y, round["training"]) + jnp.sum(jnp.exp(x) * y**2)
 
 
@@ -114,17 +109,21 @@ def _inner_argmin(x: Array, round: PyTree) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class BestPenalty:
-    """x*_t of one penalty and one sample. Compared by value: equal problems share programs."""
+    """The best leader x*_t for one penalty and one sample.
+
+    Compared by value, so that equal problems share compiled programs.
+    """
 
     lower: float
     upper: float
 
     def __call__(self, round: PyTree) -> Array:
-        """The x with which c / (|a|^2 + 2 exp(x)), c = b a . a_validation, which is said of the
-        validation sample, is nearest to its target."""
+        """Return the x for which the prediction of the validation sample is nearest to its target;
+        the prediction is c / (|a|^2 + 2 exp(x)) with c = b a . a_validation."""
         (a, b), (seen, target) = round["training"], round["validation"]
         c = b * (a @ seen)
-        # Nothing says a number of the other sign; the largest penalty is nearest to it.
+        # No penalty changes the sign of the prediction; with a target of the other sign the largest
+        # penalty is best.
         reached = c * target > 0
         penalty = jnp.where(reached, c / jnp.where(reached, target, 1) - a @ a, jnp.inf)
         most, least = 2 * np.exp(self.upper), 2 * np.exp(self.lower)

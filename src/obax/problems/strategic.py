@@ -1,4 +1,4 @@
-"""Strategic dynamic regression: those who are judged respond to how they are judged.
+"""Strategic dynamic regression: the people who are scored respond to the scoring rule.
 
 Harris, Heidari, Wu: *Stateful Strategic Regression*, NeurIPS 2021; Harris et al.: *Strategic
 Instrumental Variable Regression*, ICML 2022. A rule x is published; people with features a spend
@@ -11,35 +11,37 @@ A part G of effort is genuine: it changes the outcome b and not the score alone.
 x = theta_t is without error; where none is, a good rule is weaker than theta_t.
 """
 
+from typing import Annotated
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from .._support import validation
+from .._support.checks import Count, NonNegative, Positive, Seed, checked, within
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..problem import Problem
-from .instance import Instance
-from .quadratic import walk
+from .instance import Instance, in_rounds, random_walk
+
+Share = Annotated[float, within("between 0 and 1", lambda value: 0 <= value <= 1)]
 
 
-@typed
+@checked
 def strategic_regression(
-    horizon: int,
-    features: int = 2,
+    horizon: Count,
+    features: Count = 2,
     *,
-    cost: float = 1.0,
-    genuine: float = 0.0,
-    noise: float = 0.1,
-    drift: float = 0.02,
-    seed: int = 0,
+    cost: Positive = 1.0,
+    genuine: Share = 0.0,
+    noise: NonNegative = 0.1,
+    drift: NonNegative = 0.02,
+    seed: Seed = 0,
 ) -> Instance:
-    """A stream of people who respond to the rule they are judged by.
+    """Return a stream of people who respond to the rule that scores them.
 
     **Arguments:**
 
     - `horizon`, `features`: T, and the length of x, y and a_i.
-    - `cost`: c, what effort costs; the dearer, the nearer this is to plain regression.
+    - `cost`: c, the cost of effort; for a large c this is plain regression.
     - `genuine`: G, the part of effort that changes the outcome, between 0 (all of it is gaming) and
       1.
     - `noise`: standard deviation of the outcomes.
@@ -54,25 +56,13 @@ def strategic_regression(
     >>> print(stream.problem.inner_argmin(jnp.array([1.0, 2.0]), {"cost": jnp.array(2.0)}))
     [0.5 1. ]
     """
-    validation.count(horizon, "horizon")
-    validation.count(features, "features")
-    for value, name in ((cost, "cost"), (noise, "noise"), (drift, "drift")):
-        if not value >= 0 or (name == "cost" and value == 0):
-            raise ValueError(f"{name} must be a number >= 0 (cost > 0), but got {value!r}.")
-    if not 0 <= genuine <= 1:
-        raise ValueError(f"genuine must be between 0 and 1, but got {genuine!r}.")
     rng = np.random.default_rng(seed)
-    theta = walk(rng, horizon, features, drift, 1.0)
+    theta = random_walk(rng, horizon, features, drift, 1.0)
     basis = np.linalg.qr(rng.standard_normal((horizon, features, features)))[0]
     people = np.sqrt(features) * np.concatenate([basis, -basis], axis=1)
-    arrays = {
-        "people": people,
-        "theta": theta,
-        "noise": noise * rng.standard_normal(people.shape[:2]),
-        "cost": np.full(horizon, float(cost)),
-        "genuine": np.full(horizon, float(genuine)),
-    }
-    rounds = {name: jnp.asarray(value, float) for name, value in arrays.items()}
+    errors = noise * rng.standard_normal(people.shape[:2])
+    values = {"people": people, "theta": theta, "noise": errors, "cost": cost, "genuine": genuine}
+    rounds = in_rounds(horizon, values)
     problem = Problem(_outer, _inner, inner_argmin=_inner_argmin)
     return Instance(problem, rounds, jnp.zeros(features), jnp.zeros(features))
 
@@ -90,9 +80,9 @@ def _inner_argmin(x: Array, round: PyTree) -> Array:
     return x / round["cost"]
 
 
-@typed
-def strategic_rule(theta: np.ndarray, cost: float, genuine: float) -> np.ndarray:
-    """The best rule without noise, for G = 0 or G = 1."""
+@checked
+def strategic_rule(theta: np.ndarray, cost: Positive, genuine: float) -> np.ndarray:
+    """Return the best rule without noise, for G = 0 or G = 1."""
     if genuine not in (0, 1):
         raise ValueError(f"genuine must be 0 or 1 for a closed form, but got {genuine!r}.")
     size = float(np.linalg.norm(theta))

@@ -1,4 +1,4 @@
-"""Rows of a stream as a bilevel problem: what the models of `obax.estimators` solve.
+"""Rows of a stream as a bilevel problem, which the models of `obax.estimators` solve.
 
 Features a (standardised, with a 1 for the intercept), weights y, one line for each output; x holds
 the logarithms of penalty, inertia, memory, class weights and (as they are) logit shifts. When row t
@@ -11,17 +11,17 @@ and is tied to where it was, y_t, by
     D_t(x, y, y_t) = forgetting/2 |y - y_t|^2_{A_t} + inertia/2 |y - y_t|^2,
 
 forgetting = memory / (1 + memory). A_t, the curvature of the rows before, is kept in buffers and
-moves with x as the weights do. The leader loses what the prediction of the row does that is made
-before the row is learned: y_t, drawn to zero by the penalty in the metric of D_t, and a logit of
+depends on x as the weights do. The leader's loss is that of the prediction made before the row is
+learned: with weights y_t, drawn to zero by the penalty in the metric of D_t, and with a logit of
 variance v divided by sqrt(1 + pi v / 8).
 
 `obax.RTHO(problem, step_size, proximal=problem.tie)` learns from such rows. The estimators run a
-native kernel that has none of this as it stands here; the tests hold the one against the other.
+native engine, written separately; tests compare the two.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,11 +29,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._support import validation
-from .._support.typed import typed
+from .._support.checks import Count, Positive, checked, one_of
 from ..problem import Problem
 
-LOSSES = ("logistic", "squared", "huber")
+Loss = Annotated[str, one_of("logistic", "squared", "huber")]
 
 
 class StreamRow(NamedTuple):
@@ -50,14 +49,14 @@ class StreamRow(NamedTuple):
 
 
 class RowsBefore(NamedTuple):
-    """The buffers: what the rows before have left, zero at the start."""
+    """The buffers: what is kept of the rows before, zero at the start."""
 
     curvature: Float[Array, "d d"]
     """One for all outputs."""
 
 
 class Hyper(NamedTuple):
-    """What x stands for."""
+    """The hyperparameters that x holds."""
 
     penalty: Float[Array, " p"]
     inertia: Float[Array, ""]
@@ -66,40 +65,40 @@ class Hyper(NamedTuple):
     logit_shifts: Float[Array, " C"]
 
     def ridge(self, d: int) -> Float[Array, " d"]:
-        """The penalty of each weight; the intercept has none."""
+        """Return the penalty of each weight; the intercept has none."""
         return jnp.broadcast_to(self.penalty, d - 1)
 
     def metric(self, past: RowsBefore) -> Float[Array, "d d"]:
-        """That of D_t."""
+        """Return the metric of D_t."""
         tied = self.inertia * jnp.eye(len(past.curvature), dtype=past.curvature.dtype)
         return self.forgetting * past.curvature + tied
 
 
 class RowProblem(Problem):
-    """A problem of rows, with what ties the weights to where they were."""
+    """A problem of rows, with the term that ties the weights to their last values."""
 
     tie: Callable[..., Float[Array, ""]] = eqx.field(static=True, kw_only=True)
     """D_t: `(x, y, start, row, past) -> scalar`, for `obax.RTHO(..., proximal=)`."""
 
 
-@typed
+@checked
 def stream_row(
-    loss: str = "logistic",
+    loss: Loss = "logistic",
     *,
-    classes: int = 2,
-    penalties: int = 1,
-    delta: float = 1.345,
+    classes: Count = 2,
+    penalties: Count = 1,
+    delta: Positive = 1.345,
     columns: Callable[[Array, Array], Array] | None = None,
 ) -> RowProblem:
-    """The problem of a row; a round is a `StreamRow`, the buffers are `RowsBefore`.
+    """Return the problem of a row; a round is a `StreamRow`, the buffers are `RowsBefore`.
 
     **Arguments:**
 
     - `loss`: `"logistic"`, with one output for two `classes` and one for each of more; `"squared"`;
       `"huber"`, linear beyond `delta`.
     - `penalties`: 1, or one for each feature.
-    - `columns`: `(extra, features) -> a`, where features are expanded in a way that hyperparameters
-      have a say in: `extra` are the last entries of x.
+    - `columns`: `(extra, features) -> a`, for features whose expansion depends on hyperparameters:
+      `extra` are the last entries of x.
 
     >>> problem = stream_row("squared")
     >>> row = StreamRow(jnp.array([2.0, 1.0]), jnp.array(3.0), jnp.array(1.0))
@@ -108,9 +107,6 @@ def stream_row(
     >>> print(value, problem.tie(x, y, 0 * y, row, past))  # penalty on one weight, inertia on two
     0.5 1.0
     """
-    validation.one_of(loss, LOSSES, "loss")
-    validation.count(classes, "classes")
-    validation.count(penalties, "penalties")
     slots = classes if loss == "logistic" else 0
 
     ends = np.cumsum([penalties, 1, 1, slots, slots]).tolist()
@@ -135,7 +131,7 @@ def stream_row(
         return -jax.nn.log_softmax(z)[target.astype(jnp.int32)]
 
     def trained_cost(z: Array, now: Hyper, target: Array) -> Array:
-        """With the class weight and the logit adjustment, which only training has."""
+        # The class weight and the logit adjustment are only for training.
         if not slots:
             return cost(z, target)
         shift = now.logit_shifts

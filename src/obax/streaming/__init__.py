@@ -1,5 +1,6 @@
-"""`obax stream`: rows in, predictions and hyperparameters out, for as long as they come."""
+"""Rows in, predictions and hyperparameters out: what `obax stream` runs."""
 
-from .beginning import StreamError as StreamError
-from .job import Job as Job
-from .stopping import Stop as Stop
+from .input_checks import StreamError as StreamError
+from .job import Checkpoint as Checkpoint, Job as Job, Output as Output
+from .signals import Stop as Stop
+from .source import Input as Input

@@ -4,202 +4,283 @@ import csv
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..estimators import Table
-from .beginning import MARK, Seen, check_beginning, check_header
+from .input_checks import BYTE_ORDER_MARK, ENDS_SIZE, Ends, check_first_bytes, check_header
 
-LARGEST_BATCH = 512
-LONGEST_LINE = 1 << 20
-TOO_LONG = f"a line longer than {LONGEST_LINE:,} bytes"
-CHUNK = 1 << 16
+MAX_BATCH = 512
+MAX_LINE_BYTES = 1 << 20
+TOO_LONG = f"a line longer than {MAX_LINE_BYTES:,} bytes"
+CHUNK_BYTES = 1 << 16
 MISSING = {"", "na", "nan", "null", "none", "?"}
 Parsed = list[str] | dict[str, object]
-"""A line that is a row: the fields of a CSV, or an object of JSON."""
+"""A line that is a row: the fields of a CSV line, or an object of JSON."""
 Row = dict[Any, object]
 
 
 @dataclasses.dataclass(frozen=True)
+class Input:
+    """Where rows come from, and what their columns mean."""
+
+    source: Path | int
+    """A path, or a file descriptor such as 0."""
+    target: str
+    """The column to predict."""
+    format: str = "csv"
+    """`"csv"` or `"jsonl"`."""
+    drop: tuple[str, ...] = ()
+    """Columns to leave out."""
+    id: str | None = None
+    """The column that says which row a label on a later line belongs to, see `late_labels`."""
+    continues: bool = False
+    """Whether, after a resumption, a pipe goes on where it was. Otherwise it starts from its
+    beginning again and the rows that were processed are skipped. Files are always resumed at the
+    right byte."""
+    allow_changed: bool = False
+    """Whether to go on although the input is not the one of the checkpoint."""
+
+
+@dataclasses.dataclass
+class Position:
+    """How far an input has been read: what a checkpoint keeps of it."""
+
+    offset: int = 0
+    """The number of bytes of the rows that were handed out."""
+    header: list[str] | None = None
+    """The first line of a CSV."""
+    seen: Ends = dataclasses.field(default_factory=Ends)
+    """The ends of what was handed out."""
+    inside: bool = False
+    """Whether it is within a line that was rejected for its length and has not ended yet."""
+    rest: bytes = b""
+    """What was read and not handed out yet."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for a checkpoint."""
+        values = {"rest": self.rest.decode("latin-1"), "seen": self.seen.to_dict()}
+        return dataclasses.asdict(self) | values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Position":
+        """Return the position that `to_dict` was called on; other entries are ignored."""
+        return cls(
+            values["offset"],
+            values["header"],
+            Ends.from_dict(values["seen"]),
+            values.get("inside", False),  # Checkpoints of version 0.2.0 lack it.
+            values["rest"].encode("latin-1"),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Batch:
-    """Some lines, each a row: as the estimators take them, those that cannot be read as rejected.
+    """Some lines as the estimators take them; those that cannot be read are rejected rows.
 
     A CSV is one table; objects of JSON may each have other names.
     """
 
     rows: Table | list[Row | Table]
-    targets: list[object]
-    ids: list[object]
-    """Of each line; `None` where it has none."""
-    keys: list[object]
-    """The same, of models."""
+    targets: Sequence[object]
+    ids: Sequence[object]
+    """The id of each line; `None` where it has none."""
+    keys: Sequence[object]
+    """The key of each line, which says whose model it belongs to."""
 
     def __len__(self) -> int:
         return len(self.targets)
 
 
-@dataclasses.dataclass(eq=False)
 class Source:
-    """Rows from a file descriptor.
+    """Rows of an input.
 
-    `offset` is the number of bytes of the rows handed out so far: where a file is to be taken up
-    again. `header` is the first line of a CSV; it must have the columns that are named here. With
-    `numeric`, the target is a number and not the name of a class.
+    **Arguments:**
+
+    - `input`: the input. A path is opened here, and closed by `close`.
+    - `position`: where to begin. The header of a CSV must have the columns that are named.
+    - `key`: the column that says whose model a row belongs to.
+    - `numeric`: whether the target is a number and not the name of a class.
+    - `wait`: waits until there is something to read from a descriptor; returns `False` when the
+      stream is asked to stop.
     """
 
-    descriptor: int
-    kind: str
-    target: str
-    drop: tuple[str, ...] = ()
-    offset: int = 0
-    header: list[str] | None = None
-    numeric: bool = False
-    id: str | None = None
-    """The column that tells which row a label belongs to, see `late`."""
-    key: str | None = None
-    """The column that tells whose model a row belongs to."""
-
-    rest: bytes = b""
-    """What has been read and not yet handed out."""
-    inside: bool = False
-    """Within a line that was refused because it does not end."""
-    seen: Seen = dataclasses.field(default_factory=Seen)
-    """The ends of what has been handed out."""
-    wait: Callable[[int], bool] = lambda descriptor: True
-    """Waits until there is something to read; whether there is, and not a call to stop."""
-
-    def __post_init__(self) -> None:
-        self._left_out = {*self.drop, self.target, self.id, self.key}
+    def __init__(
+        self,
+        input: Input,
+        position: Position | None = None,
+        *,
+        key: str | None = None,
+        numeric: bool = False,
+        wait: Callable[[int], bool] = lambda descriptor: True,
+    ):
+        self.input, self.key, self.numeric, self.wait = input, key, numeric, wait
+        self.position = position or Position()
+        self._not_features = {*input.drop, input.target, input.id, key}
         self._ended = False
-        self._begun = self.offset > 0 or bool(self.rest)
+        if isinstance(input.source, Path):
+            self.descriptor = os.open(input.source, os.O_RDONLY)
+            os.lseek(self.descriptor, self.position.offset, os.SEEK_SET)
+            self.position.rest = b""
+        else:
+            self.descriptor = input.source
+        self._format_checked = self.position.offset > 0 or bool(self.position.rest)
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        if isinstance(self.input.source, Path):
+            os.close(self.descriptor)
 
     def take(self, limit: int) -> Batch:
-        """Up to `limit` rows that are there; waits for the first. Empty at the end, or when asked
-        to stop."""
+        """Return up to `limit` rows that are there; wait for the first.
+
+        The batch is empty at the end of the input, or when asked to stop.
+        """
         while True:
-            if b"\n" not in self.rest and not self._ended and not self.wait(self.descriptor):
+            if not self._has_line() and not self._ended and not self.wait(self.descriptor):
                 return self._batch([])
-            lines = self._lines(min(limit, LARGEST_BATCH))
+            lines = self._lines(min(limit, MAX_BATCH))
             if lines or self._ended:
                 return self._batch(lines)
 
     def skip(self, count: int) -> int:
-        """Pass over rows; how many there were."""
-        done = 0
-        while done < count and (batch := self.take(count - done)):
-            done += len(batch)
-        return done
+        """Skip rows; return how many there were."""
+        skipped = 0
+        while skipped < count and (batch := self.take(count - skipped)):
+            skipped += len(batch)
+        return skipped
+
+    def _has_line(self) -> bool:
+        return b"\n" in self.position.rest
 
     def _lines(self, limit: int) -> list[Parsed | str]:
-        """What is there, parsed; a string is the fault of a line that cannot be."""
-        if b"\n" not in self.rest and not self._ended:
-            chunk = os.read(self.descriptor, CHUNK)
-            self._ended = not chunk
-            self.rest += chunk
-            enough = b"\n" in self.rest or len(self.rest) > LONGEST_LINE
-            if not self._begun and (self._ended or enough):
-                self._begun = True
-                check_beginning(self.rest, self.kind)
-        if self.inside:
-            end = self.rest.find(b"\n") + 1
-            self.inside = not end
-            self._hand_out(end or len(self.rest))
+        """Return the lines that are there, parsed; a string is what is wrong with a line."""
+        if not self._has_line() and not self._ended:
+            self._read()
+        position = self.position
+        if position.inside:
+            end = position.rest.find(b"\n") + 1
+            position.inside = not end
+            self._hand_out(end or len(position.rest))
             return []
-        if len(self.rest) > LONGEST_LINE and b"\n" not in self.rest:
-            # Nothing that long is a row; without this a broken writer would fill the memory.
-            self.inside = True
-            self._hand_out(len(self.rest))
+        if len(position.rest) > MAX_LINE_BYTES and not self._has_line():
+            # No row is that long; without this a broken writer would fill the memory.
+            position.inside = True
+            self._hand_out(len(position.rest))
             return [TOO_LONG]
-        found: list[Parsed | str] = []
+        lines: list[Parsed | str] = []
         begin = 0
-        while len(found) < limit:
-            end = self.rest.find(b"\n", begin)
+        while len(lines) < limit:
+            end = position.rest.find(b"\n", begin)
             if end < 0:
-                if not (self._ended and begin < len(self.rest)):
+                if not (self._ended and begin < len(position.rest)):
                     break
-                end = len(self.rest) - 1
-            line = self._parse(self.rest[begin : end + 1])
+                end = len(position.rest) - 1
+            line = self._parse(position.rest[begin : end + 1])
             if line is not None:
-                found.append(line)
+                lines.append(line)
             begin = end + 1
         self._hand_out(begin)
-        return found
+        return lines
+
+    def _read(self) -> None:
+        chunk = os.read(self.descriptor, CHUNK_BYTES)
+        self._ended = not chunk
+        self.position.rest += chunk
+        enough = self._has_line() or len(self.position.rest) > MAX_LINE_BYTES
+        if not self._format_checked and (self._ended or enough):
+            self._format_checked = True
+            check_first_bytes(self.position.rest, self.input.format)
 
     def _hand_out(self, size: int) -> None:
-        self.seen.add(self.rest[:size])
-        self.offset += size
-        self.rest = self.rest[size:]
+        self.position.seen.add(self.position.rest[:size])
+        self.position.offset += size
+        self.position.rest = self.position.rest[size:]
 
-    def _parse(self, raw: bytes) -> Parsed | str | None:
-        if len(raw) > LONGEST_LINE:
+    def _parse(self, line: bytes) -> Parsed | str | None:
+        """Return a row, what is wrong with the line, or `None` for an empty line or a header."""
+        if len(line) > MAX_LINE_BYTES:
             return TOO_LONG
         try:
-            text = raw.decode().lstrip(MARK).strip("\r\n")
+            text = line.decode().lstrip(BYTE_ORDER_MARK).strip("\r\n")
         except UnicodeDecodeError:
             return "a line that is not UTF-8"
         if not text.strip():
             return None
-        return _json_object(text) if self.kind == "jsonl" else self._csv_fields(text)
+        return _json_object(text) if self.input.format == "jsonl" else self._csv_fields(text)
 
     def _csv_fields(self, text: str) -> list[str] | str | None:
-        # Of a field over several lines, both the first and the last: neither is a row.
+        # Of a field over several lines this rejects both the first line and the last.
         if text.count('"') % 2:
             return "a line that is not CSV: a quoted field must end on the line it begins on"
         try:
             fields = next(csv.reader([text], strict=True))
         except csv.Error as error:
             return f"a line that is not CSV ({error})"
-        if self.header is None:
-            self.header = [name.strip() for name in fields]
-            self._check_header(self.header)
+        header = self.position.header
+        if header is None:
+            self.position.header = header = [name.strip() for name in fields]
+            ids, keys = ([name] if name else [] for name in (self.input.id, self.key))
+            options = {"--target": [self.input.target], "--drop": self.input.drop}
+            check_header(header, options | {"--id": ids, "--key": keys})
             return None
-        if len(fields) != len(self.header):
-            return f"{len(fields)} fields where the header has {len(self.header)}"
+        if len(fields) != len(header):
+            return f"{len(fields)} fields where the header has {len(header)}"
         return fields
 
-    def _check_header(self, header: list[str]) -> None:
-        ids, keys = (() if name is None else (name,) for name in (self.id, self.key))
-        named = {"--target": (self.target,), "--drop": self.drop, "--id": ids, "--key": keys}
-        check_header(header, named)
-
     def _batch(self, lines: list[Parsed | str]) -> Batch:
-        if self.kind == "jsonl":
-            rows = [self._json_row(line) for line in lines]
-            objects = [line if isinstance(line, dict) else {} for line in lines]
-            targets = [one.get(self.target) for one in objects]
-            ids, keys = (
-                [None if name is None else one.get(name) for one in objects]
-                for name in (self.id, self.key)
-            )
-            return Batch(rows, targets, ids, keys)
-        header = self.header or []
-        faults = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
+        return (self._json_batch if self.input.format == "jsonl" else self._csv_batch)(lines)
+
+    def _json_batch(self, lines: list[Parsed | str]) -> Batch:
+        rows: list[Row | Table] = [
+            {name: value for name, value in line.items() if name not in self._not_features}
+            if isinstance(line, dict)
+            else Table.unreadable(str(line))
+            for line in lines
+        ]
+        objects = [line if isinstance(line, dict) else {} for line in lines]
+        targets, ids, keys = (
+            [None if name is None else one.get(name) for one in objects]
+            for name in (self.input.target, self.input.id, self.key)
+        )
+        return Batch(rows, targets, ids, keys)
+
+    def _csv_batch(self, lines: list[Parsed | str]) -> Batch:
+        header = self.position.header or []
         missing = ["nan"] * len(header)
         fields = [line if isinstance(line, list) else missing for line in lines]
-        places = {name: j for j, name in enumerate(header)}
-        names = sorted(places.keys() - self._left_out)
-        columns = [_numbers([line[places[name]] for line in fields]) for name in names]
-        words = any(column.dtype.kind == "O" for column in columns)
-        values = np.empty((len(fields), len(names)), object if words else np.float64)
+        index = {name: j for j, name in enumerate(header)}
+
+        def texts(name: str | None) -> list[str] | None:
+            return [line[index[name]] for line in fields] if name in index else None
+
+        names = sorted(index.keys() - self._not_features)
+        columns = [_parse_numbers(texts(name) or []) for name in names]
+        has_words = any(column.dtype.kind == "O" for column in columns)
+        values = np.empty((len(fields), len(names)), object if has_words else np.float64)
         for j, column in enumerate(columns):
             values[:, j] = column
         table = Table(names, values)
-        table.rejected.update(faults)
-        # Before there is a header, there are faults at most.
-        given = [line[places[self.target]] if header else "" for line in fields]
-        targets = [self._csv_target(text) for text in given]
-        ids, keys = (_words(fields, places.get(name or "")) for name in (self.id, self.key))
+        table.rejected.update({i: line for i, line in enumerate(lines) if isinstance(line, str)})
+        parse = _parse_number if self.numeric else _parse_word
+        # Before there is a header all lines are rejected.
+        targets = [parse(text) for text in texts(self.input.target) or [""] * len(lines)]
+        ids, keys = (
+            [_parse_word(text) for text in texts(name) or [""] * len(lines)]
+            for name in (self.input.id, self.key)
+        )
         return Batch(table, targets, ids, keys)
 
-    def _json_row(self, line: Parsed | str) -> Row | Table:
-        if not isinstance(line, dict):
-            return Table.unreadable(str(line))
-        return {name: value for name, value in line.items() if name not in self._left_out}
 
-    def _csv_target(self, text: str) -> object:
-        return _number(text) if self.numeric else _word(text)
+def read_ends(descriptor: int, size: int) -> Ends:
+    """Return the ends of the first `size` bytes of a file."""
+    tail = max(0, size - ENDS_SIZE)
+    return Ends(
+        os.pread(descriptor, min(size, ENDS_SIZE), 0), os.pread(descriptor, size - tail, tail)
+    )
 
 
 def _json_object(text: str) -> dict[str, object] | str:
@@ -212,29 +293,23 @@ def _json_object(text: str) -> dict[str, object] | str:
     return row
 
 
-def _numbers(column: Sequence[str]) -> np.ndarray:
-    """A column as floats; as objects if there are words in it."""
+def _parse_numbers(texts: Sequence[str]) -> np.ndarray:
+    """Return a column as floats, or as objects if there are words in it."""
     try:
-        return np.array([float(text) for text in column])
+        return np.array([float(text) for text in texts])
     except ValueError:
-        found = np.array([_number(text) for text in column], object)
-    words = any(isinstance(value, str) for value in found)
-    return found if words else found.astype(np.float64)
+        values = np.array([_parse_number(text) for text in texts], object)
+    has_words = any(isinstance(value, str) for value in values)
+    return values if has_words else values.astype(np.float64)
 
 
-def _words(fields: list[list[str]], place: int | None) -> list[object]:
-    return [None if place is None else _word(line[place]) for line in fields]
-
-
-def _word(text: str) -> str | None:
+def _parse_word(text: str) -> str | None:
     return None if (text := text.strip()).lower() in MISSING else text
 
 
-def _number(text: str) -> float | str | None:
-    text = text.strip()
-    if text.lower() in MISSING:
-        return None
+def _parse_number(text: str) -> float | str | None:
+    word = _parse_word(text)
     try:
-        return float(text)
+        return word if word is None else float(word)
     except ValueError:
-        return text
+        return word

@@ -1,9 +1,9 @@
-"""What must hold of an algorithm or a problem, for those outside this tree too.
+"""Checks of an algorithm or a problem, also of one outside this repository.
 
     obax.testing.check_algorithm(MyAlgorithm(problem, outer_step_size=0.1, inner_step_size=0.1))
     obax.testing.check_problem(problem, round, x, y)
 
-The tree's own conformance tests are these checks, on every algorithm and many problems.
+The conformance tests of obax run these checks on every algorithm and many problems.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._support.typed import typed
+from .._support.checks import checked
 from ..algorithms import Algorithm
 from ..problem import Problem
 from .cases import CASES as CASES, Case as Case
@@ -26,19 +26,19 @@ from .checks import (
 from .problems import check_problem as check_problem
 
 
-@typed
+@checked
 def check_algorithm(
     algorithm: Algorithm | Callable[[Problem], Algorithm], *, case: Case | None = None
 ) -> list[str]:
-    """Raise a `ConformanceError` that names what does not hold of an algorithm.
+    """Check an algorithm; raise a `ConformanceError` that names the first check that fails.
 
     **Arguments:**
 
-    - `algorithm`: any instance, which is tried on ready problems in place of its own; or, if it
-      cannot be moved to another problem, a function `problem -> algorithm`.
-    - `case`: a problem of your own with its rounds (three of them), in place of the ready ones.
+    - `algorithm`: an instance, which is tried on ready-made problems in place of its own; or, if
+      it cannot be moved to another problem, a function `problem -> algorithm`.
+    - `case`: a problem of your own with three rounds, in place of the ready-made ones.
 
-    **Returns:** the names of the checks that were passed.
+    **Returns:** the names of the checks, all of which have passed.
 
     >>> import obax
     >>> problem = obax.Problem(lambda x, y, round: (x - round) ** 2)
@@ -52,8 +52,8 @@ def check_algorithm(
         try:
             made = make(each.problem, 1.0)
         except ValueError as error:
-            # An algorithm without a follower's step size says so when it is moved to a problem
-            # with one, and the other way round.
+            # An algorithm without a step size for the follower raises this on a problem with a
+            # follower, and the other way round.
             if case is not None or not ("follower" in str(error) or "step_size" in str(error)):
                 raise
             continue
@@ -97,7 +97,7 @@ def _factory(function: Callable[[Problem], Algorithm]) -> Make:
 
 
 def _scaled(value: Any, factor: float) -> Any:
-    """A step size times a factor; a schedule that holds numbers, with its numbers multiplied."""
+    """Multiply a step size, or the numbers inside a schedule, by a factor."""
     if value is None:
         return None
     if callable(value):

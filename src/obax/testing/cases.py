@@ -1,4 +1,4 @@
-"""Problems with known answers on which an algorithm is tried."""
+"""Problems with known answers, on which algorithms are checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ HORIZON = 3
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, its rounds, where it starts, and step sizes with which OAGD converges on it."""
+    """A problem with its rounds, its start, and step sizes with which OAGD converges."""
 
     problem: Problem
     rounds: PyTree
@@ -28,7 +28,7 @@ class Case:
     inner_step: float = 0.1
     buffers: PyTree = None
     overflow: Callable[[PyTree], PyTree] | None = None
-    """A finite round made from another one, that sends the follower to infinity."""
+    """Makes a finite round that sends the follower to infinity from another round."""
 
     @property
     def example_round(self) -> PyTree:
@@ -36,36 +36,36 @@ class Case:
         return round_at(self.rounds, 0)
 
     def start(self, algorithm: Algorithm) -> Any:
-        """The state before the first round."""
+        """Return the state before the first round."""
         return algorithm.init(
             self.outer_var, self.inner_var, self.example_round, buffers=self.buffers
         )
 
 
 def round_at(rounds: PyTree, index: Any) -> PyTree:
-    """One of stacked rounds, or some."""
+    """Return one or several of stacked rounds."""
     return jax.tree.map(lambda leaf: leaf[index], rounds)
 
 
 def stack(rounds: Sequence[PyTree]) -> PyTree:
-    """Rounds one behind the other, on the host."""
+    """Stack rounds along a new first axis, on the host."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rounds)
 
 
 def huge(round: PyTree) -> PyTree:
-    """A round whose numbers are finite and whose squares are not."""
+    """Return a round whose numbers are finite and whose squares are not."""
 
-    def grown(leaf: Any) -> Any:
+    def enlarge(leaf: Any) -> Any:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         # In double precision 1e200, in single 1e25.
         return leaf * np.asarray(jnp.finfo(leaf.dtype).max ** 0.65, leaf.dtype)
 
-    return jax.tree.map(grown, round)
+    return jax.tree.map(enlarge, round)
 
 
 def named_leaves() -> Case:
-    """Named leaves on both levels and in the round; y* and x* in closed form."""
+    """Make a problem with named leaves on both levels, and y* and x* in closed form."""
     rng = np.random.default_rng(3)
     scale = rng.uniform(1.0, 2.0, (HORIZON, 3))
     target = rng.standard_normal((HORIZON, 2))
@@ -93,7 +93,7 @@ def named_leaves() -> Case:
 
 
 def running_mean() -> Case:
-    """Buffers like a BatchNorm's: carried, passed back, not differentiated."""
+    """Make a problem with buffers like those of BatchNorm, which are not differentiated."""
     rng = np.random.default_rng(4)
     rounds = {
         "inputs": jnp.asarray(rng.standard_normal((HORIZON, 4, 2)) + 1.0),
@@ -116,7 +116,7 @@ def running_mean() -> Case:
 
 
 def no_follower() -> Case:
-    """A leader alone, on the simplex."""
+    """Make a problem without a follower, on the simplex."""
     rng = np.random.default_rng(5)
     rounds = jnp.asarray(rng.uniform(0.0, 1.0, (HORIZON, 3)))
     rounds = rounds / jnp.sum(rounds, axis=1, keepdims=True)

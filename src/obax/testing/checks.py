@@ -1,5 +1,7 @@
-"""What must hold of an algorithm on a problem, each by name. Checks of one trial share what they
-compile: a scan, a step, and a sweep."""
+"""Checks of an algorithm on a problem, by name.
+
+The checks of one trial share what they compile: a scan, a step, and a sweep.
+"""
 
 import dataclasses
 import functools
@@ -18,12 +20,12 @@ from ..online import play, run, sweep
 from ..problem import Problem
 from .cases import HORIZON, Case, round_at, stack
 
-# (problem, factor) -> the algorithm on that problem, its step sizes multiplied by the factor.
+# (problem, factor) -> the algorithm on that problem, with its step sizes multiplied by the factor.
 Make = Callable[[Problem, float], Algorithm]
 
 
 class ConformanceError(AssertionError):
-    """What does not hold; `check` is its name."""
+    """A check has failed; `check` is its name."""
 
     def __init__(self, check: str, message: str):
         super().__init__(f"{check}: {message}")
@@ -31,7 +33,7 @@ class ConformanceError(AssertionError):
 
 
 class Trial:
-    """An algorithm on a problem, with a counter of how often its losses are traced."""
+    """An algorithm on a problem, with a count of how often its losses are traced."""
 
     def __init__(self, case: Case, make: Make):
         self.traces = 0
@@ -43,7 +45,7 @@ class Trial:
         self.rounds = jax.device_get(self.case.rounds)
         self.list = [round_at(self.rounds, t) for t in range(HORIZON)]
         precise = all(leaf.dtype != jnp.float32 for leaf in jax.tree.leaves(self.state.outer_var))
-        # The same mathematics compiled twice.
+        # Tolerances for the same mathematics in two compiled programs.
         self.close = {"rtol": 1e-9, "atol": 1e-11} if precise else {"rtol": 2e-4, "atol": 1e-5}
 
     def _counted(self, problem: Problem) -> Problem:
@@ -56,7 +58,7 @@ class Trial:
     def run(
         self, rounds: PyTree, state: Any = None, algorithm: Algorithm | None = None
     ) -> tuple[Any, Info]:
-        """In a scan, with every state in `recorded`."""
+        """Run rounds in a scan that records every state."""
         state, history = run(
             self.algorithm if algorithm is None else algorithm,
             self.state if state is None else state,
@@ -67,7 +69,7 @@ class Trial:
         return state, jax.device_get(history)
 
     def play(self, rounds: Sequence[PyTree], state: Any = None) -> list[tuple[Any, Info]]:
-        """Round by round."""
+        """Play rounds one by one."""
         start = self.state if state is None else state
         return jax.device_get(list(play(self.algorithm, start, list(rounds), on_rejected="skip")))
 
@@ -77,8 +79,10 @@ def _whole(state: Any) -> Any:
 
 
 def values(info: Info) -> tuple:
-    """What of an info is the same to rounding however it was computed. Iterative solvers may take
-    one step more or less."""
+    """Return the parts of an info that agree up to rounding however they were computed.
+
+    The number of solver steps is not among them: it may differ by one.
+    """
     return (
         info.t,
         info.outer_var,
@@ -94,7 +98,7 @@ def values(info: Info) -> tuple:
 
 @contextmanager
 def _named(check: str, message: str) -> Iterator[None]:
-    """Whatever goes wrong inside has this name and reason."""
+    """Give errors inside the block the name of a check and a message."""
     try:
         yield
     except ConformanceError:
@@ -106,19 +110,19 @@ def _named(check: str, message: str) -> Iterator[None]:
 
 
 def equal(left: PyTree, right: PyTree) -> None:
-    """Bit for bit."""
+    """Assert that two trees are equal bit for bit."""
     assert trees.structure(left) == trees.structure(right), "the structures differ."
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
 def close(left: PyTree, right: PyTree, rtol: float = 1e-7, atol: float = 0.0) -> None:
-    """To rounding."""
+    """Assert that two trees are equal up to rounding."""
     assert trees.structure(left) == trees.structure(right), "the structures differ."
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol, atol), left, right)
 
 
 def dtype_is_kept(trial: Trial) -> None:
-    """A step keeps structure, shapes and dtypes of the state, in single precision too."""
+    """Check that a step keeps structure, shapes and dtypes, in single precision too."""
 
     def single(tree: PyTree) -> PyTree:
         return jax.tree.map(
@@ -149,7 +153,7 @@ def dtype_is_kept(trial: Trial) -> None:
 
 
 def suffers_before_learning(trial: Trial) -> None:
-    """The decision and the loss of a round are those before anything was learned from it."""
+    """Check that decision and loss of a round are those before the round was learned."""
     name, start, round = "suffers_before_learning", trial.state, trial.list[0]
     with _named(name, "the first round failed:"):
         _, info = trial.play([round])[0]
@@ -178,7 +182,7 @@ def scan_is_the_loop(trial: Trial) -> None:
 
 
 def does_not_recompile(trial: Trial) -> None:
-    """The same again, and another step size, are compiled once; the same again is the same."""
+    """Check that a second run and another step size compile nothing, and that runs repeat."""
     name = "does_not_recompile"
     with _named(name, "playing the rounds failed:"):
         first = trial.run(trial.rounds)
@@ -203,11 +207,11 @@ def does_not_recompile(trial: Trial) -> None:
     moved = jax.tree.leaves((smaller.outer_var, smaller.inner_var))
     as_before = jax.tree.leaves((first[0].outer_var, first[0].inner_var))
     if all(np.array_equal(a, b) for a, b in zip(moved, as_before, strict=True)):
-        raise ConformanceError(name, "half the step sizes move the pair exactly as far.")
+        raise ConformanceError(name, "half the step sizes move x and y exactly as far.")
 
 
 def future_is_not_seen(trial: Trial) -> None:
-    """A change of the last round changes nothing before it."""
+    """Check that a change of the last round changes nothing before it."""
     name = "future_is_not_seen"
     with _named(name, "playing the rounds failed:"):
         _, history = trial.run(trial.rounds)
@@ -222,7 +226,7 @@ def future_is_not_seen(trial: Trial) -> None:
 
 
 def resumes(trial: Trial) -> None:
-    """A state that went through its bytes goes on as if nothing had happened."""
+    """Check that a state restored from its bytes continues like the original."""
     name = "resumes"
     with _named(name, "a state must be a pytree of arrays."):
         state, _ = trial.run(trial.rounds)
@@ -236,7 +240,7 @@ def resumes(trial: Trial) -> None:
 
 
 def poisoned(round: PyTree, value: float) -> PyTree:
-    """One number of the last floating leaf is not finite."""
+    """Return the round with one number of its last floating leaf replaced by `value`."""
     leaves, treedef = jax.tree.flatten(round)
     index = max(i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating))
     leaves[index] = np.array(leaves[index])
@@ -245,17 +249,17 @@ def poisoned(round: PyTree, value: float) -> PyTree:
 
 
 def rejects_nan(trial: Trial, value: float = np.nan, name: str = "rejects_nan") -> None:
-    """A round with a NaN leaves no trace."""
+    """Check that a round with a NaN changes nothing."""
     _leaves_no_trace(trial, name, poisoned(trial.list[1], value))
 
 
 def rejects_infinity(trial: Trial) -> None:
-    """A round with an infinity leaves no trace."""
+    """Check that a round with an infinity changes nothing."""
     rejects_nan(trial, -np.inf, "rejects_infinity")
 
 
 def rejects_overflow(trial: Trial) -> None:
-    """A finite round that would send the pair to infinity leaves no trace."""
+    """Check that a finite round that would send x or y to infinity changes nothing."""
     if trial.case.overflow is None:
         return
     bad = trial.case.overflow(trial.list[1])
@@ -282,7 +286,7 @@ def _leaves_no_trace(trial: Trial, name: str, bad: PyTree) -> None:
 
 
 def stays_in_its_domain(trial: Trial) -> None:
-    """Every decision is in X."""
+    """Check that every decision is in the domain."""
     name = "stays_in_its_domain"
     with _named(name, "playing the rounds failed:"):
         _, history = trial.run(trial.rounds)
@@ -293,7 +297,7 @@ def stays_in_its_domain(trial: Trial) -> None:
 
 
 def vmap_is_the_loop(trial: Trial) -> None:
-    """A sweep over settings and seeds is what each of them is alone."""
+    """Check that a run of a sweep over settings and seeds equals that run alone."""
     name = "vmap_is_the_loop"
     with _named(name, "the sweep failed:"):
         settings = [trial.algorithm, trial.make(0.5)]

@@ -1,4 +1,4 @@
-"""What must hold of a problem at a round."""
+"""Checks of a problem at a round."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._support import trees, validation
+from .._support import trees
+from .._support.checks import Arrays, checked
+from .._support.static_leaves import as_variable
 from .._support.trees import PyTree
-from .._support.typed import typed
 from ..hypergradient import check_hypergradient
 from ..problem import Problem
 from .checks import ConformanceError
@@ -16,22 +17,22 @@ from .checks import ConformanceError
 Point = tuple[PyTree, PyTree, PyTree, PyTree]
 
 
-@typed
+@checked
 def check_problem(
     problem: Problem,
-    round: PyTree,
-    outer_var: PyTree = None,
-    inner_var: PyTree = None,
+    round: Arrays,
+    outer_var: Arrays = None,
+    inner_var: Arrays = None,
     *,
-    buffers: PyTree = None,
+    buffers: Arrays = None,
     tolerance: float = 1e-4,
 ) -> None:
-    """Raise a `ConformanceError` that names what is wrong with a problem, if anything is.
+    """Check a problem; raise a `ConformanceError` that names the first check that fails.
 
-    Tried at (x, y): by default at the problem's own closed forms, where it has them. Losses are
-    scalars, finite, the same twice and in the precision that they are given; closed forms are where
-    gradients vanish; a projection changes nothing the second time; and the hypergradient is that of
-    finite differences (`check_hypergradient`).
+    The point (x, y) is by default that of the closed forms of the problem, if it has any. Losses
+    must be finite scalars, the same in a second call, and in the precision of their arguments.
+    Gradients must vanish at closed forms. Projections must be in the domain. The hypergradient must
+    agree with finite differences (`check_hypergradient`).
 
     >>> import dataclasses
     >>> problem = Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
@@ -50,39 +51,39 @@ the follower's gradient is 2, not 0: the formula does not minimise inner.
     for check in (_losses, _precision, _domain, _answers):
         for name, message in check(problem, point):
             raise ConformanceError(name, message)
-    found = check_hypergradient(problem, x, y, round, buffers=buffers, tolerance=tolerance)
-    if not found.ok:
-        raise ConformanceError("hypergradient_is_right", str(found))
+    result = check_hypergradient(problem, x, y, round, buffers=buffers, tolerance=tolerance)
+    if not result.ok:
+        raise ConformanceError("hypergradient_is_right", str(result))
 
 
 def _point(problem: Problem, round: PyTree, x: PyTree, y: PyTree, buffers: PyTree) -> Point:
-    validation.numbers(round)
+    trees.check_has_values(round)
     round = jax.tree.map(jnp.asarray, round)
     if x is None and problem.outer_argmin is not None:
         x = problem.outer_argmin(round)
     if x is None:
         raise ValueError(
-            "outer_var must be given: the problem has no outer_argmin that could say where to look."
+            "outer_var must be given: the problem has no outer_argmin to take it from."
         )
-    x = validation.variable(x, "outer_var")
+    x = as_variable(x, "outer_var")
     if y is None and problem.inner is not None:
         if problem.inner_argmin is None:
             raise ValueError(
                 "inner_var must be given: the problem has a follower and no inner_argmin."
             )
         y = problem.inner_argmin(x, round)
-    return x, None if y is None else validation.variable(y, "inner_var"), round, buffers
+    return x, None if y is None else as_variable(y, "inner_var"), round, buffers
 
 
 def _both(problem: Problem, point: Point) -> dict[str, PyTree]:
-    found = {"outer": problem.outer_loss(*point)}
-    return found if problem.inner is None else found | {"inner": problem.inner_loss(*point)[0]}
+    losses = {"outer": problem.outer_loss(*point)}
+    return losses if problem.inner is None else losses | {"inner": problem.inner_loss(*point)[0]}
 
 
 def _losses(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
     first, again = _both(problem, point), _both(problem, point)
     try:
-        compiled = jax.jit(lambda *given: _both(problem, given))(*point)
+        compiled = jax.jit(lambda *arguments: _both(problem, arguments))(*point)
     except Exception as error:
         yield "can_be_compiled", f"under jax.jit: {type(error).__name__}: {error}"
         return
@@ -110,10 +111,10 @@ def _precision(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
         )
 
     if jnp.result_type(float) != jnp.float64:
-        # There is one precision only.
+        # Without double precision there is nothing to compare.
         return
     with jax.numpy_dtype_promotion("standard"):
-        shapes = jax.eval_shape(lambda *given: _both(problem, given), *single(point))
+        shapes = jax.eval_shape(lambda *arguments: _both(problem, arguments), *single(point))
     for name, loss in shapes.items():
         if loss.dtype != jnp.float32:
             yield (
@@ -137,7 +138,7 @@ def _domain(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
 
 
 def _answers(problem: Problem, point: Point) -> Iterator[tuple[str, str]]:
-    """Closed forms are where gradients vanish; all of it in double precision."""
+    """Check in double precision that the gradient vanishes at the closed form."""
     if problem.inner_argmin is None:
         return
     with jax.enable_x64(True):

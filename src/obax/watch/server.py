@@ -1,4 +1,4 @@
-"""A small server: loopback only, two addresses, read only, however many connections hang on it."""
+"""The server of `obax watch`: read only, on this machine only, with a limit on connections."""
 
 import base64
 import contextlib
@@ -12,23 +12,23 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .data import snapshot
+from .page import read
 
 HOST = "127.0.0.1"
-PATIENCE = 10.0
-"""Seconds that a connection may say nothing."""
-MOST_CONNECTIONS = 64
-"""At a time: of more, the oldest goes, so that whoever is slow keeps nobody out."""
+TIMEOUT = 10.0
+"""Seconds after which a silent connection is closed."""
+MAX_CONNECTIONS = 64
+"""With more at a time the oldest is closed, so that slow clients do not block others."""
 
 
 def page() -> tuple[bytes, str]:
-    """The page, and a policy under which nothing but its own script and style can run or load."""
+    """Return the page, and a policy that allows its own script and style only."""
     text = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
 
     def digest(tag: str) -> str:
-        found = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
-        assert found is not None
-        return base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+        match = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
+        assert match is not None
+        return base64.b64encode(hashlib.sha256(match[1].encode()).digest()).decode()
 
     policy = (
         f"default-src 'none'; connect-src 'self'; script-src 'sha256-{digest('script')}'; "
@@ -39,61 +39,61 @@ def page() -> tuple[bytes, str]:
 
 
 class Server(ThreadingHTTPServer):
-    """One thread for each connection, and never more than `MOST_CONNECTIONS`."""
+    """A server with one thread for each connection, and at most `MAX_CONNECTIONS` of them."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, *given: Any) -> None:
-        self._open: dict[socket.socket, None] = {}
-        self._guard = threading.Lock()
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        self.open_connections: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin with this connection, at the cost of the oldest."""
-        with self._guard:
-            self._open[request] = None
-            surplus = list(self._open)[: len(self._open) - MOST_CONNECTIONS]
+        """Handle a connection; close the oldest ones if there are too many."""
+        with self._lock:
+            self.open_connections[request] = None
+            surplus = list(self.open_connections)[: len(self.open_connections) - MAX_CONNECTIONS]
             for oldest in surplus:
-                del self._open[oldest]
+                del self.open_connections[oldest]
         for oldest in surplus:
-            _hang_up(oldest)
+            _disconnect(oldest)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Done with this connection."""
-        with self._guard:
-            self._open.pop(request, None)
+        """Forget a connection that is closed."""
+        with self._lock:
+            self.open_connections.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever hangs up while being answered is no error of ours."""
+        """Ignore clients that disconnect during an answer."""
 
 
-def _hang_up(connection: socket.socket) -> None:
-    # The thread that waits for it then ends by itself.
+def _disconnect(connection: socket.socket) -> None:
+    # This ends the thread that waits for it.
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
-    """A server for one folder, not yet running: call `serve_forever`. Port 0 takes a free one."""
+    """Return a server for a folder; call `serve_forever` to run it. Port 0 takes a free one."""
     body, policy = page()
 
     class Handler(BaseHTTPRequestHandler):
         server_version = "obax"
         sys_version = ""
-        timeout = PATIENCE
+        timeout = TIMEOUT
 
         def do_GET(self) -> None:
-            # Another site that had its name point here would still send its own name.
+            # A site whose name was made to point to this machine still sends its own name.
             host = self.headers.get("Host", "")
             if host.rsplit(":", 1)[0] not in (HOST, "localhost"):
                 self._answer(403, b"Only for this machine.\n", "text/plain")
             elif self.path == "/":
                 self._answer(200, body, "text/html; charset=utf-8")
             elif self.path == "/data.json":
-                data = json.dumps(snapshot(folder)).encode()
+                data = json.dumps(read(folder)).encode()
                 self._answer(200, data, "application/json")
             else:
                 self._answer(404, b"Nothing here.\n", "text/plain")

@@ -1,15 +1,9 @@
-"""All online bilevel methods on the same streams: equal oracle calls, and equal seconds."""
+"""All online bilevel methods on the same streams, with equal oracle calls."""
 
-from ..kit.experiment import described
-from .config import PAPER, QUESTION, QUICK, Config as Config
+from ..framework.experiment import Experiment, experiment_of
+from .config import ABOUT, PRESETS
 
-COMPARE = described(
-    __name__,
-    {"quick": QUICK, "paper": PAPER},
-    name="compare",
-    question=QUESTION,
-    summary="Which online bilevel method when: equal oracle calls, and equal wall-clock.",
-    data="generated; Adult for one of the problems, which is left out without it",
-    columns={"problem": str, "budget": str, "alpha": float, "beta": float},
-    files=("adult.data.gz", "adult.test.gz"),
-)
+
+def experiment(name: str) -> Experiment:
+    """Return the experiment."""
+    return experiment_of(__name__, PRESETS, name=name, **ABOUT)

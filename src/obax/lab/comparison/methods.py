@@ -1,4 +1,4 @@
-"""The methods that are compared, each at its natural setting, over one grid of step sizes."""
+"""The methods that are compared, each with its usual options, on one grid of step sizes."""
 
 import dataclasses
 import itertools
@@ -32,7 +32,7 @@ from ...hypergradient import Remedy
 from ...online import run, sweep
 from ...problem import Problem
 from ...window import Window
-from ..dynamic_regression.stream import stack
+from ..dynamic_regression.measures import stack
 from .config import Config
 from .tasks import Task
 
@@ -41,11 +41,11 @@ Setting = tuple[float, float]
 
 
 class Repeated(Algorithm):
-    """A method that plays every round `repeats` times before it sees the next one: how a cheap
-    method spends the budget of a dear one.
+    """A method that plays every round `repeats` times before it sees the next one.
 
-    The record is that of the first time, x_t and losses as they stood when the round arrived, with
-    the oracle calls of all times. Steps of a schedule, and terms of a window, count every time.
+    In this way a cheap method spends as much as an expensive one. The record has x_t and the losses
+    of the first time, when the round arrives, and the oracle calls of all times. Every time counts
+    as a step of a schedule and as a term of a window.
     """
 
     problem: Problem
@@ -59,11 +59,15 @@ class Repeated(Algorithm):
 
     @property
     def remedy(self) -> Remedy:
-        """That of the method."""
+        """The remedy of the method."""
         return self.algorithm.remedy
 
+    def check_state(self, state: Any) -> None:
+        """Check the state as the method does, whose state it is."""
+        self.algorithm.check_state(state)
+
     def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
-        """All times."""
+        """Play the round `repeats` times."""
 
         def again(_: int, now: tuple[Any, tuple[Array, ...]]) -> tuple[Any, tuple[Array, ...]]:
             state, info = self.algorithm.step(now[0], round)
@@ -80,7 +84,7 @@ def _counts(info: Info) -> tuple[Array, ...]:
 
 
 def grid(config: Config, method: str) -> list[Setting]:
-    """(alpha, beta), the same for all; OGD has no alpha."""
+    """Return the settings (alpha, beta), the same for all methods. OGD has no alpha."""
     alphas = (float("nan"),) if method.startswith("OGD") else config.outer_step_sizes
     return list(itertools.product(alphas, config.inner_step_sizes))
 
@@ -88,7 +92,7 @@ def grid(config: Config, method: str) -> list[Setting]:
 def make(
     config: Config, method: str, problem: Problem, setting: Setting, seed: int = 0
 ) -> Algorithm:
-    """A method at one setting; `seed` is that of the random directions of ZO-SOGD."""
+    """Return a method with one setting. `seed` is that of the random directions of ZO-SOGD."""
     alpha, beta = setting
     steps, warm = config.inner_steps, hypergradient.CG(config.solver_steps, warm_start=True)
     cold = hypergradient.CG(config.solver_steps)
@@ -97,7 +101,7 @@ def make(
     shared = Window(config.window, config.decay, normalise="seen", curvature="current")
 
     def sogd(kind: type[SOGD] | type[ZOSOGD], **more: int) -> Algorithm:
-        # alpha_1 is about alpha, and c_1 about the momentum of the config.
+        # Chosen so that alpha_1 is about alpha, and c_1 about the configured momentum.
         unit = config.momentum / alpha**2
         return kind(
             problem,
@@ -124,7 +128,7 @@ def make(
         "OBBO adaptive": lambda: OBBO(
             problem, alpha, beta, steps, stored, cold, geometry="adaptive"
         ),
-        # In real time: a hypergradient after every step of y, each for every entry of x.
+        # Real-time: a hypergradient after every step of y, for every entry of x.
         "RTHO": lambda: RTHO(problem, alpha, beta),
         "F2OBO": lambda: F2OBO(
             problem,
@@ -134,30 +138,25 @@ def make(
             tolerance=config.tolerance,
             max_inner_steps=config.max_inner_steps,
         ),
-        # Followers that go on from round to round take one step for each of the leader's.
+        # The follower continues from round to round, with one step for each step of the leader.
         "WOBO window": lambda: WOBO(
             problem, alpha, beta, 1, stored, config.tolerance, config.max_outer_steps, cold
         ),
-        # As many terms as fit into the budget of calls, and one step of the leader.
+        # As many terms as the budget of calls allows, and one step of the leader.
         "WOBO single": lambda: WOBO(problem, alpha, beta, 1, few, config.tolerance, 1, cold),
     }
     return makers[method]()
 
 
 def cost(config: Config, history: Info) -> np.ndarray:
-    """Oracle calls of every round, in gradients."""
+    """Return the oracle calls of every round, counted in gradients."""
     price = (1.0, config.hvp_cost, config.cross_cost, config.evaluation_cost)
     parts = zip(price, _counts(history), strict=True)
     return np.asarray(sum(p * np.asarray(count, np.float64) for p, count in parts))
 
 
-def reference_cost(config: Config) -> float:
-    """What a round of OAGD with w = 1 costs, if CG takes all of its steps."""
-    return 1 + config.inner_steps + config.hvp_cost * config.solver_steps + config.cross_cost
-
-
 class Contender:
-    """One method on one task: all settings on all seeds."""
+    """One method on one task, with all settings on all seeds."""
 
     def __init__(self, config: Config, task: Task, method: str):
         self.config, self.task, self.method = config, task, method
@@ -176,7 +175,7 @@ class Contender:
         return algorithm.init(x, y, self.task.example_round, buffers=self.task.buffers)
 
     def play(self, repeats: np.ndarray) -> Info:
-        """Every setting with its number of repeats: a history [settings, seeds, T]."""
+        """Play every setting with its number of repeats. Return a history [settings, seeds, T]."""
         players = [
             Repeated(algorithm, int(times))
             for algorithm, times in zip(self.algorithms, repeats, strict=True)
@@ -184,18 +183,18 @@ class Contender:
         return sweep(players, self.states, self.task.rounds, seeds=True)[1]
 
     def repeats(self, times: np.ndarray) -> np.ndarray:
-        """How often a round is played: the nearest whole number, at least once."""
+        """Return how often each setting plays a round: the nearest whole number, at least once."""
         return np.clip(np.rint(times), 1, self.config.max_repeats).astype(int)
 
     def runner(self, index: int) -> Callable[[], Any]:
-        """One setting on the first seed: the compiled scan that is timed."""
+        """Return the run of one setting on the first seed, which is timed."""
         algorithm, rounds = self.algorithms[index], self.task.of_seed(0)
         state = jax.tree.map(lambda leaf: leaf[0], self.states)
         return lambda: run(algorithm, state, rounds, on_rejected="skip")
 
 
-def seconds_of(runners: list[Callable[[], Any]], timings: int, rounds: int) -> list[float]:
-    """Seconds per round of each, the least of several; in turn, so that noise is shared."""
+def seconds_per_round(runners: list[Callable[[], Any]], timings: int, rounds: int) -> list[float]:
+    """Return the least seconds per round of each, timed in turn so that noise affects all alike."""
     for runner in runners:
         jax.block_until_ready(runner())
     best = [float("inf")] * len(runners)

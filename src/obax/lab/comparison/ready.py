@@ -1,5 +1,4 @@
-"""The ready problems as streams to compare on: judged by what the leader's decisions cost once the
-follower has answered, f_t(x_t, y*_t(x_t)), which all of them know in closed form."""
+"""The ready problems of `obax.problems`, scored by f_t(x_t, y*_t(x_t)) with y*_t in closed form."""
 
 from collections.abc import Callable
 
@@ -17,9 +16,9 @@ from ...problems import (
     robust_regression,
     strategic_regression,
 )
-from ..kit.curves import cumulative
+from ..framework.statistics import cumulative
 
-# Outer and inner scale of the grid's step sizes beside each.
+# With the outer and inner scale of the grid's step sizes for each.
 READY: dict[str, tuple[Callable[..., Instance], float, float]] = {
     "strategic": (strategic_regression, 1.0, 3.0),
     "actor-critic": (actor_critic, 0.1, 1.0),
@@ -28,11 +27,11 @@ READY: dict[str, tuple[Callable[..., Instance], float, float]] = {
     "robust": (robust_regression, 1.0, 3.0),
 }
 UNBOUNDED = 10.0
-"""What a decision without a finite value counts, in units of the best one's."""
+"""The loss of a decision without a finite value, in units of the best decision's loss."""
 
 
 def answered(problem: Problem, of_seed: list[PyTree]) -> Callable[[Info], np.ndarray]:
-    """The score: cumulative f_t(x_t, y*_t(x_t)) of every setting and seed."""
+    """Return the function that scores a history: cumulative f_t(x_t, y*_t(x_t))."""
 
     @jax.jit
     def losses(xs: PyTree, rounds: PyTree) -> jax.Array:
@@ -43,13 +42,13 @@ def answered(problem: Problem, of_seed: list[PyTree]) -> Callable[[Info], np.nda
         return jax.vmap(one)(xs, rounds)
 
     def suffered(xs: PyTree, rounds: PyTree) -> np.ndarray:
-        found = np.asarray(losses(xs, rounds))
+        values = np.asarray(losses(xs, rounds))
         if "value" not in rounds:
-            return found
-        # A policy under which costs grow without bound has no value, whatever the equation says.
+            return values
+        # A policy whose costs grow without bound has no value, even if the equation has a solution.
         least = np.asarray(rounds["value"])
-        possible = np.isfinite(found) & (found >= least * (1 - 1e-4))
-        return np.where(possible, found - least, UNBOUNDED * least)
+        possible = np.isfinite(values) & (values >= least * (1 - 1e-4))
+        return np.where(possible, values - least, UNBOUNDED * least)
 
     def score(history: Info) -> np.ndarray:
         settings = len(jax.tree.leaves(history.outer_var)[0])

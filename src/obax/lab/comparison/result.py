@@ -1,4 +1,4 @@
-"""What a comparison of one's own found: the answer first, then a small table."""
+"""The result of `obax.lab.compare`: the answer first, then a small table."""
 
 import dataclasses
 import html
@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from ..._support import drawing
-from ..._support.counting import counted
+from ..._support.messages import counted
 from ...algorithms import Info
-from ..kit.numbers import readable
-from ..kit.verdict import Gain, with_interval
+from ..framework.statistics import Gain, readable, with_interval
 from .config import Config
 from .methods import COUNTS, cost
 
@@ -21,10 +20,10 @@ LOSS = "loss suffered"
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Comparison:
-    """What `obax.lab.compare` found. Printed, it is the answer and a small table.
+    """The result of `obax.lab.compare`, printed as the answer and a small table.
 
-    `histories` are those of each algorithm on each stream, `curves` the cumulative ones by measure
-    and algorithm, `seconds` those of a round.
+    `histories` has the history of each algorithm on each stream, `curves` the cumulative losses and
+    regrets by measure and algorithm, and `seconds` the time of a round.
     """
 
     histories: dict[str, list[Info]]
@@ -33,31 +32,32 @@ class Comparison:
 
     @property
     def order(self) -> list[str]:
-        """The algorithms, the one that suffered least first."""
+        """The algorithms in the order of their losses, the least first."""
         return sorted(self.histories, key=lambda name: np.mean(self._ends(LOSS, name)))
 
     @property
     def best(self) -> str:
-        """The one that suffered least."""
+        """The algorithm with the least loss."""
         return self.order[0]
 
     @property
     def answer(self) -> str:
-        """Which suffered least, by how much, and what it cost."""
+        """Which algorithm had the least loss, by how much, and at which cost."""
         first, *others = self.order
-        mine = self._ends(LOSS, first)
-        if not np.all(np.isfinite(mine)):
-            return "None of them suffered a finite loss: all diverged. Smaller steps may help."
-        among = "" if len(mine) == 1 else f" of {len(mine)} streams"
+        losses = self._ends(LOSS, first)
+        if not np.all(np.isfinite(losses)):
+            return "No algorithm had a finite loss: all diverged. Smaller steps may help."
+        among = "" if len(losses) == 1 else f" of {len(losses)} streams"
         horizon = len(self.curves[LOSS][first][0])
-        said = (
-            f"{first} suffered least: {with_interval(mine)} over {counted(horizon, 'round')}{among}"
+        lead = (
+            f"{first} had the least loss: {with_interval(losses)} over "
+            f"{counted(horizon, 'round')}{among}"
         )
         if others:
-            said += self._beside(mine, others[0])
+            lead += self._difference(losses, others[0])
         calls = np.mean([cost(Config(), one).mean() for one in self.histories[first]])
         spent = f"A round of it costs {readable(calls)} calls and {_micro(self.seconds[first])} us."
-        words = [f"{said}.", spent]
+        words = [f"{lead}.", spent]
         for measure in self.curves:
             ends = {name: np.mean(self._ends(measure, name)) for name in self.order}
             least = min(ends, key=lambda name: ends[name])
@@ -65,12 +65,12 @@ class Comparison:
                 words.append(f"The least {measure} is that of {least}.")
         return " ".join(words)
 
-    def _beside(self, mine: np.ndarray, other: str) -> str:
-        """How far the best is ahead of another."""
+    def _difference(self, losses: np.ndarray, other: str) -> str:
+        """Return how far the best algorithm is ahead of another."""
         theirs = self._ends(LOSS, other)
         if not np.all(np.isfinite(theirs)):
             return f"; the next, {other}, diverged"
-        gain = Gain.of(theirs - mine)
+        gain = Gain.of(theirs - losses)
         share = f"{gain.mean / abs(np.mean(theirs)):.1%}" if np.mean(theirs) else "0%"
         ahead = f", {gain.size} ({share}) less than the next, {other}"
         if gain.seeds == 1:
@@ -78,8 +78,10 @@ class Comparison:
         return f"{ahead}, which is within noise" if gain.verdict == "within noise" else ahead
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row for each algorithm and stream, in the order of the losses; counts are those of a
-        round, `calls` all of them in gradients, as `obax run compare` counts."""
+        """Return a row for each algorithm and stream, in the order of the losses.
+
+        Counts are those of a round; `calls` is their sum in gradients, as in `obax run compare`.
+        """
         rows = []
         for name in self.order:
             for number, history in enumerate(self.histories[name]):
@@ -92,12 +94,11 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """One matplotlib figure, a panel for each measure over the rounds; saved to `file` where
-        one is named."""
+        """Return a matplotlib figure with a panel for each measure; save it to `file`, if given."""
         panels = []
-        for measure, found in self.curves.items():
-            lines = {name: found[name] for name in self.order}
-            log = drawing.spans_decades([one for mine in lines.values() for one in mine])
+        for measure, curves in self.curves.items():
+            lines = {name: curves[name] for name in self.order}
+            log = drawing.spans_decades([one for streams in lines.values() for one in streams])
             panels.append(
                 drawing.Panel(f"{measure}, summed" if measure == LOSS else measure, lines, log)
             )
@@ -110,19 +111,19 @@ class Comparison:
         return f"<p>{html.escape(self.answer)}</p>{self._small().to_html(index=False, border=0)}"
 
     def _small(self) -> pd.DataFrame:
-        """The table as it is read: means over the streams, without counts that are all zero."""
+        """Return means over the streams as a table to read, without counts that are all zero."""
         whole = self.to_pandas()
         rows = []
         for name in self.order:
-            mine = whole[whole.algorithm == name]
+            of_algorithm = whole[whole.algorithm == name]
             row = {"algorithm": name}
-            row |= {measure: with_interval(mine[measure]) for measure in self.curves}
+            row |= {measure: with_interval(of_algorithm[measure]) for measure in self.curves}
             for count in ("calls", *COUNTS):
                 if count == "calls" or whole[count].any():
-                    row[count.replace("_", " ")] = readable(mine[count].mean())
+                    row[count.replace("_", " ")] = readable(of_algorithm[count].mean())
             row["us per round"] = _micro(self.seconds[name])
             if whole.rejected.any():
-                row["rejected"] = str(mine.rejected.sum())
+                row["rejected"] = str(of_algorithm.rejected.sum())
             rows.append(row)
         return pd.DataFrame(rows)
 

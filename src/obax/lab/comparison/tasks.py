@@ -1,4 +1,4 @@
-"""The streams that the methods are compared on, and what they are judged by."""
+"""The problems and streams on which methods are compared, and how they are scored."""
 
 import dataclasses
 import functools
@@ -15,9 +15,9 @@ from ..._support.trees import PyTree, is_float
 from ...algorithms import Info
 from ...problem import Problem
 from ...problems import dynamic_regression, loss_tuning, loss_tuning_start, quadratic
-from ..dynamic_regression.stream import stack, stage_comparators
-from ..kit.curves import cumulative
-from ..kit.data import at_hand
+from ..dynamic_regression.measures import stack, stage_comparators
+from ..framework.data import is_on_this_machine
+from ..framework.statistics import cumulative
 from .config import Config
 from .ready import READY, answered
 
@@ -31,10 +31,10 @@ PROJECTED_STEP = 0.1
 class Task:
     """One problem with a stream for each seed.
 
-    `rounds` are stacked [seeds, T, ...], `starts` are (x_1, y_1) of each seed. `score` turns a
-    history [settings, seeds, T] into the curves that count, lower is better. `local` is the local
-    regret of its problem, if it has one. The step sizes of the grid are multiplied by `outer_scale`
-    and `inner_scale`, for all alike.
+    `rounds` are stacked [seeds, T, ...] and `starts` are (x_1, y_1) of each seed. `score` turns a
+    history [settings, seeds, T] into curves, where lower is better. `local` is the local regret of
+    the problem, if it has one. The step sizes of the grid are multiplied by `outer_scale` and
+    `inner_scale` for all methods.
     """
 
     problem: Problem
@@ -48,30 +48,30 @@ class Task:
 
     @property
     def example_round(self) -> PyTree:
-        """The shapes of a round."""
+        """The shapes and dtypes of a round."""
         return jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), self.rounds
         )
 
     def of_seed(self, seed: int) -> PyTree:
-        """The rounds of one seed."""
+        """Return the rounds of one seed."""
         return jax.tree.map(lambda leaf: leaf[seed], self.rounds)
 
     def stationarity(self, outer_vars: PyTree, seed: int) -> np.ndarray | None:
-        """The local regret of one trajectory."""
+        """Return the local regret of one trajectory, if the problem has one."""
         if self.local is None:
             return None
         return np.asarray(self.local(self.problem, outer_vars, self.of_seed(seed)))
 
 
 def available(config: Config) -> list[str]:
-    """The problems of the config whose data is at hand: nothing is downloaded for a comparison."""
-    return [name for name in config.problems if name != "adult" or at_hand("adult")]
+    """Return the problems of a configuration whose data is on this machine."""
+    return [name for name in config.problems if name != "adult" or is_on_this_machine("adult")]
 
 
 @functools.lru_cache(maxsize=1)
 def task(config: Config, name: str) -> Task:
-    """The problem of that name."""
+    """Return the task of a problem."""
     makers: dict[str, Callable[[Config], Task]] = {
         "quadratic": functools.partial(_quadratic, box=10.0),
         "constrained": functools.partial(_quadratic, box=0.2),
@@ -84,7 +84,7 @@ def task(config: Config, name: str) -> Task:
 
 
 def _ready(config: Config, name: str) -> Task:
-    """A ready problem of `obax.problems`, see `READY`."""
+    """Return the task of a ready problem of `obax.problems`."""
     make, outer_scale, inner_scale = READY[name]
     streams = [make(config.horizon, seed=seed) for seed in range(config.seeds)]
     of_seed = [stream.rounds for stream in streams]
@@ -99,7 +99,7 @@ def _ready(config: Config, name: str) -> Task:
 
 
 def _quadratic(config: Config, box: float) -> Task:
-    """Drifting quadratics with known optima; with a small box the constraint is active."""
+    """Return drifting quadratics with known optima. In a small box the constraint is active."""
     streams = [
         quadratic(config.horizon, 5, 10, condition=4.0, drift=0.05, box=box, seed=seed)
         for seed in range(config.seeds)
@@ -108,7 +108,7 @@ def _quadratic(config: Config, box: float) -> Task:
     best = [regret.outer_solutions(problem, mine) for mine in of_seed]
 
     def score(history: Info) -> np.ndarray:
-        """BD-Reg of every setting and seed, one trajectory at a time."""
+        """Return BD-Reg of every setting and seed, one trajectory at a time."""
         return cumulative(
             [
                 [
@@ -127,8 +127,10 @@ def _quadratic(config: Config, box: float) -> Task:
 
 
 def _regression(config: Config) -> Task:
-    """Section 4.1 where a penalty pays: noise, correlated features, three stages. It starts too
-    strong, so that there is something to learn."""
+    """Return the stream of Section 4.1 with noise, correlated features and three stages.
+
+    There a penalty helps, and it starts too strong, so that there is something to learn.
+    """
     streams = [
         dynamic_regression(config.horizon, STAGES, noise=3.0, correlation=0.5, seed=seed)
         for seed in range(config.seeds)
@@ -139,7 +141,7 @@ def _regression(config: Config) -> Task:
         stack([s.rounds for s in streams]),
         [(jnp.zeros(1), s.inner_var) for s in streams],
         lambda history: cumulative(np.asarray(history.played_value) - least),
-        # One sample per round: larger inner steps learn it by heart.
+        # Larger inner steps would fit the one sample of a round exactly.
         inner_scale=0.1,
     )
 
@@ -166,8 +168,11 @@ def _network_answer(x: PyTree, round: PyTree) -> Array:
 
 
 def _network(config: Config) -> Task:
-    """The leader learns the hidden layer of a small network, the follower its head by ridge
-    regression: not convex in x, strongly convex in y. The teacher's head turns slowly."""
+    """Return a small network: the leader learns its hidden layer, the follower its head.
+
+    The follower solves a ridge regression, so that the problem is strongly convex in y but not
+    convex in x. The head of the true network turns slowly.
+    """
     features, samples, horizon = 4, 16, config.horizon
     streams, starts = [], []
     for seed in range(config.seeds):
@@ -192,7 +197,7 @@ def _network(config: Config) -> Task:
 
 
 def _adult(config: Config) -> Task:
-    """Loss tuning on Adult with a small perceptron, batches of 64, no dropout."""
+    """Return loss tuning on Adult with a small perceptron, batches of 64 and no dropout."""
     horizon, streams, starts = config.adult_rounds, [], []
     for seed in range(config.seeds):
         data = datasets.adult(seed=seed)
@@ -203,7 +208,7 @@ def _adult(config: Config) -> Task:
         starts.append((loss_tuning_start(2), model))
     return Task(
         loss_tuning(2),
-        # In the precision of the model.
+        # In the precision of the model, which is that of JAX's default.
         jax.tree.map(lambda leaf: leaf.astype(float) if is_float(leaf) else leaf, stack(streams)),
         starts,
         buffers=(),

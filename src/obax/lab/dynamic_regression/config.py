@@ -1,62 +1,59 @@
-"""The settings of the dynamic-regression experiment, and the methods and streams that they name."""
+"""The settings of the dynamic-regression experiment, with its methods and streams."""
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Annotated, Any
 
-from ..kit.config import Settings, choice, count, fraction, positive, ranged
-from ..kit.method import Method as AnyMethod, option
-from ..kit.table import Value
+from ..._support.checks import Count, Fraction, Kind, Positive
+from ..framework.config import Settings, one_of
+from ..framework.method import Method as AnyMethod, option
+from ..framework.table import Value
 
 QUESTION = "Can a model tune its own regularisation while data streams in?"
-COLUMNS = {"kind": str, "x": str, "w": int, "u": float, "normalise": str, "follower": str}
-COLUMNS |= {"curvature": str, "cut": str, "scenario": str, "stages": int, "d1": int}
-COLUMNS |= {"K": int, "alpha": float, "beta": float}
-GROUP, GRID = ["scenario", "stages", "d1"], ["K", "alpha", "beta"]
 
-
-# The law of the data: targets get noise uniform in [0, noise].
 SCENARIOS: dict[str, dict[str, Any]] = {
-    # The paper's noise; features without correlation are our choice (it names no law).
+    # The paper's noise; features without correlation are our choice (it names no distribution).
     "paper": {"noise": 0.1, "correlation": 0.0},
-    # Ours: noise that makes one sample say little, and correlated features, so that there is
-    # something for an average to gain.
+    # Ours: strong noise, so that one sample says little, and correlated features: averaging helps.
     "noisy": {"noise": 3.0, "correlation": 0.5},
 }
-
-
-def _windows(*default: str) -> tuple[str, ...]:
-    holds = lambda window: window == "T" or (window.isdigit() and int(window) >= 1)  # noqa: E731
-    return ranged(default, holds, "an integer >= 1 or T", "integers >= 1 or T")
+"""How the data is drawn. Targets get noise that is uniform in [0, noise]."""
+WindowSize = Annotated[
+    str,
+    Kind(
+        "an integer >= 1 or T",
+        lambda window: window == "T" or (window.isdigit() and int(window) >= 1),
+    ),
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Settings):
     """Everything that a run depends on. Windows are numbers, or `T` for the whole horizon."""
 
-    horizon: int = count(5000)
-    seeds: int = count(5)
-    tuning_seeds: int = count(10)
-    """How many seeds the two questions have, if that is more: they are asked of few methods, and
-    with one penalty."""
-    scenarios: tuple[str, ...] = choice(("paper", "noisy"), SCENARIOS)
-    stages: tuple[int, ...] = count((3, 1))
-    outer_dims: tuple[int, ...] = count((1, 5))
-    inner_dim: int = count(5)
-    windows: tuple[str, ...] = _windows("1", "100", "T")
-    decays: tuple[float, ...] = fraction((1.0, 0.9))
-    normalisations: tuple[str, ...] = choice(("full", "seen"), ("full", "seen"))
-    followers: tuple[str, ...] = choice(("current", "average"), ("current", "average"))
-    inner_steps: tuple[int, ...] = count((5, 10))
-    outer_step_sizes: tuple[float, ...] = positive((0.001, 0.01, 0.1, 0.5))
-    inner_step_sizes: tuple[float, ...] = positive((0.001, 0.01, 0.1, 0.5))
-    window_sizes: tuple[str, ...] = _windows("1", "10", "100", "1000", "T")
+    horizon: Count = 5000
+    seeds: Count = 5
+    tuning_seeds: Count = 10
+    """The number of seeds for the two questions, if it is larger: they concern few methods and one
+    penalty."""
+    scenarios: tuple[Annotated[str, one_of(*SCENARIOS)], ...] = ("paper", "noisy")
+    stages: tuple[Count, ...] = (3, 1)
+    outer_dims: tuple[Count, ...] = (1, 5)
+    inner_dim: Count = 5
+    windows: tuple[WindowSize, ...] = ("1", "100", "T")
+    decays: tuple[Fraction, ...] = (1.0, 0.9)
+    normalisations: tuple[Annotated[str, one_of("full", "seen")], ...] = ("full", "seen")
+    followers: tuple[Annotated[str, one_of("current", "average")], ...] = ("current", "average")
+    inner_steps: tuple[Count, ...] = (5, 10)
+    outer_step_sizes: tuple[Positive, ...] = (0.001, 0.01, 0.1, 0.5)
+    inner_step_sizes: tuple[Positive, ...] = (0.001, 0.01, 0.1, 0.5)
+    window_sizes: tuple[WindowSize, ...] = ("1", "10", "100", "1000", "T")
     own_curvature: bool = True
     lower: float = -8.0
     upper: float = 2.0
     start: float = -3.0
-    offline_points: int = count(50)
-    curve_points: int = count(200)
+    offline_points: Count = 50
+    curve_points: Count = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,63 +70,66 @@ class Config(Settings):
             raise ValueError(f"start must be in [lower, upper] = {limits}, but is {self.start}.")
 
     def for_tuning(self, outer_dim: int) -> "Config":
-        """The same on the seeds of the two questions."""
+        """Return the same settings on the seeds of the two questions."""
         most = max(self.seeds, self.tuning_seeds) if outer_dim == 1 else self.seeds
         return dataclasses.replace(self, seeds=most)
 
     def size(self, window: str) -> int:
-        """A window as a number of rounds."""
+        """Return a window as a number of rounds."""
         return self.horizon if window == "T" else min(int(window), self.horizon)
 
     def sizes(self) -> list[int]:
-        """The windows that are compared, as numbers of rounds, from small to large."""
+        """Return the windows that are compared as numbers of rounds, from small to large."""
         return sorted({self.size(window) for window in self.windows})
 
-    def named(self, size: int) -> str:
-        """A window for people: T where it is the whole horizon."""
+    def name_of(self, size: int) -> str:
+        """Return a window for people: T if it is the whole horizon."""
         return "T" if size == self.horizon else str(size)
 
 
-PAPER = Config()
-QUICK = Config(
-    horizon=2000,
-    seeds=3,
-    outer_dims=(1,),
-    own_curvature=False,
-    window_sizes=("1", "10", "100", "T"),
-    offline_points=25,
-)
+PRESETS = {
+    "quick": Config(
+        horizon=2000,
+        seeds=3,
+        outer_dims=(1,),
+        own_curvature=False,
+        window_sizes=("1", "10", "100", "T"),
+        offline_points=25,
+    ),
+    "paper": Config(),
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
-    """What all methods of a comparison share."""
+class Stream:
+    """The scenario, number of stages and number of penalties that a comparison shares."""
 
     scenario: str
     stages: int
     outer_dim: int
 
     def name(self) -> str:
-        """As it stands in the name of a part."""
+        """Return the beginning of the names of its parts."""
         return f"{self.scenario}-S{self.stages}-d{self.outer_dim}"
 
     def columns(self) -> dict[str, Value]:
-        """Its columns of the table."""
+        """Return the columns of the table that identify the stream."""
         return {"scenario": self.scenario, "stages": self.stages, "d1": self.outer_dim}
 
 
-def groups(config: Config) -> list[Group]:
-    """All groups of a run."""
+def streams(config: Config) -> list[Stream]:
+    """Return all streams of a run."""
     every = itertools.product(config.outer_dims, config.scenarios, config.stages)
-    return [Group(scenario, stages, outer_dim) for outer_dim, scenario, stages in every]
+    return [Stream(scenario, stages, outer_dim) for outer_dim, scenario, stages in every]
 
 
 @dataclasses.dataclass(frozen=True)
 class Method(AnyMethod):
-    """OAGD with one kind of window; or OGD, with x held at its start or given the best x of each
-    stage (the oracle); or the comparators themselves, or the offline solution.
+    """A method of the experiment.
 
-    w = 1 has no weights, and nothing to average.
+    It is OAGD with one kind of window; OGD with x held at its start or at the best x of each stage
+    (the oracle); the comparators themselves; or the offline solution. OAGD with w = 1 has no
+    weights and nothing to average.
     """
 
     x: str | None = option({"fixed": "x fixed", "oracle": "oracle x"})
@@ -147,20 +147,24 @@ PENALTIES = {
     "learned online": Method("OAGD", w=1),
     "best known in advance": BASELINES[1],
 }
-"""Three ways to come by a penalty, for one and the same follower."""
+"""Three ways to choose a penalty for the same follower."""
 COMPARATORS, OFFLINE = Method("comparators"), Method("offline")
-
 CUTS = {
     "never": "never cut",
     "changes": "cut at the true changes",
     "detected": "cut where a detector says",
 }
-"""Where the window ends early: nowhere; where the stream says that a stage begins; where
-`obax.detectors.ScaleChange` finds that the losses have risen, which nobody tells it."""
+"""Where a window ends early: never; where the stream says that a stage begins; or where
+`obax.detectors.ScaleChange` finds from the losses alone that they have risen."""
 
 
-def shared(size: int, decay: float, normalise: str, follower: str, cut: str = "never") -> Method:
-    """The method that solves once per round, with the curvature of what the follower trains on."""
+def with_shared_curvature(
+    size: int, decay: float, normalise: str, follower: str, cut: str = "never"
+) -> Method:
+    """Return the OAGD that solves one linear system in a round.
+
+    The curvature is that of the rounds on which the follower trains.
+    """
     if size == 1:
         return Method("OAGD", w=1)
     curvature = "current" if follower == "current" else "window"
@@ -168,44 +172,58 @@ def shared(size: int, decay: float, normalise: str, follower: str, cut: str = "n
 
 
 def methods(config: Config) -> list[Method]:
-    """OGD, then every combination of options; those that w = 1 does not see, once."""
+    """Return OGD and every combination of options, without duplicates for w = 1."""
     options = itertools.product(
         config.sizes(), config.decays, config.normalisations, config.followers
     )
-    return list(dict.fromkeys([*BASELINES, *(shared(*chosen) for chosen in options)]))
+    windows = (with_shared_curvature(*chosen) for chosen in options)
+    return list(dict.fromkeys([*BASELINES, *windows]))
 
 
-def plain(size: int, cut: str) -> Method:
-    """Equal weights over the rounds seen, and the window reaches the follower: what is cut."""
-    return shared(size, 1.0, "seen", "average", cut)
+def with_equal_weights(size: int, cut: str) -> Method:
+    """Return the OAGD with equal weights over the rounds seen, on which the follower trains too."""
+    return with_shared_curvature(size, 1.0, "seen", "average", cut)
 
 
-def as_read(size: int, stages: Any) -> Method:
-    """The window of our reading of the paper: it ends where a stage ends. With one stage there is
-    nothing to cut at."""
-    return plain(size, "changes" if stages > 1 else "never")
+def as_we_read_the_paper(size: int, stages: Any) -> Method:
+    """Return the OAGD whose window ends where a stage ends. One stage has nothing to cut at."""
+    return with_equal_weights(size, "changes" if stages > 1 else "never")
 
 
-def asked_of(config: Config) -> list[Method]:
-    """The methods that the two questions are about."""
-    return [*PENALTIES.values(), *(plain(max(config.sizes()), cut) for cut in CUTS)]
+def methods_of_questions(config: Config) -> list[Method]:
+    """Return the methods that the two questions are about."""
+    largest = max(config.sizes())
+    return [*PENALTIES.values(), *(with_equal_weights(largest, cut) for cut in CUTS)]
 
 
-def methods_of(config: Config, group: Group) -> list[Method]:
-    """All that are played on a group.
+def methods_of(config: Config, stream: Stream) -> list[Method]:
+    """Return all methods that are played on a stream.
 
-    Of windows that are cut only the plain ones; where nothing changes, only a detector could cut.
-    With one penalty these over many window sizes, for the figure of regret against w; and, on the
-    paper's own scenario, Algorithm 1 to the letter: own curvature, w linear systems per round,
-    follower on g_t alone. It costs w times as much as the others.
+    Of the windows that are cut, only those with equal weights; without changes, only a detector
+    could cut. With one penalty, these have many window sizes, for the figure of regret against w.
+    On the paper's own scenario with one penalty, also Algorithm 1 to the letter: own curvature, w
+    linear systems in a round, follower on g_t alone. It costs w times as much as the others.
     """
-    found = methods(config)
-    letter = [dataclasses.replace(m, curvature="own") for m in found if m.follower == "current"]
+    chosen = methods(config)
+    letter = [dataclasses.replace(m, curvature="own") for m in chosen if m.follower == "current"]
     sizes = config.sizes()
-    if group.outer_dim == 1:
+    if stream.outer_dim == 1:
         sizes += [config.size(window) for window in config.window_sizes]
-    cuts = [cut for cut in CUTS if cut != "changes" or group.stages > 1]
-    found += [plain(size, cut) for cut, size in itertools.product(cuts, sizes)]
-    if config.own_curvature and group.scenario == "paper" and group.outer_dim == 1:
-        found += letter
-    return list(dict.fromkeys(found))
+    cuts = [cut for cut in CUTS if cut != "changes" or stream.stages > 1]
+    chosen += [with_equal_weights(size, cut) for cut, size in itertools.product(cuts, sizes)]
+    if config.own_curvature and stream.scenario == "paper" and stream.outer_dim == 1:
+        chosen += letter
+    return list(dict.fromkeys(chosen))
+
+
+STREAM_COLUMNS = {"scenario": str, "stages": int, "d1": int}
+GRID_COLUMNS = {"K": int, "alpha": float, "beta": float}
+GROUP, GRID = list(STREAM_COLUMNS), list(GRID_COLUMNS)
+"""Columns that identify a stream, and those that identify a setting of the grid."""
+ABOUT: dict[str, Any] = {
+    "question": QUESTION,
+    "summary": "Section 4.1: does the regret fall with the window, is x near offline tuning?",
+    "data": "none, generated",
+    "takes": "quick 46 s",
+    "columns": Method.column_types() | STREAM_COLUMNS | GRID_COLUMNS,
+}

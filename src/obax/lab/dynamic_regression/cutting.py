@@ -1,7 +1,7 @@
 """OAGD whose window is cut where a detector says, at the cost of w = 1.
 
-What the window is depends on the losses suffered, so that its moments are not known beforehand;
-those of any stretch of rounds are a difference of running sums, which all runs on a seed share.
+The window depends on the losses suffered, so that its moments cannot be computed beforehand. But
+the moments of consecutive rounds are a difference of running sums, which all runs on a seed share.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,14 @@ from ...hypergradient import Hypergradient
 from ...problems import Instance
 from ...problems.moments import RunningMoments, moments_problem
 from ...window import Window
-from .stream import stack
+from .measures import stack
 
 
 class Run(NamedTuple):
-    """A run between two rounds: its state, what the detector remembers, and how many rounds its
-    window had."""
+    """A run between two rounds: its state, the detector's state and the length of its window."""
 
     state: State
-    memory: PyTree
+    detector: PyTree
     length: Int[Array, ""]
 
 
@@ -39,11 +38,12 @@ def play_cut(
     settings: Sequence[tuple[int, float, float]],
     outer_start: Array,
 ) -> tuple[np.ndarray, ...]:
-    """x_t and y_t as they stood when round t arrived and the rounds of the window after it, of
-    every setting (K, alpha, beta) on every stream: [settings, seeds, T, ...].
+    """Return x_t and y_t when round t arrives, and the length of the window after it.
 
-    `window` has equal weights, is divided by the weight seen and reaches the follower ("average"
-    and curvature "window"): OAGD with it on the streams themselves plays the same.
+    There is one trajectory for every setting (K, alpha, beta) on every stream: [settings, seeds, T,
+    ...]. `window` has equal weights divided by the weight seen, and the follower trains on it
+    ("average" and curvature "window"). OAGD with this window on the streams themselves makes the
+    same decisions.
     """
     sums = stack([RunningMoments.of(stream) for stream in streams])
     samples = stack([stream.rounds["validation"] for stream in streams])
@@ -51,10 +51,10 @@ def play_cut(
         jnp.asarray([k for k, _, _ in settings]),
         *(jnp.asarray([setting[i] for setting in settings], float) for i in (1, 2)),
     )
-    # The size is traced: one program for all windows.
+    # The size is traced, so that one program serves all windows.
     detector, size = Window(2, cut=window.cut), jnp.asarray(window.size, jnp.int32)
-    found = _play(streams[0], detector, size, estimator, chosen, outer_start, samples, sums)
-    return tuple(np.asarray(leaf) for leaf in found)
+    played = _play(streams[0], detector, size, estimator, chosen, outer_start, samples, sums)
+    return tuple(np.asarray(leaf) for leaf in played)
 
 
 @compiled
@@ -76,18 +76,18 @@ def _play(
         x, y = run.state.outer_var, run.state.inner_var
         sample = jax.tree.map(lambda leaf: leaf[seed, t], samples)
         loss = stream.problem.outer_loss(x, y, {"validation": sample})
-        memory, kept = detector.kept(run.memory, None, loss)
+        memory, kept = detector.detect(run.detector, None, loss)
         length = jnp.minimum(jnp.minimum(run.length, kept) + 1, size)
         round = sums.between((seed, t + 1 - length), (seed, t + 1))
         algorithm = OAGD(problem, alpha, beta, k, Window(1), estimator)
         state, info = algorithm.step(run.state, round)
-        seen = select(info.accepted, (memory, length), (run.memory, run.length))
+        seen = select(info.accepted, (memory, length), (run.detector, run.length))
         return Run(state, *seen), (x, y, length)
 
     example = sums.between((jnp.asarray(0), jnp.asarray(0)), (jnp.asarray(0), jnp.asarray(1)))
     first = OAGD(problem, 1.0, 1.0, settings[0][0], Window(1), estimator)
     start = first.init(outer_start, stream.inner_var, example)
-    begun = Run(start, detector.watch(), jnp.zeros((), jnp.int32))
+    begun = Run(start, detector.init_detector(), jnp.zeros((), jnp.int32))
     # Settings x seeds in one flat batch, as in `obax.sweep`.
     lanes = len(settings[0]) * seeds
     runs = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (lanes, *leaf.shape)), begun)

@@ -1,4 +1,4 @@
-"""The methods that are compared, each over the whole grid of step sizes and all seeds at once."""
+"""The methods of the experiment, each played with the whole grid of step sizes on all seeds."""
 
 import dataclasses
 import itertools
@@ -17,9 +17,9 @@ from ...online import sweep
 from ...problem import Problem
 from ...problems import regression, windowed
 from ...window import Window
-from .config import Config, Group, Method
+from .config import Config, Method, Stream
 from .cutting import play_cut
-from .stream import comparators, instances, stack, start, taken
+from .measures import comparators, instances, stack, start, take
 
 # Exact for five features, whatever the penalty.
 ESTIMATOR = hypergradient.CG(max_steps=5)
@@ -28,16 +28,17 @@ Setting = tuple[int, float, float]
 
 
 def grid(config: Config, method: Method) -> list[Setting]:
-    """(K, alpha, beta); OGD has no alpha."""
+    """Return the settings (K, alpha, beta). OGD has no alpha."""
     alphas = (float("nan"),) if method.kind == "OGD" else config.outer_step_sizes
     return list(itertools.product(config.inner_steps, alphas, config.inner_step_sizes))
 
 
 @dataclasses.dataclass(frozen=True)
 class Trajectories:
-    """Decisions x_t and models y_t as they stood when round t arrived: [settings, seeds, T, d].
+    """Decisions x_t and models y_t as they were when round t arrived, [settings, seeds, T, d].
 
-    Of a window that a detector cuts also how many rounds it had, [settings, seeds, T]."""
+    `lengths` are the numbers of rounds in a window that a detector cuts, [settings, seeds, T].
+    """
 
     settings: list[Setting]
     outer_vars: np.ndarray
@@ -45,7 +46,7 @@ class Trajectories:
     lengths: np.ndarray | None = None
 
     def first(self, seeds: int) -> "Trajectories":
-        """Of the first seeds only."""
+        """Return the trajectories of the first seeds."""
         lengths = None if self.lengths is None else self.lengths[:, :seeds]
         kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds], lengths)
         return Trajectories(self.settings, *kept)
@@ -64,23 +65,25 @@ def _oracle_inner(x: Array, y: Array, round: PyTree) -> Array:
 
 
 def play(
-    config: Config, group: Group, method: Method, settings: list[Setting] | None = None
+    config: Config, stream: Stream, method: Method, settings: list[Setting] | None = None
 ) -> Trajectories:
-    """All settings of the grid (or the given ones) on all seeds. The oracle is OGD whose penalty is
-    the best x of the stage, which nobody can know beforehand."""
+    """Play all settings of the grid, or the given ones, on all seeds.
+
+    The oracle is OGD whose penalty is the best x of the stage, which is only known in hindsight.
+    """
     settings = grid(config, method) if settings is None else settings
-    streams, window = instances(config, group), Window(1)
+    every, window = instances(config, stream), Window(1)
     if method.cut == "detected":
-        found = play_cut(streams, _window(method), ESTIMATOR, settings, start(config, group))
-        return Trajectories(settings, *found)
+        first = start(config, stream)
+        return Trajectories(settings, *play_cut(every, _window(method), ESTIMATOR, settings, first))
     if method.curvature == "own":
         window = _window(method)
     elif method.kind == "OAGD":
-        # The window is in the rounds: the same decisions at the cost of w = 1.
-        streams = tuple(windowed(stream, _window(method)) for stream in streams)
-    problem, rounds = streams[0].problem, stack(one.rounds for one in streams)
+        # The rounds contain the window: the same decisions at the cost of w = 1.
+        every = tuple(windowed(instance, _window(method)) for instance in every)
+    problem, rounds = every[0].problem, stack(instance.rounds for instance in every)
     if method.x == "oracle":
-        best, _ = comparators(config, group).per_round()
+        best, _ = comparators(config, stream).per_round()
         rounds |= {"oracle": jnp.asarray(best, float)}
         problem = Problem(_oracle_outer, _oracle_inner, problem.domain)
     algorithms: list[OGD | OAGD] = [
@@ -90,14 +93,20 @@ def play(
         else OAGD(problem, alpha, beta, jnp.asarray(k), window, ESTIMATOR)
         for k, alpha, beta in settings
     ]
-    first, example = streams[0].inner_var, taken(rounds, (0, 0))
-    state = algorithms[0].init(start(config, group), first, example)
+    first, example = every[0].inner_var, take(rounds, (0, 0))
+    state = algorithms[0].init(start(config, stream), first, example)
     _, history = sweep(algorithms, state, rounds, seeds=True, record=_inner_var)
     outer_vars, after = np.asarray(history.outer_var), np.asarray(history.recorded)
     if method.x == "oracle":
         outer_vars = np.broadcast_to(best, outer_vars.shape)
-    begun = np.broadcast_to(first, (*after.shape[:2], 1, len(first)))
-    return Trajectories(settings, outer_vars, np.concatenate([begun, after[:, :, :-1]], axis=2))
+    at_start = np.broadcast_to(first, (*after.shape[:2], 1, len(first)))
+    inner_vars = np.concatenate([at_start, after[:, :, :-1]], axis=2)
+    return Trajectories(settings, outer_vars, inner_vars)
+
+
+def with_current_curvature(method: Method) -> Method:
+    """Return the same method with one linear system in a round."""
+    return dataclasses.replace(method, curvature="current")
 
 
 def _window(method: Method) -> Window:
@@ -107,7 +116,7 @@ def _window(method: Method) -> Window:
     assert method.u is not None
     size = method.w
     if method.u < 1:
-        # Beyond this age u_i is less than 1e-9 of the total: nothing in float32.
+        # Beyond this age u_i is less than 1e-9 of the total, which float32 cannot hold.
         size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.u)) / np.log(method.u))))
     return Window(
         size,
@@ -124,20 +133,20 @@ OFFLINE_STEPS = 200
 OFFLINE_INNER_STEPS = 100
 
 
-def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
-    """Offline hyperparameter optimisation on all data so far: t and x(t), [points, seeds, d1].
+def offline(config: Config, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Optimise the penalty offline on all data so far. Return t and x(t), [points, seeds, d1].
 
-    At each of `offline_points` rounds: OFFLINE_STEPS outer steps, each with the hypergradient of
-    OFFLINE_INNER_STEPS gradient steps on all training data so far by reverse mode (Franceschi et
-    al., 2018), from the last solution. The inner step is 1 / L for the data at hand. Adam moves x,
-    because the hypergradient shrinks with exp(x).
+    Each of `offline_points` rounds has OFFLINE_STEPS outer steps from the last solution. Each takes
+    the hypergradient of OFFLINE_INNER_STEPS gradient steps on all training data so far by reverse
+    mode (Franceschi et al., 2018), with the inner step 1 / L. Adam moves x, because the
+    hypergradient shrinks with exp(x).
     """
     everything = Window(config.horizon, normalise="seen", follower="average")
-    views = tuple(windowed(stream, everything) for stream in instances(config, group))
+    views = tuple(windowed(instance, everything) for instance in instances(config, stream))
     spaced = np.linspace(0, config.horizon - 1, config.offline_points + 1)
     points = np.unique(spaced[1:].astype(int))
     steps = np.repeat(points, OFFLINE_STEPS)
-    rounds = stack(taken(view.rounds, steps) for view in views)
+    rounds = stack(take(view.rounds, steps) for view in views)
     largest = np.linalg.eigvalsh(np.asarray(rounds["training"][0], np.float64))[..., -1].max()
     algorithm = OAGD(
         views[0].problem,
@@ -147,7 +156,7 @@ def offline(config: Config, group: Group) -> tuple[np.ndarray, np.ndarray]:
         hypergradient=hypergradient.Unrolled(),
         outer_optimiser=OFFLINE_OPTIMISER,
     )
-    state = algorithm.init(start(config, group), views[0].inner_var, views[0].example_round)
+    state = algorithm.init(start(config, stream), views[0].inner_var, views[0].example_round)
     _, history = sweep(algorithm, state, rounds, seeds=True)
     solved = np.asarray(history.outer_var)[:, OFFLINE_STEPS - 1 :: OFFLINE_STEPS]
     return points + 1, np.swapaxes(solved, 0, 1)

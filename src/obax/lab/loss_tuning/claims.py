@@ -1,49 +1,54 @@
-"""The claims C3, C4, C5 and C7 of the paper against the tables of the loss-tuning experiments.
+"""The claims C3, C4, C5 and C7 of the paper, judged by the tables of the loss-tuning experiments.
 
-Each compares methods on the seeds that both have, by the rule of `kit.verdict`. A claim whose
-methods were not all run is not tested.
+Each compares methods on the seeds that both have, by the rule in `framework.statistics`.
 """
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
-from ..._support.counting import counted
-from ..kit.learning import GOAL, Runs, above, judged, piece
-from ..kit.verdict import Gain, chain, paired
-from ..report import Claim
+from ..._support.messages import counted
+from ..framework.learning import REPLAY_GOAL, Runs, judge, piece
+from ..framework.results import Claim
+from ..framework.statistics import Gain, chain, paired
 from .config import Config, Method
 
 CLOSE = 2.0
-"""By how many points a balanced accuracy may be lower and still count as the same."""
+"""A balanced accuracy that is lower by at most so many points counts as the same."""
 FALL = 2.0
-"""How many points of accuracy must be lost within the span for a fall."""
+"""A fall is a loss of more than so many points of accuracy within the span."""
 DIP, BEYOND = 1.0, 0.5
-"""How many points a dip has at least, and by how many it must exceed what OGD loses."""
+"""A dip has at least so many points, and so many more than what OGD loses."""
 FLAT = 5.0
-"""How many points apart the accuracies over a range of step sizes may be to count as flat."""
+"""Accuracies over a range of step sizes count as flat if they differ by at most so many points."""
 PAPERS_WINDOWS = {5, 10}
 CLOCK = "processor_seconds"
 
 
-def claims(kind: str, config: Config, runs: Runs[Method]) -> list[Claim]:
-    """Those that an experiment of this kind is about."""
-    return [claim for find in KINDS[kind] for claim in find(Evidence(config, runs))]
+OURS_AND_BOTH = ("OGD", "OAGD", "AutoBalance")
+AGAINST_AUTOBALANCE = ("OAGD", "AutoBalance")
+
+
+def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
+    """Return the claims on the topic of a configuration."""
+    evidence = Evidence(config, runs)
+    return [claim for make in TOPICS[config.topic] for claim in make(evidence)]
 
 
 def first_steps(runs: Runs[Method]) -> list[Method]:
-    """Each method at the first of its pairs of step sizes."""
-    found: dict[Method, Method] = {}
+    """Return each method with the first of its pairs of step sizes."""
+    first: dict[Method, Method] = {}
     for method in runs.methods:
-        found.setdefault(dataclasses.replace(method, alpha=None, beta=None), method)
-    return list(found.values())
+        first.setdefault(dataclasses.replace(method, alpha=None, beta=None), method)
+    return list(first.values())
 
 
 class Evidence:
-    """What the claims are judged by: every method at its first step sizes."""
+    """What the claims are judged by: every method with its first step sizes."""
 
     def __init__(self, config: Config, runs: Runs[Method]):
         self.config, self.runs = config, runs
@@ -52,7 +57,7 @@ class Evidence:
         self.autobalance = next((m for m in self.methods if m.kind == "AutoBalance"), None)
         self.ours = self.oagd()
         size = f"{config.hidden} hidden units"
-        if config.images:
+        if config.has_images:
             pixels = 28 // config.downsample
             size = f"{config.blocks} x {config.filters} filters, {pixels} x {pixels} pixels"
         theirs = min(config.seeds, config.autobalance_seeds)
@@ -63,8 +68,11 @@ class Evidence:
         )
 
     def oagd(self, **wanted: object) -> list[Method]:
-        """OAGD as the paper has it (leader on, Neumann, one pass over the last w rounds, the outer
-        step of all), and what is wanted, by window."""
+        """Return the paper's OAGD methods with the wanted options, ordered by window.
+
+        The paper's OAGD has its leader on, a Neumann series, one pass over the last w rounds, and
+        the outer step size of all methods.
+        """
         usual = {"held": False, "solver": "neumann"} | dict.fromkeys(
             ("passes", "replay", "own_alpha")
         )
@@ -73,40 +81,44 @@ class Evidence:
         return sorted(kept, key=lambda method: method.w or 0)
 
     def drop(self, method: Method, at: int) -> pd.Series:
-        """By how many points the test accuracy falls within `span` rounds of round `at`."""
+        """Return how many points the test accuracy falls within `span` rounds after round `at`."""
         curve = 100 * self.runs.curve(method)
         before = curve[(curve.index <= at) & (curve.index > at - self.span)].mean()
         return before - curve[(curve.index > at) & (curve.index <= at + self.span)].min()
 
     @property
     def span(self) -> int:
-        """How many rounds belong to a fall."""
+        """The number of rounds in which a fall is looked for."""
         return max(3 * self.config.evaluate_every, self.config.phase_rounds // 5)
 
 
 def time(see: Evidence, id: str) -> Iterator[Claim]:
-    """OGD < OAGD < AutoBalance in seconds."""
+    """Yield the claim that OGD takes less time than OAGD, and OAGD less than AutoBalance."""
     pieces = []
     if see.ogd and see.autobalance:
         for ours in see.ours:
             for one, other in ((see.ogd, ours), (ours, see.autobalance)):
-                gain = see.runs.sooner(one, other)
+                gain = see.runs.time_gain(one, other)
                 pieces.append(piece(f"{other.label()} over {one.label()}", gain, unit="s"))
     spent = [f"{m.label()} {see.runs.last(m).mean():.3g} s" for m in see.methods]
     claimed = "runtime OGD < OAGD < AutoBalance"
-    yield judged(f"{id} (time)", claimed, pieces, see.setting, rule=chain, intro=spent)
+    about: dict[str, Any] = {"rule": chain, "intro": spent, "kinds": OURS_AND_BOTH}
+    yield judge(f"{id} (time)", claimed, pieces, see.setting, **about)
 
 
 def overtaking(see: Evidence) -> Iterator[Claim]:
-    """C3: OAGD with w = 5, 10 overtakes AutoBalance."""
+    """Yield claim C3: OAGD with w = 5, 10 overtakes AutoBalance."""
     ours = [method for method in see.ours if method.w in PAPERS_WINDOWS]
     claimed = "OAGD with w = 5 and with w = 10 overtakes AutoBalance in balanced test accuracy"
     complete = {method.w for method in ours} == PAPERS_WINDOWS
-    yield _against_autobalance(see, "C3 (accuracy)", claimed, ours if complete else [], margin=0.0)
+    claim = _against_autobalance(
+        see, "C3 (accuracy)", claimed, ours if complete else [], margin=0.0
+    )
+    yield dataclasses.replace(claim, windows=sorted(PAPERS_WINDOWS))
 
 
 def closeness(see: Evidence) -> Iterator[Claim]:
-    """C5: OAGD comes out as AutoBalance does (that it takes less time is a claim of its own)."""
+    """Yield claim C5: OAGD is as accurate as AutoBalance. Its time is another claim."""
     claimed = "OAGD with a window has the balanced test accuracy of AutoBalance (at most "
     claimed += f"{CLOSE:g} points less)"
     ours = [method for method in see.ours if method.w != 1]
@@ -120,37 +132,40 @@ def _against_autobalance(
     if theirs:
         intro = [f"AutoBalance {100 * see.runs.final(theirs).mean():.1f}"]
         for method in ours:
-            gain = see.runs.points(method, theirs)
+            gain = see.runs.accuracy_gain(method, theirs)
             name = f"{method.label()} {100 * see.runs.final(method).mean():.1f}"
-            pieces.append(piece(name, gain, above(gain, margin)))
-    return judged(id, claimed, pieces, see.setting, intro=intro)
+            pieces.append(piece(name, gain, gain.above(margin)))
+    return judge(id, claimed, pieces, see.setting, intro=intro, kinds=AGAINST_AUTOBALANCE)
 
 
 def windows(see: Evidence, id: str) -> Iterator[Claim]:
-    """A larger window is better, and slower."""
+    """Yield the claims that a larger window is better and slower."""
     for curvature, note in (("own", ""), ("current", ", one solve")):
         ladder = see.oagd(curvature=curvature, decay=0.9)
         if len(ladder) > 1 or curvature == "own":
-            rungs = [(m.w or 0, m) for m in ladder]
-            yield from see.runs.ladder(id, f"window{note}", "w", rungs, see.setting)
+            by_size = [(m.w or 0, m) for m in ladder]
+            yield from see.runs.larger_is_better_and_slower(
+                id, f"window{note}", "w", by_size, see.setting
+            )
 
 
 def shift(see: Evidence) -> Iterator[Claim]:
-    """C4: AutoBalance falls where the classes shift, OAGD does not."""
+    """Yield claim C4: AutoBalance falls where the classes shift, and OAGD does not."""
     at, pieces = 2 * see.config.phase_rounds, []
     if see.autobalance and see.ours and see.config.rounds > at + see.span:
         fall = Gain.of(see.drop(see.autobalance, at))
-        pieces = [piece("AutoBalance falls by", fall, above(fall, FALL))]
+        pieces = [piece("AutoBalance falls by", fall, fall.above(FALL))]
         for method in see.ours:
             rise = Gain.of(-see.drop(method, at))
-            pieces.append(piece(f"{method.label()} rises by", rise, above(rise, -FALL)))
+            pieces.append(piece(f"{method.label()} rises by", rise, rise.above(-FALL)))
     claimed = f"AutoBalance falls at round {at} by more than {FALL:g} points, OAGD does not"
     intro = [f"test accuracy within {see.span} rounds of round {at}"]
-    yield judged("C4 (shift)", claimed, pieces, see.setting, rule=chain, intro=intro)
+    about: dict[str, Any] = {"rule": chain, "intro": intro, "kinds": AGAINST_AUTOBALANCE}
+    yield judge("C4 (shift)", claimed, pieces, see.setting, **about)
 
 
 def decays(see: Evidence) -> Iterator[Claim]:
-    """C4: with a large window a small decay adapts better."""
+    """Yield claim C4: with a large window, a small decay adapts better."""
     since = max(see.config.outer_start, see.config.phase_rounds)
     for curvature, note in (("own", ""), ("current", ", one solve")):
         some = see.oagd(curvature=curvature)
@@ -166,11 +181,11 @@ def decays(see: Evidence) -> Iterator[Claim]:
             for method, values in zip(ladder, later, strict=True):
                 intro.append(f"δ = {method.decay:g}: {values.mean():.1f}")
         claimed = "with a large window a small δ adapts better"
-        yield judged(f"C4 (decay{note})", claimed, pieces, see.setting, intro=intro)
+        yield judge(f"C4 (decay{note})", claimed, pieces, see.setting, intro=intro, kinds=("OAGD",))
 
 
 def dip(see: Evidence) -> Iterator[Claim]:
-    """C4: a short disruption when the outer level starts, which OGD does not have."""
+    """Yield claim C4: a short disruption when the outer level starts, which OGD does not have."""
     at, pieces = see.config.outer_start, []
     intro = [f"within {see.span} rounds of round {at}"]
     if see.ogd and see.config.rounds > at + see.span:
@@ -183,12 +198,12 @@ def dip(see: Evidence) -> Iterator[Claim]:
         f"the accuracy dips when the outer level starts, by {DIP:g} point at least and by "
         f"{BEYOND:g} more than that of OGD, which has no outer level"
     )
-    yield judged("C4 (dip)", claimed, pieces, see.setting, intro=intro)
+    yield judge("C4 (dip)", claimed, pieces, see.setting, intro=intro, kinds=("OGD", "OAGD"))
 
 
 def flatness(see: Evidence) -> list[Claim]:
-    """C7: flat in alpha or beta."""
-    found = []
+    """Return claims C7: OAGD is not sensitive to alpha and beta."""
+    made = []
     for method, symbol in itertools.product(see.ours, ("alpha", "beta")):
         at = getattr(method, symbol)
         same = [m for m in see.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
@@ -201,38 +216,40 @@ def flatness(see: Evidence) -> list[Claim]:
         pieces = [piece("best over worst", gain, gain.near(FLAT))]
         intro = [f"{method.label()}, final balanced test accuracy"]
         intro += [f"{symbol} = {step:g}: {values.mean():.1f}" for step, values in final.items()]
-        found.append(judged(f"C7 ({symbol})", claimed, pieces, see.setting, intro=intro))
-    untested = judged("C7 (steps)", "OAGD is not sensitive to its step sizes", [], see.setting)
-    return found or [untested]
+        made.append(
+            judge(f"C7 ({symbol})", claimed, pieces, see.setting, intro=intro, kinds=("OAGD",))
+        )
+    claimed = "OAGD is not sensitive to its step sizes"
+    return made or [judge("C7 (steps)", claimed, [], see.setting, kinds=("OAGD",))]
 
 
 def leaders(see: Evidence) -> Iterator[Claim]:
-    """Ours, not the paper's: what the leader is worth, against the same method with it held."""
-    claimed = "ours: the leader is worth something against the same method with it held"
+    """Yield a claim of ours: the leader is better than the same method with its leader held."""
+    claimed = "ours: a leader that moves is better than the same method with its leader held"
     for held in (method for method in see.methods if method.held):
         for moving in see.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
-            gain = see.runs.points(moving, held)
+            gain = see.runs.accuracy_gain(moving, held)
             pieces = [piece(f"{moving.label()} over {held.label()}", gain)]
-            yield judged(f"leader (w = {held.w})", claimed, pieces, see.setting)
+            yield judge(f"leader (w = {held.w})", claimed, pieces, see.setting, kinds=("OAGD",))
 
 
 def replays(see: Evidence) -> Iterator[Claim]:
-    """Ours: what a replay window is worth against AutoBalance, which sees all rounds, and against
-    the last w rounds."""
+    """Yield claims of ours: the gain of a replay window over AutoBalance and the last w rounds."""
     for method in (m for m in see.methods if m.replay and not m.held):
         name, theirs = method.label(), see.autobalance
         claimed = "ours: OAGD with a replay window is at least as accurate as AutoBalance"
-        pieces = [] if theirs is None else see.runs.goal(method, theirs, CLOCK)
-        yield judged(f"replay ({name})", f"{claimed}, {GOAL}", pieces, see.setting)
+        pieces = [] if theirs is None else see.runs.replay_goal(method, theirs, CLOCK)
+        claimed = f"{claimed}, {REPLAY_GOAL}"
+        yield judge(f"replay ({name})", claimed, pieces, see.setting, kinds=AGAINST_AUTOBALANCE)
         last_rounds = dataclasses.replace(method, replay=None, recency=None, balanced=None)
         if last_rounds in see.methods:
-            gain = see.runs.points(method, last_rounds)
+            gain = see.runs.accuracy_gain(method, last_rounds)
             claimed = "ours: drawing the window from the past is better than the last w rounds"
             pieces = [piece(f"over {last_rounds.label()}", gain)]
-            yield judged(f"replay over last ({name})", claimed, pieces, see.setting)
+            yield judge(f"replay over last ({name})", claimed, pieces, see.setting, kinds=("OAGD",))
 
 
-KINDS: dict[str, list[Callable[[Evidence], Iterable[Claim]]]] = {
+TOPICS: dict[str, list[Callable[[Evidence], Iterable[Claim]]]] = {
     "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders, replays],
     "table": [closeness, partial(time, id="C5"), leaders, replays],
     "shift": [shift, decays, dip, replays],

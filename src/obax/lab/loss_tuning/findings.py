@@ -1,28 +1,27 @@
-"""What the tables of the loss-tuning experiments say. Reads tables only."""
+"""The findings of the loss-tuning experiments, from their tables alone."""
 
 import dataclasses
 
 import pandas as pd
 
-from ..kit.curves import band
-from ..kit.learning import TIME, TRAINING, Runs
-from ..report import Figure, Findings, Table
+from ..framework.learning import TIME, TRAINING, Runs
+from ..framework.results import Figure, Findings, Table
+from ..framework.statistics import mean_over_seeds
 from .claims import claims, first_steps
 from .config import QUESTIONS, Config, Method
 
-TUNING = ("imbalance", "table", "shift")
-"""The kinds that ask whether tuning helps."""
 FINAL = 0.95
 """Final accuracies are means over the measurements after this share of the rounds."""
 
 
-def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
-    """Everything that the report shows; `kind` names the question and the claims."""
+def findings(config: Config, table: pd.DataFrame) -> Findings:
+    """Return the content of the report."""
     runs = Runs(config.runs().values(), table, FINAL)
-    ones, others = _sides(kind, runs)
+    ones, others = _sides(config, runs)
+    doubt = _doubt(config, runs, ones, others)
     return Findings(
-        answers=[runs.contest(QUESTIONS[kind], ones, others, _doubt(kind, runs, ones, others))],
-        claims=claims(kind, config, runs),
+        answers=[runs.answer(QUESTIONS[config.topic], ones, others, doubt)],
+        claims=claims(config, runs),
         figures=[*runs.panels([TRAINING, TIME]), *_paths(runs)],
         tables=[
             Table(
@@ -42,46 +41,49 @@ def findings(kind: str, config: Config, table: pd.DataFrame) -> Findings:
     )
 
 
-def _sides(kind: str, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
-    """Whose accuracies the question is about: a leader that moves against the same one held, or
-    without such a pair against none; the longest window against the shortest, the best step sizes
-    against the worst."""
+def _sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
+    """Return the two groups of methods whose accuracies the question compares.
+
+    They are a method with its leader moving and held, or without such a pair OAGD and OGD; the
+    longest and the shortest windows; or the best and the worst step sizes.
+    """
     moving = [m for m in runs.methods if m.kind == "OAGD" and not m.held]
-    if kind in TUNING:
+    if config.study == "methods":
         twins = {m: dataclasses.replace(m, held=True) for m in moving}
         if one := runs.best(m for m in moving if twins[m] in runs.methods):
             return [one], [twins[one]]
         return moving, [m for m in runs.methods if m.kind == "OGD"]
-    if kind == "steps":
+    if config.study == "steps":
         return runs.extremes(moving, sorted(moving, key=lambda m: runs.final(m).mean()).index)
     return runs.extremes(moving, lambda m: m.w or 0)
 
 
 def _doubt(
-    kind: str, runs: Runs[Method], ones: list[Method], others: list[Method]
+    config: Config, runs: Runs[Method], ones: list[Method], others: list[Method]
 ) -> tuple[str, str] | None:
-    """What a gain over OGD may be due to besides the leader: a window trains the follower more."""
+    """Return what else may explain a gain over OGD: a window trains the follower more."""
     one = runs.best(ones)
-    if kind not in TUNING or one is None or any(other.held for other in others):
+    if config.study != "methods" or one is None or any(other.held for other in others):
         return None
     steps = (one.w or 1) * (one.passes or 1)
     if steps == 1:
         return None
     return "more training", (
-        f"a round of the first has {steps} follower steps, one of OGD one: the same method with "
-        f"its leader held, -held, would tell"
+        f"a round of the first has {steps} follower steps, a round of OGD has one: the same method "
+        f"with its leader held, -held, would tell"
     )
 
 
 def _named(method: Method) -> dict[str, str]:
-    """A method and its step sizes as they stand in tables for people."""
+    """Return the columns of a method and its step sizes in a table for people."""
     sizes = {"alpha": method.alpha, "beta": method.beta}.items()
-    said = {name: "-" if size is None else f"{size:g}" for name, size in sizes}
-    return {"method": method.label()} | said
+    return {"method": method.label()} | {
+        name: "-" if size is None else f"{size:g}" for name, size in sizes
+    }
 
 
 def _names(runs: Runs[Method], part: str) -> dict[str, str]:
-    """The metrics of each class, by what its column is called."""
+    """Return the metrics of each class by the names of their columns."""
     metrics = [metric for metric in runs.rows[runs.methods[0]] if metric.startswith(f"{part}_")]
     return {f"class {metric.removeprefix(f'{part}_')}": metric for metric in metrics}
 
@@ -106,7 +108,7 @@ def _leader(runs: Runs[Method]) -> pd.DataFrame:
 
 
 def _paths(runs: Runs[Method]) -> list[Figure]:
-    """gamma and Delta of the method that looks furthest back, and of AutoBalance."""
+    """Return gamma and Delta of the method with the longest window, and of AutoBalance."""
     moving = [method for method in first_steps(runs) if method.kind != "OGD" and not method.held]
     windows = sorted((m for m in moving if m.w is not None), key=lambda m: -(m.w or 0))[:1]
     return [
@@ -115,7 +117,10 @@ def _paths(runs: Runs[Method]) -> list[Figure]:
             f"The {title} of {method.label()}",
             "round t",
             part,
-            [band(runs.rows[method][metric], name) for name, metric in _names(runs, part).items()],
+            [
+                mean_over_seeds(runs.rows[method][metric], name)
+                for name, metric in _names(runs, part).items()
+            ],
             f"{runs.data}.",
         )
         for method in [*windows, *(m for m in moving if m.kind == "AutoBalance")]
@@ -125,7 +130,7 @@ def _paths(runs: Runs[Method]) -> list[Figure]:
 
 def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
     network = f"a 2-layer MLP with {config.hidden} hidden units and dropout {config.dropout:g}"
-    if config.images:
+    if config.has_images:
         pixels = 28 // config.downsample
         papers = (config.blocks, config.filters, config.downsample) == (4, 64, 1)
         network = (
@@ -137,7 +142,7 @@ def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
     return [
         f"Data: {runs.data}. The follower is {network}; batches of {config.batch}; "
         f"{config.rounds} rounds; the leader moves from round {config.outer_start} on{every}. "
-        "OAGD's follower makes one pass over the window's batches, oldest first, so a larger "
+        "OAGD's follower makes one pass over the window's batches, oldest first, so that a larger "
         "window also means more training in each round; OGD takes one step per round.",
         f"Step sizes warm up over {config.inner_warmup} (inner) and {config.outer_warmup} (outer) "
         f"rounds and are divided by ten after {shares} of the rounds. Momentum "

@@ -1,4 +1,4 @@
-"""The data of the experiments as rounds: a training and a validation batch each."""
+"""The data of the experiments as rounds: a training batch and a validation batch in each."""
 
 import dataclasses
 import functools
@@ -9,17 +9,17 @@ import numpy as np
 from ... import datasets
 from ..._support.trees import PyTree
 from ...datasets import streams
-from ..kit.data import at_hand, needed
+from ..framework.data import is_on_this_machine, missing_data_as_user_error
 from .config import Config
 
 _mnist = functools.cache(datasets.mnist)
 TRAINING_ROWS = 200
-"""Of each class, on how many training rows the training accuracy is measured."""
+"""The number of training rows of each class on which the training accuracy is measured."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
-    """The data of one seed: its rounds, and what accuracies are measured on."""
+    """The data of one seed: its rounds, and the rows on which accuracies are measured."""
 
     data: datasets.Split
     config: Config
@@ -27,22 +27,22 @@ class Stream:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one row."""
+        """The shape of one row."""
         return self.data.train_inputs.shape[1:]
 
     def rounds(self) -> Iterator[PyTree]:
-        """The rounds from the first one on."""
+        """Yield the rounds from the first one on."""
         config, plan = self.config, None
         if config.data == "mnist-shift":
             *phases, last = config.phases
-            # The last phase is as long as the run needs it.
+            # The last phase is as long as the run needs.
             end = (max(config.phase_rounds, config.rounds), last)
             plan = [*((config.phase_rounds, base) for base in phases), end]
         return streams.rounds(self.data, size=config.batch, plan=plan, seed=self.seed)
 
     @functools.cached_property
     def training_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Training inputs and labels, at most `TRAINING_ROWS` of each class."""
+        """The training inputs and labels, at most `TRAINING_ROWS` of each class."""
         labels = self.data.train_labels
         classes = range(self.data.classes)
         rows = np.concatenate([np.flatnonzero(labels == j)[:TRAINING_ROWS] for j in classes])
@@ -50,26 +50,26 @@ class Stream:
 
     @property
     def test_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """All test inputs and labels."""
+        """The test inputs and labels."""
         return self.data.test_inputs, self.data.test_labels
 
 
-# One seed is in memory at a time: parts go through the methods of a seed before the next one.
+# One seed is in memory at a time, because parts are ordered by seed.
 @functools.lru_cache(maxsize=1)
 def stream(config: Config, seed: int) -> Stream:
-    """The data of a seed, loaded or generated."""
-    with needed():
+    """Load or generate the data of a seed."""
+    with missing_data_as_user_error():
         return Stream(_data(config, seed), config, seed)
 
 
 def is_synthetic(config: Config) -> bool:
-    """Whether this config runs on generated data, on this machine."""
+    """Return whether this configuration uses generated data on this machine."""
     if config.source == "synthetic":
         return True
     if config.data == "tadpole":
         return datasets.find("TADPOLE_D1_D2.csv") is None
     name = "adult" if config.data == "adult" else "mnist"
-    return config.source == "auto" and not at_hand(name)
+    return config.source == "auto" and not is_on_this_machine(name)
 
 
 def _data(config: Config, seed: int) -> datasets.Split:
@@ -97,15 +97,18 @@ def _data(config: Config, seed: int) -> datasets.Split:
 
 
 def _averaged(images: np.ndarray, size: int) -> np.ndarray:
-    """Means over squares of `size` x `size` pixels."""
+    """Return means over squares of `size` x `size` pixels."""
     n, height, width, channels = images.shape
     squares = images.reshape(n, height // size, size, width // size, size, channels)
     return squares.mean(axis=(2, 4))
 
 
 def stand_in_images(train: int, valid: int) -> datasets.Images:
-    """Generated images in ten classes, for where MNIST is not at hand: each class is a smooth
-    pattern, shifted by up to two pixels and drowned in noise. Labelled synthetic wherever shown."""
+    """Generate images in ten classes in place of MNIST.
+
+    Each class is a smooth pattern, shifted by up to two pixels, with strong noise. The data is
+    called synthetic wherever it is shown.
+    """
     rng = np.random.default_rng(0)
     grid = np.arange(28)
     waves = rng.uniform(0.1, 0.5, (10, 3, 2))
@@ -125,8 +128,10 @@ def stand_in_images(train: int, valid: int) -> datasets.Images:
 
 
 def stand_in_table(seed: int, rows: int = 4000) -> datasets.Tabular:
-    """A generated table like Adult: 11 features, two classes of which one is rare, and a boundary
-    that is not straight. Labelled synthetic wherever shown."""
+    """Generate a table like Adult: 11 features, a rare class, and a boundary that is not straight.
+
+    The data is called synthetic wherever it is shown.
+    """
     rng = np.random.default_rng([seed, 11])
     inputs = rng.standard_normal((rows, 11)).astype(np.float32)
     score = inputs[:, 0] + inputs[:, 1] * inputs[:, 2] + 0.5 * inputs[:, 3] ** 2

@@ -1,4 +1,4 @@
-"""The work of the experiments: methods on one interface, each played on each seed."""
+"""The parts of the experiments: each method played on each seed."""
 
 import dataclasses
 import functools
@@ -17,33 +17,34 @@ from ... import OAGD, OGD, Algorithm, AutoBalance, Replay, Window, models
 from ..._support.trees import PyTree
 from ...hypergradient import CG, Hypergradient, Neumann
 from ...problems import loss_tuning, loss_tuning_start
-from ..kit.experiment import Part, seed_by_seed
-from ..kit.table import Rows
-from ..kit.timing import Metrics, measured
+from ..framework.experiment import Parts
+from ..framework.learning import parts_by_seed
+from ..framework.table import Rows
+from ..framework.timing import Metrics, measured
 from .config import Config, Method
 from .stream import Stream, stream
 
 EVALUATION_BATCH = 500
 
 
-def parts(config: Config) -> list[Part]:
-    """One for each method and seed."""
-    return seed_by_seed(config, compare)
+def parts(config: Config) -> Parts:
+    """Return one part for each method and seed."""
+    return parts_by_seed(config, compare)
 
 
 def compare(config: Config, method: Method, seed: int) -> pd.DataFrame:
-    """The rows of one run."""
+    """Play one method on one seed and return its rows."""
     data, rows = stream(config, seed), Rows()
-    at = method.columns() | {"data": data.data.name, "seed": seed}
+    ids = method.columns() | {"data": data.data.name, "seed": seed}
     for t, metrics in play(config, method, data):
-        rows.add(at, t, metrics)
+        rows.add(ids, t, metrics)
     return rows.table()
 
 
 class Rates(eqx.Module):
     """A step size with a linear warm-up from round `start` on, divided by ten after each decay.
 
-    The size is a leaf: another one needs no new compilation.
+    The size is an array leaf, so that another size needs no new compilation.
     """
 
     size: jax.Array
@@ -52,7 +53,7 @@ class Rates(eqx.Module):
     decays: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, t: jax.Array) -> jax.Array:
-        """The step size of round t."""
+        """Return the step size of round t."""
         dtype = self.size.dtype
         since = jnp.asarray(t - self.start + 1).astype(dtype)
         rate = self.size * jnp.clip(since / max(self.warmup, 1), 0.0, 1.0)
@@ -69,33 +70,32 @@ class Every:
     every: int
 
     def __call__(self, t: jax.Array) -> jax.Array:
-        """Whether it moves in round t."""
+        """Return whether the leader moves in round t."""
         return (t >= self.start) & ((t - self.start) % self.every == 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassCounts:
-    """How many training rows of each class a round has, for draws that are balanced."""
+    """The number of training rows of each class in a round, for draws that are balanced."""
 
     classes: int
 
     def __call__(self, round: PyTree) -> jax.Array:
-        """Of one round."""
+        """Return the counts of one round."""
         return jnp.bincount(round["train"][1], length=self.classes).astype(jnp.float32)
 
 
-# One object for each pair of numbers: optax transformations are compared by identity, and a new one
-# would mean a new compilation.
+# Cached because optax transformations are compared by identity: a new one would be compiled anew.
 @functools.cache
 def optimiser(momentum: float, weight_decay: float) -> optax.GradientTransformation:
-    """SGD with momentum and weight decay, as PyTorch defines it."""
+    """Return SGD with momentum and weight decay, as PyTorch defines it."""
     return optax.chain(
         optax.add_decayed_weights(weight_decay), optax.sgd(1.0, momentum=momentum or None)
     )
 
 
 def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
-    """A method with its step sizes."""
+    """Return the algorithm of a method with its step sizes."""
     decays = tuple(round(share * config.rounds) for share in config.step_decays)
     inner = Rates(jnp.asarray(method.beta), 1, config.inner_warmup, decays)
     moving = optimiser(config.momentum, config.weight_decay)
@@ -149,9 +149,9 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
 
 
 def model(config: Config, stream: Stream) -> tuple[PyTree, PyTree]:
-    """The follower at the start, and its buffers."""
+    """Return the follower at the start and its buffers."""
     key = jax.random.key(stream.seed)
-    if config.images:
+    if config.has_images:
         height, width, channels = stream.shape
         return models.cnn(
             key,
@@ -167,8 +167,11 @@ def model(config: Config, stream: Stream) -> tuple[PyTree, PyTree]:
 
 
 def play(config: Config, method: Method, stream: Stream) -> Iterator[tuple[int, Metrics]]:
-    """Play the rounds: the leader's x after each, accuracies in the first, every
-    `evaluate_every`-th and the last one."""
+    """Play the rounds and yield t with its metrics.
+
+    Every round has the leader's x. The first, every `evaluate_every`-th and the last round also
+    have accuracies.
+    """
     classes = stream.data.classes
     one = algorithm(config, method, classes)
     # float32 like the data, whatever JAX's default is here.
@@ -184,20 +187,22 @@ def play(config: Config, method: Method, stream: Stream) -> Iterator[tuple[int, 
             for j, value in enumerate(np.asarray(state.outer_var[name]))
         }
 
-    def judged(state: PyTree) -> Metrics:
-        found = {}
+    def evaluate(state: PyTree) -> Metrics:
+        metrics = {}
         for name, rows in (("train", stream.training_rows), ("test", stream.test_rows)):
             shares = accuracies(state.inner_var, state.buffers, *rows, classes)
-            found[f"{name}_accuracy"] = float(np.nanmean(shares))
-            found |= {f"{name}_class_{j}": float(share) for j, share in enumerate(shares)}
-        return found
+            metrics[f"{name}_accuracy"] = float(np.nanmean(shares))
+            metrics |= {f"{name}_class_{j}": float(share) for j, share in enumerate(shares)}
+        return metrics
 
     return measured(
         one,
         state,
         itertools.islice(stream.rounds(), config.rounds),
-        evaluate=judged,
-        at=lambda t: t in (1, config.rounds) or (t > 0 and t % config.evaluate_every == 0),
+        evaluate=evaluate,
+        is_evaluated=lambda t: (
+            t in (1, config.rounds) or (t > 0 and t % config.evaluate_every == 0)
+        ),
         record=leader,
     )
 
@@ -205,8 +210,10 @@ def play(config: Config, method: Method, stream: Stream) -> Iterator[tuple[int, 
 def accuracies(
     model: PyTree, buffers: PyTree, inputs: np.ndarray, labels: np.ndarray, classes: int
 ) -> np.ndarray:
-    """The share of each class that is predicted right, as the model would predict now; NaN for a
-    class that is not there. Their mean is the balanced accuracy."""
+    """Return the share of each class that the model predicts correctly, NaN for a missing class.
+
+    Their mean is the balanced accuracy.
+    """
     right = np.empty(len(labels), bool)
     for start in range(0, len(labels), EVALUATION_BATCH):
         some = inputs[start : start + EVALUATION_BATCH]

@@ -1,7 +1,6 @@
-"""The claims C6 and C7 of the paper against the tables of the meta-learning experiments.
+"""The claims C6 and C7 of the paper, judged by the tables of the meta-learning experiments.
 
-Each compares methods on the seeds and rounds that both have, by the rule of `kit.verdict`. A claim
-whose methods were not all run is not tested.
+Each compares methods on the seeds and rounds that both have, by the rule in `framework.statistics`.
 """
 
 import dataclasses
@@ -11,32 +10,36 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from ..._support.counting import counted
-from ..kit.learning import GOAL, Runs, above, judged, piece
-from ..kit.verdict import Gain, chain, paired, with_interval
-from ..report import Claim
+from ..._support.messages import counted
+from ..framework.learning import REPLAY_GOAL, Piece, Runs, judge, piece
+from ..framework.results import Claim
+from ..framework.statistics import Gain, chain, paired, with_interval
 from .config import ADAPTATIONS, Config, Method
 
 ENDS = 5
-"""The time of the first and of the last round is a median over so many."""
+"""The time of the first and of the last round is a median over so many rounds."""
 CONSTANT = 0.2
 """How much longer, as a share, the last round may take than the first and still be constant."""
 CLOCK = "processor_seconds"
+COMPARED = ("OAGD", "ANIL", "ITD-BiO")
 
 
-def claims(kind: str, config: Config, runs: Runs[Method]) -> list[Claim]:
-    """Those that an experiment of this kind is about, and ours, without which no order of methods
-    means anything."""
-    found = [claim for find in KINDS[kind] for claim in find(config, runs)]
-    return [*found, *own(config, runs)]
+def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
+    """Return the claims on the study of a configuration, and ours that the methods learn at all."""
+    papers = [claim for make in STUDIES[config.study] for claim in make(config, runs)]
+    return [*papers, *own(config, runs)]
 
 
-def lines(config: Config, runs: Runs[Method], method: Method, metric: str = CLOCK) -> pd.DataFrame:
-    """By seed, the seconds of the first and of the last rounds, and a line through all of them
-    (Theil and Sen's), from the round on in which the window or the sample is full."""
+def fitted_times(
+    config: Config, runs: Runs[Method], method: Method, metric: str = CLOCK
+) -> pd.DataFrame:
+    """Return the seconds of the first and last rounds and a line through all rounds, by seed.
+
+    The line is that of Theil and Sen. Rounds before the window or the sample is full do not count.
+    """
     from scipy import stats
 
-    found = {}
+    fits = {}
     for seed, total in runs.curve(method, metric).items():
         t, spent = total.index.to_numpy(), np.diff(total.to_numpy(), prepend=0.0)
         full = t >= (config.sampled_tasks if method.sampled else method.w or 1)
@@ -44,23 +47,31 @@ def lines(config: Config, runs: Runs[Method], method: Method, metric: str = CLOC
             full = t >= 1
         slope, intercept, *_ = stats.theilslopes(spent[full], t[full])
         first, last = np.median(spent[full][:ENDS]), np.median(spent[-ENDS:])
-        found[seed] = {"first": first, "last": last, "slope": slope, "intercept": intercept}
-    return pd.DataFrame(found).T
+        fits[seed] = {"first": first, "last": last, "slope": slope, "intercept": intercept}
+    return pd.DataFrame(fits).T
 
 
 def growth(line: pd.DataFrame) -> pd.Series:
-    """By seed, by which share the last rounds take longer than the first."""
+    """Return the share by which the last rounds take longer than the first, by seed."""
     return line["last"] / line["first"] - 1
 
 
+def growth_in_words(line: pd.DataFrame) -> str:
+    """Return whether rounds take longer with t, by the interval of their growth over seeds."""
+    longer = growth(line)
+    if Gain.of(longer).above(CONSTANT) == "reproduced":
+        return "longer with t"
+    return "the same" if Gain.of(-longer).above(-CONSTANT) == "reproduced" else "within noise"
+
+
 def inner_steps(config: Config) -> str:
-    """K, or all of them where methods differ."""
+    """Return K, or all of them if methods differ."""
     taken = {config.steps_of(m) for m in config.runs().values() if m.adaptation != "prox"}
     return ", ".join(map(str, sorted(taken))) or "1"
 
 
 def step_sizes(config: Config) -> str:
-    """beta, and that of the head where it has another."""
+    """Return beta, and that of the head if it is different."""
     head = f", that of the head {config.head_step_size:g} over its curvature"
     return f"beta {config.inner_step_size:g}{head if config.head_step_size else ''}"
 
@@ -77,8 +88,10 @@ def _setting(config: Config, runs: Runs[Method]) -> str:
 
 
 def _sides(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Method]]:
-    """OAGD on the last w tasks and the baselines; neither if OAGD, ANIL or ITD-BiO, on all `tasks`
-    if they are named, was not run."""
+    """Return OAGD on the last w tasks, and the baselines.
+
+    Both are empty if OAGD, ANIL or ITD-BiO was not run, or not on all tasks with `tasks="all"`.
+    """
     ours = [method for method in runs.methods if method.kind == "OAGD" and not method.replay]
     theirs = [method for method in runs.methods if method.kind != "OAGD"]
     named = {method.kind for method in theirs if not (tasks and method.sampled)}
@@ -86,29 +99,31 @@ def _sides(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Meth
 
 
 def rounds_in_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """C6: a round of OAGD takes the same throughout, a round of the baselines ever longer."""
-    pieces, intro = [], ["processor time of a round, first to last"]
+    """Yield claim C6: only the rounds of OAGD take constant time."""
+    pieces: list[Piece] = []
+    intro = ["processor time of a round, first to last"]
     for method in itertools.chain(*_sides(runs, tasks="all")):
-        line = lines(config, runs, method)
+        line = fitted_times(config, runs, method)
         first, last, longer = 1e3 * line["first"].mean(), 1e3 * line["last"].mean(), growth(line)
         slope = with_interval(1e3 * line.slope)
         words = f"{method.label()} {first:.0f} to {last:.0f} ms, {slope} ms more per round"
         if method.sampled:
-            # Shown beside the others; the claim is about all tasks so far.
+            # Shown for comparison: the claim is about all tasks so far.
             intro.append(words)
         elif method.kind == "OAGD":
-            pieces.append((words, above(Gain.of(-longer), -CONSTANT)))
+            pieces.append((words, Gain.of(-longer).above(-CONSTANT)))
         else:
-            pieces.append((words, above(Gain.of(longer), CONSTANT)))
+            pieces.append((words, Gain.of(longer).above(CONSTANT)))
     claimed = (
-        "the time of OAGD is linear in the rounds (a round takes the same throughout), that of "
-        "ANIL and ITD-BiO on all tasks so far superlinear"
+        "the time of OAGD is linear in the rounds (every round takes the same time), that of ANIL "
+        "and ITD-BiO on all tasks so far superlinear"
     )
-    yield judged("C6 (time)", claimed, pieces, _setting(config, runs), intro=intro)
+    setting = _setting(config, runs)
+    yield judge("C6 (time)", claimed, pieces, setting, intro=intro, kinds=COMPARED)
 
 
 def least_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """C6: OAGD needs less time than every baseline."""
+    """Yield claim C6: OAGD needs less time than every baseline."""
     pieces = []
     for method, other in itertools.product(*_sides(runs)):
         both = min(config.rounds_of(method), config.rounds_of(other))
@@ -116,19 +131,20 @@ def least_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
         words = f"{method.label()} {one:.3g} s, {other.label()} {two:.3g} s"
         if both < config.rounds:
             words += f" (both after {both} rounds)"
-        line = lines(config, runs, other)
-        if not other.sampled and growth(line).mean() > CONSTANT:
-            level = lines(config, runs, method)["last"].mean()
+        line = fitted_times(config, runs, other)
+        if not other.sampled and growth_in_words(line) == "longer with t":
+            level = fitted_times(config, runs, method)["last"].mean()
             meets = (level - line.intercept.mean()) / line.slope.mean()
             since = f"round {meets:.0f}" if meets > 1 else "the first"
             words += f" (by the fitted lines its rounds take longer from {since} on)"
-        pieces.append((words, runs.sooner(method, other, CLOCK).verdict))
+        pieces.append((words, runs.time_gain(method, other, CLOCK).verdict))
     claimed, intro = "OAGD needs less time than ANIL and ITD-BiO", ["processor time of all rounds"]
-    yield judged("C6 (least time)", claimed, pieces, _setting(config, runs), intro=intro)
+    setting = _setting(config, runs)
+    yield judge("C6 (least time)", claimed, pieces, setting, intro=intro, kinds=COMPARED)
 
 
 def accuracy(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """C6: OAGD has the better test accuracy."""
+    """Yield claim C6: OAGD has a better test accuracy than the baselines."""
     ours, theirs = _sides(runs)
     claimed = "the test accuracy of OAGD is better than that of ANIL and ITD-BiO"
     setting = _setting(config, runs)
@@ -137,77 +153,84 @@ def accuracy(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
         for other in theirs:
             both = min(config.rounds_of(method), config.rounds_of(other))
             at = f" (at round {both})" if both < config.rounds else ""
-            pieces.append(piece(f"over {other.label()}{at}", runs.points(method, other)))
+            pieces.append(piece(f"over {other.label()}{at}", runs.accuracy_gain(method, other)))
         intro = [f"{method.label()} {100 * runs.final(method).mean():.1f}"]
         name = f"C6 (accuracy, {method.label()})"
-        yield judged(name, claimed, pieces, setting, intro=intro)
+        yield judge(name, claimed, pieces, setting, intro=intro, kinds=COMPARED)
     if not ours:
-        yield judged("C6 (accuracy)", claimed, [], setting)
+        yield judge("C6 (accuracy)", claimed, [], setting, kinds=COMPARED)
 
 
 def learned(runs: Runs[Method], method: Method) -> Gain:
-    """Points of test accuracy that a method gained over the untrained network."""
-    return paired(100 * runs.final(method), 100 * runs.curve(method).iloc[0])
+    """Return the points of test accuracy that a method gained over the untrained network."""
+    return paired(100 * runs.final(method), 100 * runs.curve(method).iloc[0], runs.resolution)
+
+
+def over_chance(config: Config, runs: Runs[Method], method: Method) -> Gain:
+    """Return by how many points of test accuracy a method ends above chance."""
+    return Gain.of(100 * runs.final(method) - 100 / config.ways, runs.resolution)
 
 
 def own(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """Ours: every method does better than chance, and than it does untrained."""
+    """Yield claims of ours: every method is better than chance and than the untrained network."""
     setting, chance = _setting(config, runs), 100 / config.ways
-    over = {m: Gain.of(100 * runs.final(m) - chance) for m in runs.methods}
+    over = {m: over_chance(config, runs, m) for m in runs.methods}
     pieces = [piece(f"{method.label()} over chance", gain) for method, gain in over.items()]
-    yield judged(
-        "chance", f"ours: the test accuracy is above chance ({chance:.0f}%)", pieces, setting
-    )
+    claimed = f"ours: the test accuracy is above chance ({chance:.0f}%)"
+    yield judge("chance", claimed, pieces, setting, kinds=())
     pieces = [piece(method.label(), learned(runs, method)) for method in runs.methods]
     claimed = (
         "ours: the test accuracy is above that of the untrained network with the same adaptation, "
         "which is above chance already"
     )
-    yield judged("learned", claimed, pieces, setting)
+    yield judge("learned", claimed, pieces, setting, kinds=())
 
 
 def replays(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """Ours: what a replay window is worth against ITD-BiO, and against the last w tasks."""
+    """Yield claims of ours: what a replay window gains over ITD-BiO and over the last w tasks."""
     setting = _setting(config, runs)
     for method in (m for m in runs.methods if m.replay):
         claimed = "ours: OAGD with a replay window is at least as accurate as ITD-BiO"
         for other in (m for m in runs.methods if m.kind == "ITD-BiO"):
             name = f"replay ({method.label()}; {other.label()})"
-            pieces = runs.goal(method, other, CLOCK)
-            yield judged(name, f"{claimed}, {GOAL}", pieces, setting)
+            pieces = runs.replay_goal(method, other, CLOCK)
+            goal = f"{claimed}, {REPLAY_GOAL}"
+            yield judge(name, goal, pieces, setting, kinds=("OAGD", "ITD-BiO"))
         last_tasks = dataclasses.replace(method, replay=None, recency=None)
         if last_tasks in runs.methods:
-            pieces = [piece(f"over {last_tasks.label()}", runs.points(method, last_tasks))]
+            pieces = [piece(f"over {last_tasks.label()}", runs.accuracy_gain(method, last_tasks))]
             claimed = "ours: drawing the window from the past is better than the last w tasks"
-            yield judged(f"replay over last ({method.label()})", claimed, pieces, setting)
+            name = f"replay over last ({method.label()})"
+            yield judge(name, claimed, pieces, setting, kinds=("OAGD",))
 
 
 def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """C7: the larger the window, the better and the slower, for each follower."""
+    """Yield claims C7: a larger window is better and slower, for each follower."""
     for follower in ADAPTATIONS:
-        rungs = _rungs(runs, follower, lambda method: method.w or 1)
-        name = f"window, {follower}"
-        yield from runs.ladder("C7", name, "w", rungs, _setting(config, runs), CLOCK)
+        by_size = _ordered(runs, follower, lambda method: method.w or 1)
+        name, setting = f"window, {follower}", _setting(config, runs)
+        yield from runs.larger_is_better_and_slower("C7", name, "w", by_size, setting, CLOCK)
 
 
 def more_steps(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """C7: the larger K, the better, slower and steadier, for each follower that takes steps."""
+    """Yield claims C7: a larger K is better, slower and steadier, for followers that take steps."""
     for follower in ("implicit", "head"):
-        yield from _ladder_of_steps(config, runs, follower)
+        yield from _claims_on_steps(config, runs, follower)
 
 
 def steps_beside(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
-    """The same, of the followers that took several K beside the methods that are compared."""
+    """Yield the same claims for followers that were run with several K beside other methods."""
     for follower in ("implicit", "head"):
-        if len(_rungs(runs, follower, config.steps_of)) > 1:
-            yield from _ladder_of_steps(config, runs, follower)
+        if len(_ordered(runs, follower, config.steps_of)) > 1:
+            yield from _claims_on_steps(config, runs, follower)
 
 
-def _ladder_of_steps(config: Config, runs: Runs[Method], follower: str) -> Iterator[Claim]:
-    setting, rungs = _setting(config, runs), _rungs(runs, follower, config.steps_of)
-    yield from runs.ladder("C7", f"inner steps, {follower}", "K", rungs, setting, CLOCK)
-    final = {number: 100 * runs.final(method) for number, method in rungs}
-    # Of two runs each is as far from their median as the other: they say nothing.
+def _claims_on_steps(config: Config, runs: Runs[Method], follower: str) -> Iterator[Claim]:
+    setting, by_steps = _setting(config, runs), _ordered(runs, follower, config.steps_of)
+    name = f"inner steps, {follower}"
+    yield from runs.larger_is_better_and_slower("C7", name, "K", by_steps, setting, CLOCK)
+    final = {number: 100 * runs.final(method) for number, method in by_steps}
+    # Two runs are equally far from their median, which says nothing.
     off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
     pieces = [
         piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
@@ -215,20 +238,27 @@ def _ladder_of_steps(config: Config, runs: Runs[Method], follower: str) -> Itera
     ]
     claimed = "the larger K, the steadier: final test accuracies nearer to their median over seeds"
     intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
-    name = f"C7 (steadier, {follower})"
-    yield judged(name, claimed, pieces, setting, rule=chain, intro=intro)
+    yield judge(
+        f"C7 (steadier, {follower})",
+        claimed,
+        pieces,
+        setting,
+        rule=chain,
+        intro=intro,
+        kinds=("OAGD",),
+    )
 
 
-def _rungs(
+def _ordered(
     runs: Runs[Method], follower: str, number: Callable[[Method], int]
 ) -> list[tuple[int, Method]]:
-    """OAGD's methods with a follower on the last w tasks, in the order of a number of theirs."""
+    """Return OAGD with a follower on the last w tasks, ordered by a number of the method."""
     kept = [m for m in runs.methods if m.adaptation == follower and not m.replay]
-    return sorted(((number(method), method) for method in kept), key=lambda rung: rung[0])
+    return sorted(((number(method), method) for method in kept), key=lambda pair: pair[0])
 
 
-KINDS: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
-    "comparison": [rounds_in_time, least_time, accuracy, steps_beside, replays],
+STUDIES: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
+    "methods": [rounds_in_time, least_time, accuracy, steps_beside, replays],
     "window": [windows],
-    "steps": [more_steps],
+    "inner-steps": [more_steps],
 }

@@ -1,100 +1,86 @@
-"""The settings of the meta-learning experiments, and the methods that they name."""
+"""The settings of the meta-learning experiments, with their methods and presets."""
 
 import dataclasses
-import re
-from typing import Any
+from typing import Annotated, Any
 
-from ..kit.config import Settings, choice, count, fraction, not_negative, positive
-from ..kit.method import Method as AnyMethod, check_replay, option
+from ..._support.checks import Count, Fraction, NonNegative, Positive
+from ..framework.config import Settings, one_of, with_overrides, with_studies
+from ..framework.method import Method as AnyMethod, check_replay, option
 
 QUESTIONS = {
-    "comparison": "Does learning from recent tasks alone keep up with learning from all of them?",
+    "methods": "Does learning from recent tasks alone keep up with learning from all of them?",
     "window": "Does a longer window help?",
-    "steps": "Do more inner steps help?",
+    "inner-steps": "Do more inner steps help?",
 }
-"""By the kind of experiment."""
+"""The question of each study, see `Config.study`."""
 DATA = ("fc100", "miniimagenet")
 ADAPTATIONS = ("prox", "implicit", "head")
-NUMBERS = {"w": "w", "k": "inner_steps", "replay": "replay", "recent": "recency"}
-"""Words that end in a number, and what it is of a method."""
-BASELINES = {"maml": "MAML", "anil": "ANIL", "itd": "ITD-BiO"}
+OAGD, BASELINES = ("OAGD",), ("MAML", "ANIL", "ITD-BiO")
 
 
 @dataclasses.dataclass(frozen=True)
 class Method(AnyMethod):
-    """A method as the config writes it: `oagd-w10-prox`, `oagd-w10-implicit-k20`, `anil-sampled`.
+    """A method as the configuration writes it: `oagd-w10-prox`, `oagd-w10-head-k20`, `anil-all`.
 
-    OAGD's follower is `prox`, `implicit`, or `head`, which is implicit with the head alone inside.
+    OAGD's follower is `prox`, `implicit`, or `head`, which is implicit with only the head adapted.
     `maml`, `anil` and `itd` learn from `all` tasks so far or from `sampled` ones; `fo` leaves their
-    second derivatives out. Left out: w1, prox, all, and the config's number of inner steps.
-    `replay100` draws OAGD's window from 100 tasks of the past (`obax.Replay`), with `recent200`
+    second derivatives out. The defaults are w1, prox, all, and the configuration's number of inner
+    steps. `replay100` draws OAGD's window from 100 past tasks (`obax.Replay`), with `recent200`
     those of a mean age of 200 rounds.
     """
 
-    w: int | None = option("w = {}")
-    adaptation: str | None = option("{}")
-    sampled: bool | None = option({True: "sampled", False: "all"})
-    first_order: bool | None = option({True: "first order"})
-    inner_steps: int | None = option("K = {}")
-    replay: int | None = option("replay of {}")
-    recency: int | None = option("mean age {}")
+    EXAMPLES = (
+        "oagd-w10-prox, oagd-w10-implicit-k20, oagd-w10-head-replay150, maml, maml-sampled-fo, "
+        "anil-all or itd-sampled"
+    )
+
+    w: int | None = option("w = {}", "w", kinds=OAGD)
+    adaptation: str | None = option("{}", {name: name for name in ADAPTATIONS}, kinds=OAGD)
+    sampled: bool | None = option(
+        {True: "sampled", False: "all"}, {"sampled": True, "all": False}, kinds=BASELINES
+    )
+    first_order: bool | None = option({True: "first order"}, {"fo": True}, kinds=BASELINES)
+    inner_steps: int | None = option("K = {}", "k")
+    replay: int | None = option("replay of {}", "replay", kinds=OAGD)
+    recency: int | None = option("mean age {}", "recent", kinds=OAGD)
 
     @property
-    def head_alone(self) -> bool:
+    def adapts_only_head(self) -> bool:
         """Whether only the head adapts."""
         return self.adaptation == "head" or self.kind in ("ANIL", "ITD-BiO")
 
-    @classmethod
-    def parse(cls, text: str) -> "Method":
-        """The method, or a `ValueError` that says how they are written."""
-        kind, *options = text.strip().lower().split("-")
-        ours = kind == "oagd"
-        found = cls("OAGD", w=1, adaptation="prox")
-        if not ours:
-            found = cls(BASELINES.get(kind, ""), sampled=False, first_order=False)
-        for word in options if found.kind else ["?"]:
-            match = re.fullmatch(r"(w|k|replay|recent)([1-9]\d*)", word)
-            if match and (ours or match[1] == "k"):
-                number: dict[str, Any] = {NUMBERS[match[1]]: int(match[2])}
-                found = dataclasses.replace(found, **number)
-            elif ours and word in ADAPTATIONS:
-                found = dataclasses.replace(found, adaptation=word)
-            elif not ours and word in ("all", "sampled"):
-                found = dataclasses.replace(found, sampled=word == "sampled")
-            elif not ours and word == "fo":
-                found = dataclasses.replace(found, first_order=True)
-            else:
-                raise ValueError(
-                    f"methods must be written like oagd-w10-prox, oagd-w10-implicit-k20, "
-                    f"oagd-w10-head-replay150, maml, maml-sampled-fo, anil-all or itd-sampled, but "
-                    f"got {text!r}."
-                )
-        if found.adaptation == "prox" and found.inner_steps is not None:
-            raise ValueError(f"methods with prox take one inner step, but got {text!r}.")
-        try:
-            check_replay(found.w, found.replay, found.recency)
-        except ValueError as error:
-            raise ValueError(f"methods must be possible, but {text!r}: {error}") from None
-        return found
+    def checked(self) -> "Method":
+        """Return the method. Check its inner steps and its replay."""
+        if self.adaptation == "prox" and self.inner_steps is not None:
+            raise ValueError("prox takes one inner step.")
+        check_replay(self.w, self.replay, self.recency)
+        return self
 
 
-COLUMNS = {"data": str, "kind": str, "w": int, "adaptation": str, "sampled": bool}
-COLUMNS |= {"first_order": bool, "inner_steps": int, "replay": int, "recency": int, "K": int}
-COLUMNS |= {"alpha": float, "beta": float}
+Method.PROTOTYPES = {
+    "oagd": Method("OAGD", w=1, adaptation="prox"),
+    "maml": Method("MAML", sampled=False, first_order=False),
+    "anil": Method("ANIL", sampled=False, first_order=False),
+    "itd": Method("ITD-BiO", sampled=False, first_order=False),
+}
+COLUMNS = {"data": str} | Method.column_types() | {"K": int, "alpha": float, "beta": float}
 
 
 @dataclasses.dataclass(frozen=True)
 class Config(Settings):
     """Everything that a run depends on. The step sizes and K are those of the paper's appendix."""
 
-    data: str = choice("fc100", DATA)
-    source: str = choice("real", ("real", "auto", "synthetic"))
-    """`real`, `synthetic` (a generated stand-in), or `auto`: real where the files are at hand."""
+    data: Annotated[str, one_of(*DATA)] = "fc100"
+    study: Annotated[str, one_of(*QUESTIONS)] = "methods"
+    """What is compared: methods, windows of OAGD, or numbers of inner steps of OAGD."""
+    source: Annotated[str, one_of("real", "auto", "synthetic")] = "real"
+    """`real`, `synthetic` (a generated stand-in), or `auto`: real if the files are on this
+    machine."""
     folder: str = ""
-    """Where the images and tables of miniImageNet are, unpacked or in a tar archive; without it
-    they are looked for as other data sets are."""
-    image_size: int = count(84)
-    """To how many pixels a side miniImageNet's images are resized; those of FC100 have 32."""
+    """The folder of the images and tables of miniImageNet, unpacked or in a tar archive. Without
+    it they are looked for like other data sets."""
+    image_size: Count = 84
+    """The side in pixels to which miniImageNet's images are resized; those of FC100 have 32."""
     methods: tuple[str, ...] = (
         "oagd-w10-prox",
         "oagd-w10-implicit",
@@ -105,37 +91,37 @@ class Config(Settings):
         "itd-sampled",
         "maml-all",
     )
-    rounds: int = count(500)
-    seeds: int = count(5)
-    maml_rounds: int = count(500)
-    maml_seeds: int = count(5)
-    """MAML may get fewer rounds and seeds: a task costs it twenty times what it costs ANIL."""
-    ways: int = count(5)
-    shots: int = count(5)
-    queries: int = count(5)
-    filters: int = count(64)
-    blocks: int = count(4)
-    inner_step_size: float = positive(0.1)
-    head_step_size: float = not_negative(0.0)
-    """Where the head alone adapts, the inner step in units of 1 / curvature of each task, see
-    `unit_curvature` of `obax.problems.meta_learning`: below 2 nothing diverges. 0: take
+    rounds: Count = 500
+    seeds: Count = 5
+    maml_rounds: Count = 500
+    maml_seeds: Count = 5
+    """MAML may get fewer rounds and seeds: a task costs it twenty times as much as ANIL."""
+    ways: Count = 5
+    shots: Count = 5
+    queries: Count = 5
+    filters: Count = 64
+    blocks: Count = 4
+    inner_step_size: Positive = 0.1
+    head_step_size: NonNegative = 0.0
+    """If only the head adapts, the inner step in units of 1 / curvature of each task, see
+    `unit_curvature` of `obax.problems.meta_learning`: below 2 nothing diverges. 0 takes
     `inner_step_size` there too, as the paper does."""
-    outer_step_size: float = positive(0.001)
-    outer_optimiser: str = choice("adam", ("adam", "sgd"))
-    inner_steps: int = count(20)
-    sampled_tasks: int = count(32)
-    decay: float = fraction(1.0)
-    normalise: str = choice("seen", ("full", "seen"))
-    proximity: float = positive(0.1)
-    """lambda of the implicit followers, which the paper does not give. For the whole network, of
-    0.1, 0.5, 2 and 5 the one whose hypergradients were nearest to those through the steps, on three
-    training tasks; for the head 0.1 and 0.01 did alike on a seed of their own."""
-    solver: str = choice("cg", ("cg", "neumann", "fixed-point"))
-    solver_steps: int = count(5)
-    chunk: int = count(1)
-    evaluate_every: int = count(50)
-    test_tasks: int = count(100)
-    train_tasks: int = count(20)
+    outer_step_size: Positive = 0.001
+    outer_optimiser: Annotated[str, one_of("adam", "sgd")] = "adam"
+    inner_steps: Count = 20
+    sampled_tasks: Count = 32
+    decay: Fraction = 1.0
+    normalise: Annotated[str, one_of("full", "seen")] = "seen"
+    proximity: Positive = 0.1
+    """lambda of the implicit followers, which the paper does not give. For the whole network it is
+    the one of 0.1, 0.5, 2 and 5 whose hypergradients were nearest to those through the steps on
+    three training tasks; for the head, 0.1 and 0.01 were equally good on another seed."""
+    solver: Annotated[str, one_of("cg", "neumann", "fixed-point")] = "cg"
+    solver_steps: Count = 5
+    chunk: Count = 1
+    evaluate_every: Count = 50
+    test_tasks: Count = 100
+    train_tasks: Count = 20
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,25 +129,93 @@ class Config(Settings):
             raise ValueError(f"methods must not name one twice, but got {self.methods}.")
 
     def runs(self) -> dict[str, Method]:
-        """The methods, in the order of the config, by how it writes them."""
+        """Return the methods by the names that the configuration gives them, in its order."""
         return {text: Method.parse(text) for text in self.methods}
 
     def seeds_of(self, method: Method) -> int:
-        """How many seeds a method runs on."""
+        """Return how many seeds a method runs on."""
         return min(self.seeds, self.maml_seeds if method.kind == "MAML" else self.seeds)
 
     def rounds_of(self, method: Method) -> int:
-        """How many rounds a method plays."""
+        """Return how many rounds a method plays."""
         return min(self.rounds, self.maml_rounds if method.kind == "MAML" else self.rounds)
 
-    def in_units(self, method: Method) -> bool:
-        """Whether the inner step of a method counts in units of 1 / curvature."""
-        return bool(self.head_step_size) and method.head_alone
+    def has_unit_curvature(self, method: Method) -> bool:
+        """Return whether the inner step of a method is in units of 1 / curvature."""
+        return bool(self.head_step_size) and method.adapts_only_head
 
     def step_size_of(self, method: Method) -> float:
-        """beta, in its units."""
-        return self.head_step_size if self.in_units(method) else self.inner_step_size
+        """Return beta in its units."""
+        return self.head_step_size if self.has_unit_curvature(method) else self.inner_step_size
 
     def steps_of(self, method: Method) -> int:
-        """K: one for the closed form."""
+        """Return K, which is one for the closed form."""
         return 1 if method.adaptation == "prox" else method.inner_steps or self.inner_steps
+
+
+# Two cores cannot play the paper's network for 500 rounds and five seeds in a day, but they can
+# play these sizes: 8 filters, 150 rounds, and MAML for 20 of them.
+REDUCED = "filters=8 rounds=150 maml_rounds=20 evaluate_every=30 test_tasks=100 train_tasks=20"
+QUICK = "source=auto filters=4 blocks=3 rounds=30 seeds=2 maml_rounds=8 maml_seeds=1 inner_steps=5"
+QUICK += " evaluate_every=5 test_tasks=20 train_tasks=10"
+# With the paper's 64 filters the head has 256 features (FC100) or 1,600, and 20 steps with its
+# step size of 0.1 diverge (docs/meta-learning.md). There the step of the head follows from its
+# curvature.
+SAFE = "head_step_size=1.9"
+# A quarter of the pixels; 16 filters, because 8 are hardly faster with XLA on a CPU.
+SMALLER = f"{SAFE} image_size=42"
+SIZES = {
+    "fc100": {"quick": QUICK, "paper": SAFE, "reduced": REDUCED},
+    "miniimagenet": {
+        "quick": f"{QUICK} {SMALLER} rounds=20 evaluate_every=10",
+        "paper": SAFE,
+        "reduced": f"{REDUCED} {SMALLER} filters=16",
+    },
+}
+WINDOWS = ",".join(f"oagd-w{w}-{follower}" for follower in ADAPTATIONS for w in (1, 5, 10))
+HEAD_STEPS = ",".join(f"oagd-w10-head-k{k}" for k in (5, 10, 20))
+STUDIES = {
+    "fc100": {"window": f"study=window methods={WINDOWS}"},
+    "miniimagenet": {
+        "inner-steps": "study=inner-steps "
+        f"methods={HEAD_STEPS.replace('head', 'implicit')},{HEAD_STEPS}"
+    },
+}
+# Adapting the whole network takes minutes, and 20 rounds have fewer than 32 tasks to sample from.
+FEWER_METHODS = {
+    "quick": "methods=oagd-w10-prox,oagd-w10-head,anil-all,itd-all",
+    "inner-steps-quick": f"methods={HEAD_STEPS}",
+}
+
+
+def presets(name: str) -> dict[str, Config]:
+    """Return the presets of an experiment; those that study OAGD alone come last."""
+    found = with_studies(Config(), f"data={name}", SIZES[name], STUDIES[name])
+    if name == "miniimagenet":
+        found |= {key: with_overrides(found[key], [FEWER_METHODS[key]]) for key in FEWER_METHODS}
+    return found
+
+
+def about(name: str) -> dict[str, Any]:
+    """Return what `obax list` shows about an experiment, and the files that it reads."""
+    each = {
+        "fc100": {
+            "summary": "Section 4.3: online meta-learning on FC100 against MAML, ANIL and ITD-BiO "
+            "(C6); window: sensitivity to the window (C7)",
+            "data": "CIFAR-100; quick: generated if it is not on this machine",
+            "takes": "quick 139 s, window-quick 139 s",
+            "files": ("cifar-100-binary.tar.gz",),
+        },
+        "miniimagenet": {
+            "summary": "Appendix: the same on miniImageNet (C6); inner-steps: sensitivity to K "
+            "(C7)",
+            "data": "miniImageNet (or --set folder=PATH); quick: generated if it is not on this "
+            "machine",
+            "takes": "quick 58 s, inner-steps-quick 45 s",
+            "files": ("miniimagenet.tar",),
+        },
+    }
+    return each[name] | {
+        "question": QUESTIONS["methods"],
+        "chooses_parts": frozenset({"methods", "seeds", "maml_seeds", "study"}),
+    }

@@ -1,4 +1,4 @@
-"""The tasks of the experiments: a stream to learn from, and held-out ones to be judged on."""
+"""The tasks of the experiments: a stream to learn from, and held-out tasks for evaluation."""
 
 import dataclasses
 import functools
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from ..._support.errors import UserError
+from ..._support.messages import UserError
 from ..._support.trees import PyTree
 from ...datasets import fewshot
-from ..kit.data import at_hand, needed
+from ..framework.data import is_on_this_machine, missing_data_as_user_error
 from .config import Config
 
-# Seeds of the three streams of a run; they must not meet.
+# Seeds of the three streams of a run, which must be different.
 LEARNING, TRAINING, TESTING = 0, 1, 2
 EVALUATED_AT_ONCE = 10
 
@@ -30,27 +30,27 @@ class Tasks:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Height, width, channels."""
+        """The height, width and channels of an image."""
         height, width, channels = self.data.train.images.shape[1:]
         return height, width, channels
 
     @property
     def blocks(self) -> int:
-        """The config's blocks, or as many as the images can be halved."""
+        """The number of blocks of the network: at most as often as the images can be halved."""
         return min(self.config.blocks, int(math.log2(min(self.image_shape[:2]))))
 
     def rounds(self, count: int) -> Iterator[fewshot.Task]:
-        """The stream, `count` rounds of it."""
+        """Yield `count` rounds of the stream."""
         return itertools.islice(self._stream(self.data.train, LEARNING), count)
 
     @functools.cached_property
     def test(self) -> list[PyTree]:
-        """Held-out tasks, of classes that the stream does not show: stacked, a few at a time."""
+        """Held-out tasks of classes that the stream does not show, stacked in small groups."""
         return self._some(self.data.test, TESTING, self.config.test_tasks)
 
     @functools.cached_property
     def training(self) -> list[PyTree]:
-        """Tasks of the stream's classes, not those of the stream."""
+        """Other tasks of the stream's classes, stacked in small groups."""
         return self._some(self.data.train, TRAINING, self.config.train_tasks)
 
     def _some(self, part: fewshot.Labelled, kind: int, count: int) -> list[PyTree]:
@@ -72,28 +72,29 @@ class Tasks:
         )
 
 
-# One seed is in memory at a time: parts go through the methods of a seed before the next one.
+# One seed is in memory at a time, because parts are ordered by seed.
 @functools.lru_cache(maxsize=1)
 def tasks(config: Config, seed: int) -> Tasks:
-    """The tasks of a seed. A `UserError` where the data cannot make them."""
+    """Return the tasks of a seed. Raise a `UserError` if the data cannot make them."""
     try:
-        with needed():
-            found = Tasks(_data(config), config, seed)
-            found.test, found.training  # noqa: B018 (made now, so that errors come now)
-            next(found.rounds(1))
+        with missing_data_as_user_error():
+            of_seed = Tasks(_data(config), config, seed)
+            # Make all of them now, so that errors come now.
+            of_seed.test, of_seed.training  # noqa: B018
+            next(of_seed.rounds(1))
     except (ValueError, ImportError) as error:
         source = "the generated stand-in" if is_synthetic(config) else config.data
         raise UserError(f"{source} cannot make these tasks: {error}") from error
-    return found
+    return of_seed
 
 
 def is_synthetic(config: Config) -> bool:
-    """Whether this config runs on generated data, on this machine."""
+    """Return whether this configuration uses generated data on this machine."""
     if config.source != "auto":
         return config.source == "synthetic"
     if config.data == "miniimagenet":
-        return not config.folder and not at_hand("miniimagenet")
-    return not at_hand("cifar-100")
+        return not config.folder and not is_on_this_machine("miniimagenet")
+    return not is_on_this_machine("cifar-100")
 
 
 def _data(config: Config) -> fewshot.FewShot:

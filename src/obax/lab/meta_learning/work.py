@@ -1,4 +1,4 @@
-"""The work of the experiments: methods on one interface, each played on each seed."""
+"""The parts of the experiments: each method played on each seed."""
 
 import functools
 from collections.abc import Iterator
@@ -15,44 +15,44 @@ from ... import ITD, OAGD, Replay, Window, adapt, models, prox_linear
 from ..._support.trees import PyTree
 from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
 from ...problems import embed_task, meta_learning, task_logits
-from ..kit.experiment import Part, seed_by_seed
-from ..kit.table import Rows
-from ..kit.timing import Metrics, measured
+from ..framework.experiment import Parts
+from ..framework.learning import parts_by_seed
+from ..framework.table import Rows
+from ..framework.timing import Metrics, measured
 from .config import Config, Method
 from .stream import Tasks, tasks
 
 
-def parts(config: Config) -> list[Part]:
-    """One for each method and seed."""
-    return seed_by_seed(config, compare)
+def parts(config: Config) -> Parts:
+    """Return one part for each method and seed."""
+    return parts_by_seed(config, compare)
 
 
 def compare(config: Config, method: Method, seed: int) -> pd.DataFrame:
-    """The rows of one run."""
-    found, rows = tasks(config, seed), Rows()
+    """Play one method on one seed and return its rows."""
+    of_seed, rows = tasks(config, seed), Rows()
     steps = {"alpha": config.outer_step_size, "beta": config.step_size_of(method)}
-    at = method.columns() | steps | {"K": config.steps_of(method)}
-    for t, metrics in play(config, method, found):
-        rows.add(at | {"data": found.data.name, "seed": seed}, t, metrics)
+    ids = method.columns() | steps | {"K": config.steps_of(method)}
+    for t, metrics in play(config, method, of_seed):
+        rows.add(ids | {"data": of_seed.data.name, "seed": seed}, t, metrics)
     return rows.table()
 
 
-# One object for each: optax transformations are compared by identity, and a new one would mean a
-# new compilation.
+# Cached because optax transformations are compared by identity: a new one would be compiled anew.
 @functools.cache
 def optimiser(name: str) -> optax.GradientTransformation | None:
-    """Adam, or `None` for plain gradient steps."""
+    """Return Adam, or `None` for plain gradient steps."""
     return optax.adam(1.0) if name == "adam" else None
 
 
 def algorithm(config: Config, method: Method) -> OAGD | ITD:
-    """A method with its settings."""
+    """Return the algorithm of a method with its settings."""
     outer: dict[str, Any] = {
         "outer_step_size": config.outer_step_size,
         "outer_optimiser": optimiser(config.outer_optimiser),
     }
     steps, beta = config.steps_of(method), config.step_size_of(method)
-    units = config.in_units(method)
+    units = config.has_unit_curvature(method)
     if method.kind == "OAGD":
         assert method.w
         window = Window(
@@ -74,7 +74,7 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
             hypergradient=_solver(config, beta),
             **outer,
         )
-    head = method.head_alone
+    head = method.adapts_only_head
     leader = "features" if method.kind == "ITD-BiO" else "all"
     problem = meta_learning(
         "plain", part="head" if head else "all", leader=leader, unit_curvature=units
@@ -101,8 +101,11 @@ def _solver(config: Config, beta: float) -> Hypergradient:
 
 
 def play(config: Config, method: Method, tasks: Tasks) -> Iterator[tuple[int, Metrics]]:
-    """Play the rounds; the leader is evaluated before the first, which is round 0, in every
-    `evaluate_every`-th, after the last one, and where MAML ends, to be compared with it."""
+    """Play the rounds and yield t with its metrics.
+
+    The leader is evaluated before the first round (t = 0), after every `evaluate_every`-th, after
+    the last one, and after the last round of MAML, to be compared with it.
+    """
     one, rounds = algorithm(config, method), config.rounds_of(method)
     key = jax.random.key(tasks.seed)
     model, _ = models.cnn(
@@ -113,31 +116,33 @@ def play(config: Config, method: Method, tasks: Tasks) -> Iterator[tuple[int, Me
     assert one.problem.inner_start is not None
     state = one.init(model, one.problem.inner_start(model), next(tasks.rounds(1)))
 
-    def judged(state: PyTree) -> Metrics:
-        found = {}
+    def evaluate(state: PyTree) -> Metrics:
+        metrics = {}
         for name, some in (("train", tasks.training), ("test", tasks.test)):
             values = [np.asarray(_evaluate(one, state.outer_var, stacked)) for stacked in some]
             accuracy, loss = np.concatenate(values).T
-            # Of the mean over tasks, for an interval; one task has none.
+            # The standard error of the mean over tasks; one task has none.
             spread = accuracy.std(ddof=1) if len(accuracy) > 1 else 0.0
-            found[f"{name}_accuracy"] = float(accuracy.mean())
-            found[f"{name}_loss"] = float(loss.mean())
-            found[f"{name}_accuracy_error"] = float(spread / len(accuracy) ** 0.5)
-        return found
+            metrics[f"{name}_accuracy"] = float(accuracy.mean())
+            metrics[f"{name}_loss"] = float(loss.mean())
+            metrics[f"{name}_accuracy_error"] = float(spread / len(accuracy) ** 0.5)
+        return metrics
 
     return measured(
         one,
         state,
         tasks.rounds(rounds),
-        evaluate=judged,
-        at=lambda t: t % config.evaluate_every == 0 or t in (rounds, config.maml_rounds),
+        evaluate=evaluate,
+        is_evaluated=lambda t: t % config.evaluate_every == 0 or t in (rounds, config.maml_rounds),
     )
 
 
 @eqx.filter_jit
 def _evaluate(algorithm: OAGD | ITD, outer_var: PyTree, tasks: PyTree) -> jax.Array:
-    """Accuracy and loss on the query of each task, after the method's own adaptation to its
-    support: an array [tasks, 2]."""
+    """Return accuracy and loss on the query of each task: an array [tasks, 2].
+
+    The method first adapts to the task's support in its own way.
+    """
 
     def one(task: PyTree) -> jax.Array:
         inner_var = adapt(algorithm, outer_var, task)

@@ -1,6 +1,8 @@
-"""Figures for print: PNG and SVG, from the same description as the interactive ones."""
+"""Figures as PNG and SVG files, and as SVG inside a page."""
 
 import io
+import re
+from html import escape
 from pathlib import Path
 
 import matplotlib
@@ -8,8 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogFormatter
 
-from ..._support import atomic
-from . import Figure
+from ..._support import files
+from ..framework.results import Figure
+from ..framework.statistics import readable
+from .styles import styles
 
 LINES = {
     "solid": "-",
@@ -19,29 +23,31 @@ LINES = {
     "longdash": (0, (9, 2)),
     "longdashdot": (0, (9, 2, 1, 2)),
 }
-"""Plotly's dashes, as matplotlib writes them."""
+INK, GRID, PAPER = "#1b1f24", "#d9dee3", "#ffffff"
+"""The colours of text, grid and background. A page replaces them by its own, light or dark."""
 
 
-class Plain(LogFormatter):
-    """0.6, and not 6 x 10^-1; powers of ten alone where there are several."""
+class PlainNumbers(LogFormatter):
+    """Ticks of a logarithmic axis as plain numbers: 0.6 instead of 6 x 10^-1."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """What stands at x."""
+        """Return the text of the tick at x."""
         return f"{x:g}" if super().__call__(x, pos) else ""
 
 
 def draw(figure: Figure) -> Canvas:
-    """The chart as a matplotlib figure; no window and no global state."""
-    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained")
-    axes = canvas.add_subplot()
-    for series, (colour, dash) in zip(figure.series, figure.styles(), strict=True):
+    """Return the chart as a matplotlib figure, without a window and without global state."""
+    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained", facecolor=PAPER)
+    axes = canvas.add_subplot(facecolor="none")
+    looks = styles([(series.kind, series.w) for series in figure.series])
+    for number, (series, (colour, dash)) in enumerate(zip(figure.series, looks, strict=True)):
         shape = "steps-post" if series.steps else "default"
         for seed in series.seeds:
-            (thin,) = axes.plot(series.x, _drawn(seed, figure.log_y), drawstyle=shape)
+            (thin,) = axes.plot(series.x, _drawable(seed, figure.log_y), drawstyle=shape)
             thin.set(color=colour, linewidth=0.6, alpha=0.4)
         axes.plot(
             series.x,
-            _drawn(series.mean, figure.log_y),
+            _drawable(series.mean, figure.log_y),
             color=colour,
             linestyle=LINES[dash],
             linewidth=1.8,
@@ -49,36 +55,42 @@ def draw(figure: Figure) -> Canvas:
             drawstyle=shape,
             marker="o" if len(series.x) < 15 and not series.steps else None,
             markersize=4,
+            gid=f"curve-{number}",
         )
         if series.low is not None and series.high is not None:
-            low, high = (_drawn(edge, figure.log_y) for edge in (series.low, series.high))
+            low, high = (_drawable(edge, figure.log_y) for edge in (series.low, series.high))
             axes.fill_between(series.x, low, high, color=colour, alpha=0.18, lw=0)
-    axes.set(xlabel=figure.x_label, ylabel=figure.y_label)
+    axes.set_xlabel(figure.x_label, color=INK)
+    axes.set_ylabel(figure.y_label, color=INK)
+    axes.set_title(figure.title, fontsize=11, loc="left", color=INK)
     axes.set(**{f"{axis}scale": "log" for axis in "xy" if getattr(figure, f"log_{axis}")})
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
-            axis.set_major_formatter(Plain())
-            axis.set_minor_formatter(Plain(minor_thresholds=(1.5, 0.5)))
-    axes.set_title(figure.title, fontsize=11, loc="left")
-    axes.grid(alpha=0.25, linewidth=0.6)
+            axis.set_major_formatter(PlainNumbers())
+            axis.set_minor_formatter(PlainNumbers(minor_thresholds=(1.5, 0.5)))
+    axes.tick_params(which="both", colors=INK)
+    axes.grid(color=GRID, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    # Below the axes: a legend inside hides curves.
+    axes.spines[["bottom", "left"]].set_color(INK)
+    # The legend stands below the axes, because inside it would hide curves.
     widest = max((len(series.label) for series in figure.series), default=0)
     columns = 3 if widest < 22 else 2 if widest < 40 else 1
-    canvas.legend(loc="outside lower left", ncols=columns, fontsize=8, frameon=False)
+    canvas.legend(
+        loc="outside lower left", ncols=columns, fontsize=8, frameon=False, labelcolor=INK
+    )
     return canvas
 
 
-def _drawn(values: object, log: bool) -> np.ndarray:
-    """What has a place on the axis; a logarithmic one has none below zero."""
-    found = np.asarray(values, np.float64)
-    return np.where(np.isfinite(found) & ~(log & (found <= 0)), found, np.nan)
+def _drawable(values: object, log: bool) -> np.ndarray:
+    """Return the values, with NaN for those that have no place on the axis."""
+    numbers = np.asarray(values, np.float64)
+    return np.where(np.isfinite(numbers) & ~(log & (numbers <= 0)), numbers, np.nan)
 
 
-def save(figure: Figure, folder: Path) -> None:
-    """Write `name.png` and `name.svg`; the same figure gives the same bytes."""
+def save(figure: Figure, folder: Path) -> str:
+    """Write `name.png` and `name.svg`, and return the SVG. Equal figures give equal bytes."""
     canvas = draw(figure)
-    # Laid out once for both: that takes longer than to draw.
+    # Compute the layout once for both files: it takes longer than drawing.
     canvas.draw_without_rendering()
     canvas.set_layout_engine("none")
     for kind in ("png", "svg"):
@@ -87,4 +99,29 @@ def save(figure: Figure, folder: Path) -> None:
             canvas.savefig(
                 buffer, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None
             )
-        atomic.write_bytes(folder / f"{figure.name}.{kind}", buffer.getvalue())
+        files.write_bytes(folder / f"{figure.name}.{kind}", buffer.getvalue())
+    return buffer.getvalue().decode()
+
+
+def inline(figure: Figure, svg: str) -> str:
+    """Return the SVG of a figure for a page: in the colours of the page, with words for curves.
+
+    A screen reader reads `description(figure)`; a pointer on a curve shows its details.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # Names such as "text_1" would occur once in every figure of the page.
+    svg = re.sub(r' id="[a-z0-9A-Z]+_\d+"', "", svg)
+    for number, series in enumerate(figure.series):
+        words = f"<title>{escape(series.details or series.label)}</title>"
+        svg = svg.replace(f'<g id="curve-{number}">', f"<g>{words}")
+    svg = svg.replace(f"fill: {PAPER}", "fill: none")
+    svg = svg.replace(INK, "currentColor").replace(GRID, "var(--line)")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(description(figure))}" ', 1)
+
+
+def description(figure: Figure) -> str:
+    """Return what a figure shows and where its curves end, for people who cannot see it."""
+    ends = [f"{one.label} {readable(one.mean[-1])}" for one in figure.series if len(one.mean)]
+    axes = f"{figure.title}: {figure.y_label} against {figure.x_label}"
+    return f"{axes}. At the end: {'; '.join(ends)}"

@@ -1,0 +1,1 @@
+"""What experiments share: settings, parts, run folders, results and statistics."""

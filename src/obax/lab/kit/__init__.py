@@ -1,1 +1,0 @@
-"""What experiments share: typed settings, parts, run folders, statistics."""
