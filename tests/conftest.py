@@ -4,9 +4,12 @@ Strict promotion is a fixture and not a global switch, because the doctests of `
 processes and are written the way users write.
 """
 
+import functools
 import gc
+import http.server
 import os
 import sys
+import threading
 from importlib import metadata
 from pathlib import Path
 
@@ -62,3 +65,22 @@ def certify_command(monkeypatch, capsys, tmp_path):
         return stop.value.code or 0, out, err
 
     return call
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@pytest.fixture
+def web_server(tmp_path):
+    """The address of a server on this machine, and the folder whose files it serves."""
+    folder = tmp_path / "publisher"
+    folder.mkdir()
+    handler = functools.partial(QuietHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", folder
+        server.shutdown()
+        thread.join()

@@ -22,21 +22,21 @@ def obax(monkeypatch, capsys):
 
 
 @pytest.fixture(autouse=True)
-def published(monkeypatch, tmp_path):
-    """Two data sets at a publisher, none of them here."""
+def published(monkeypatch, tmp_path, web_server):
+    """The folder of a publisher with two data sets, none of which is on this machine."""
     known = hashlib.sha256(CONTENT).hexdigest()
-    entries = []
+    entries, (address, folder) = [], web_server
     for name in ("one", "two"):
-        path = tmp_path / f"{name}.csv"
+        path = folder / f"{name}.csv"
         path.write_bytes(CONTENT)
-        source = Source(path.as_uri(), path.name, known)
+        source = Source(f"{address}/{path.name}", path.name, known)
         entries.append(DataSet(name, "what", {path.name: known}, "how", {path.name: source}))
     # The command lists the package's names, the loaders those of the registry.
     monkeypatch.setattr(registry, "DATASETS", tuple(entries))
     monkeypatch.setattr(datasets, "DATASETS", tuple(entries))
     monkeypatch.setenv("OBAX_DATA", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+    return folder
 
 
 def states(obax, *words):
@@ -55,7 +55,7 @@ def test_one_data_set_is_fetched(obax):
     assert "To get" not in out
 
 
-def test_check_is_for_scripts_and_downloads_nothing(obax):
+def test_check_downloads_nothing(obax):
     assert obax("data", "one", "--check")[0] == 1
     assert not datasets.cache_folder().exists()
     obax("data", "one")
@@ -65,13 +65,13 @@ def test_check_is_for_scripts_and_downloads_nothing(obax):
     assert obax("data", "one", "--check")[0] == 1
 
 
-def test_ones_own_version_is_shown_not_rejected(obax, published):
-    (published / "own").mkdir()
-    (published / "own" / "one.csv").write_bytes(b"mine")
+def test_a_version_of_your_own_is_shown_and_not_rejected(obax, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "one.csv").write_bytes(b"mine")
     assert states(obax, "one")["one"].startswith("another version")
 
 
-def test_what_goes_wrong_is_one_line_and_code_2(obax, published):
+def test_an_error_is_one_line_and_code_2(obax, published):
     code, out, err = obax("data", "oen")
     assert (code, out) == (2, "")
     assert "unknown data set 'oen'. Did you mean 'one'? Known: one, two." in err

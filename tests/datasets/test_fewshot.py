@@ -155,13 +155,13 @@ def test_images_are_resized_and_memory_is_bounded(tmp_path):
     one = 3 * 8 * 8
     data = datasets.miniimagenet(tmp_path, size=8, cache_bytes=3 * 2 * one)
     assert data.train.images[np.arange(6)].shape == (6, 8, 8, 3)
-    assert data.train.images._image.cache_info().currsize == 2
+    assert data.train.images.image.cache_info().currsize == 2
     # Where there is room for all, a part may keep all of its own.
     data = datasets.miniimagenet(tmp_path, size=8, cache_bytes=100 * one)
     for _ in range(2):
         data.train.images[np.arange(6)]
-    assert data.train.images._image.cache_info()[:2] == (6, 6)
-    assert data.test.images._image.cache_info().currsize == 0
+    assert data.train.images.image.cache_info()[:2] == (6, 6)
+    assert data.test.images.image.cache_info().currsize == 0
 
 
 @pytest.mark.parametrize("fault", ["sizes", "absent", "table", "columns", "outside", "damaged"])
@@ -304,7 +304,7 @@ def test_the_real_miniimagenet():
     assert [len(np.unique(part.labels)) for part in parts] == [64, 16, 20]
     image = data.train.images[np.array([0])]
     assert image.shape == (1, 84, 84, 3) and 10 < image.mean() < 245
-    assert data.train.images._image.cache_info().maxsize == len(data.train.images)
+    assert data.train.images.image.cache_info().maxsize == len(data.train.images)
 
 
 # Tasks
@@ -426,4 +426,4 @@ def test_tasks_read_only_the_images_they_need(tmp_path):
     data = datasets.miniimagenet(tmp_path)
     stream = TaskStream(data.train.images, data.train.labels, ways=2, shots=1, queries=1)
     assert stream.task(1)["support"][0].shape == (2, 84, 84, 3)
-    assert data.train.images._image.cache_info().currsize == 4
+    assert data.train.images.image.cache_info().currsize == 4

@@ -12,7 +12,7 @@ import numpy as np
 from .._support.checks import NonNegativeInt, checked
 from . import registry
 from .containers import Array
-from .downloads import DataError
+from .registry import DataError
 
 RECORD = 2 + 3 * 32 * 32
 # Far more than the 50,000 records of train.bin, so that a damaged archive cannot fill the memory.

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import csv
 import dataclasses
 import functools
 import io
@@ -18,11 +17,11 @@ from numpy.typing import ArrayLike
 from .._support.checks import Count, checked
 from . import registry
 from .containers import Array
-from .downloads import DataError
 from .image_sets import FewShot, Labelled
+from .registry import DataError
 
 TABLES = {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}
-ROOT = "miniimagenet"
+ROOT = "miniimagenet/"
 # Far more than an image or a table of 60,000 names: a damaged archive cannot fill the memory.
 LARGEST = 1 << 26
 
@@ -50,8 +49,8 @@ def miniimagenet(
     """
     if folder is None:
         folder = registry.fetch("miniimagenet", verify=verify)["miniimagenet.tar"]
-    place = _place(Path(folder))
-    tables = {part: _table(place, file) for part, file in TABLES.items()}
+    files = _indexed(Path(folder))
+    tables = {part: _table(files, name) for part, name in TABLES.items()}
     owner: dict[str, str] = {}
     for part, table in tables.items():
         for label in sorted({label for _, label in table}):
@@ -60,12 +59,11 @@ def miniimagenet(
                     f"class {label} is in the tables of both {owner[label]} and {part} in {folder}."
                 )
     numbers = {label: number for number, label in enumerate(sorted(owner))}
-    names = place.images([name for table in tables.values() for name, _ in table])
-    _one_size(place, names)
+    names = _images(files, [name for table in tables.values() for name, _ in table])
     kept, left = cache_bytes / (3 * size * size * len(names)), iter(names)
     train, valid, test = (
         Labelled(
-            ImageFiles(place, list(itertools.islice(left, len(table))), size, kept),
+            ImageFiles(files, list(itertools.islice(left, len(table))), size, kept),
             np.array([numbers[label] for _, label in table], dtype=np.int32),
             {numbers[label]: label for _, label in table},
         )
@@ -75,67 +73,40 @@ def miniimagenet(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Folder:
-    """Files below a folder, by their paths."""
+class _Files:
+    """Files in a folder, or members of a tar archive below `miniimagenet/`, by their names.
 
-    path: Path
+    `places` are the file that holds the bytes, their position and their number. Members are read in
+    place: nothing is unpacked, and no link is followed. `root` is the beginning of paths in
+    messages.
+    """
 
-    def has(self, name: str) -> bool:
-        return (self.path / name).is_file()
-
-    def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
-
-    def images(self, names: list[str]) -> list[str]:
-        """Return the paths of the images; all must be there."""
-        root = "images/" if (self.path / "images").is_dir() else ""
-        return _all_there(self, [f"{root}{name}" for name in names], self.path / root)
-
-    def where(self, name: str) -> str:
-        """Return a path for messages."""
-        return str(self.path / name)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Archive:
-    """Members of a tar archive below `miniimagenet/`, with the position and size of their bytes.
-    They are read in place: nothing is unpacked, and no link is followed."""
-
-    path: Path
-    places: dict[str, tuple[int, int]]
-
-    def has(self, name: str) -> bool:
-        return f"{ROOT}/{name}" in self.places
+    root: str
+    places: dict[str, tuple[Path, int, int]]
 
     def read(self, name: str) -> bytes:
-        start, size = self.places[f"{ROOT}/{name}"]
+        path, start, size = self.places[name]
         if size > LARGEST:
-            raise DataError(f"{self.where(name)} has {size} bytes, far too many.")
-        with self.path.open("rb") as file:
+            raise DataError(f"{self.root}{name} has {size} bytes, far too many.")
+        with path.open("rb") as file:
             file.seek(start)
             data = file.read(size)
         if len(data) < size:
-            raise DataError(
-                f"{self.path} is cut off: {name} ends after {len(data)} of {size} bytes."
-            )
+            raise DataError(f"{path} is cut off: {name} ends after {len(data)} of {size} bytes.")
         return data
 
-    def images(self, names: list[str]) -> list[str]:
-        """Return the paths of the images; all must be there."""
-        inside = f"{self.path}:{ROOT}/images"
-        return _all_there(self, [f"images/{name}" for name in names], inside)
 
-    def where(self, name: str) -> str:
-        """Return a path for messages."""
-        return f"{self.path}:{ROOT}/{name}"
-
-
-_Place = _Folder | _Archive
-
-
-def _place(path: Path) -> _Place:
+def _indexed(path: Path) -> _Files:
     if path.is_dir():
-        return _Folder(path)
+        files = (file for folder in (path, path / "images") for file in folder.glob("*"))
+        return _Files(
+            f"{path}/",
+            {
+                file.relative_to(path).as_posix(): (file, 0, file.stat().st_size)
+                for file in files
+                if file.is_file()
+            },
+        )
     if not path.is_file():
         raise DataError(
             f"folder must be a folder with images and tables, or a tar archive of it, but {path} "
@@ -146,29 +117,36 @@ def _place(path: Path) -> _Place:
         with tarfile.open(path, "r:") as tar:
             # Neither links nor members with holes: only bytes that lie there as they are.
             plain = (info for info in tar if info.isreg() and not info.issparse())
-            return _Archive(path, {info.name: (info.offset_data, info.size) for info in plain})
+            places = {
+                info.name.removeprefix(ROOT): (path, info.offset_data, info.size)
+                for info in plain
+                if info.name.startswith(ROOT)
+            }
     except (tarfile.TarError, EOFError) as error:
         raise DataError(
             f"{path} cannot be read as a tar archive without compression ({error}). If it is "
             f"compressed, unpack it and give the folder."
         ) from error
+    return _Files(f"{path}:{ROOT}", places)
 
 
-def _table(place: _Place, file: str) -> list[tuple[str, str]]:
-    where = place.where(file)
-    if not place.has(file):
+def _table(files: _Files, file: str) -> list[tuple[str, str]]:
+    import pandas as pd
+
+    where = f"{files.root}{file}"
+    if file not in files.places:
         raise DataError(f"{where} is not there: it must list the images, with filename,label.")
     try:
-        text = place.read(file).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{where} cannot be read as text ({error}).") from error
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if not {"filename", "label"} <= set(reader.fieldnames or ()):
+        data = io.BytesIO(files.read(file))
+        table = pd.read_csv(data, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except ValueError as error:
+        raise DataError(f"{where} cannot be read as a table ({error}).") from error
+    if not {"filename", "label"} <= {*table.columns}:
         raise DataError(
             f"{where} must have the columns filename and label, but has "
-            f"{', '.join(reader.fieldnames or ()) or 'none'}."
+            f"{', '.join(table.columns) or 'none'}."
         )
-    rows = [(row["filename"] or "", row["label"] or "") for row in reader]
+    rows = list(zip(table.filename, table.label, strict=True))
     if not rows:
         raise DataError(f"{where} must list images, but is empty.")
     for name, label in rows:
@@ -180,11 +158,25 @@ def _table(place: _Place, file: str) -> list[tuple[str, str]]:
     return rows
 
 
-def _all_there(place: _Place, names: list[str], root: object) -> list[str]:
-    if absent := [name.removeprefix("images/") for name in names if not place.has(name)]:
+def _images(files: _Files, listed: list[str]) -> list[str]:
+    """Return the paths of the images, which must all be there and have one size."""
+    folder = "images/" if any(name.startswith("images/") for name in files.places) else ""
+    names = [f"{folder}{name}" for name in listed]
+    if absent := [name.removeprefix(folder) for name in names if name not in files.places]:
         raise DataError(
-            f"{len(absent)} of the {len(names)} images that the tables name are not in {root}: "
-            f"{_some(absent)}."
+            f"{len(absent)} of the {len(names)} images that the tables name are not in "
+            f"{files.root}{folder.rstrip('/')}: {_some(absent)}."
+        )
+    sizes = []
+    for name in names:
+        with _opened(files, name) as image:
+            sizes.append("{} x {}".format(*image.size))
+    (usual, _), *others = collections.Counter(sizes).most_common()
+    if others:
+        odd = [f"{n} ({size})" for n, size in zip(listed, sizes, strict=True) if size != usual]
+        raise DataError(
+            f"all images must have one size, but {len(odd)} are not {usual}: {_some(odd)}. "
+            f"Resize them first."
         )
     return names
 
@@ -194,60 +186,44 @@ def _some(words: Sequence[str]) -> str:
 
 
 @contextlib.contextmanager
-def _opened(place: _Place, name: str) -> Iterator[Any]:
+def _opened(files: _Files, name: str) -> Iterator[Any]:
     try:
         from PIL import Image
     except ImportError as error:
         raise ImportError("miniimagenet reads images with Pillow: pip install pillow.") from error
     try:
-        with Image.open(io.BytesIO(place.read(name))) as image:
+        with Image.open(io.BytesIO(files.read(name))) as image:
             yield image
     except DataError:
         raise
     # What Pillow raises on damaged files depends on the format.
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"{place.where(name)} cannot be read as an image ({error}).") from error
-
-
-def _one_size(place: _Place, names: list[str]) -> None:
-    sizes = []
-    for name in names:
-        with _opened(place, name) as image:
-            sizes.append("{} x {}".format(*image.size))
-    (usual, _), *others = collections.Counter(sizes).most_common()
-    if others:
-        odd = [
-            f"{name.removeprefix('images/')} ({size})"
-            for name, size in zip(names, sizes, strict=True)
-            if size != usual
-        ]
-        raise DataError(
-            f"all images must have one size, but {len(odd)} are not {usual}: {_some(odd)}. "
-            f"Resize them first."
-        )
+        raise DataError(f"{files.root}{name} cannot be read as an image ({error}).") from error
 
 
 class ImageFiles:
-    """Images that are decoded when they are indexed with an array of indices. The last ones used
-    are kept, at most the share `kept` of all."""
+    """Images that are decoded when they are indexed with an array of indices.
 
-    def __init__(self, place: _Place, names: list[str], size: int, kept: float):
+    The last ones used are kept, at most the share `kept` of all.
+    """
+
+    def __init__(self, files: _Files, names: list[str], size: int, kept: float):
         self.shape = (len(names), size, size, 3)
         self.dtype = np.dtype(np.uint8)
-        self._place, self._names, self._size = place, names, size
+        self._files, self._names, self._size = files, names, size
         most = max(1, int(min(kept, 1.0) * len(names)))
-        self._image = functools.lru_cache(most)(self._read)
+        self.image = functools.lru_cache(most)(self._read)
 
     def __len__(self) -> int:
         return len(self._names)
 
     def __getitem__(self, indices: ArrayLike) -> Array:
         wanted = np.asarray(indices)
-        images = [self._image(int(index)) for index in wanted.reshape(-1)]
+        images = [self.image(int(index)) for index in wanted.reshape(-1)]
         return np.array(images, np.uint8).reshape(*wanted.shape, *self.shape[1:])
 
     def _read(self, index: int) -> Array:
-        with _opened(self._place, self._names[index]) as image:
+        with _opened(self._files, self._names[index]) as image:
             picture = image.convert("RGB")
             if picture.size != (self._size, self._size):
                 picture = picture.resize((self._size, self._size))

@@ -9,7 +9,7 @@ import numpy as np
 from .._support.checks import Count, Fraction, NonNegativeInt, checked
 from . import registry
 from .containers import Array, Images, Split
-from .downloads import DataError
+from .registry import DataError
 
 MEAN, DEVIATION = 0.1307, 0.3081
 SHAPES: dict[str, tuple[int, ...]] = {"x_train": (60_000, 28, 28), "y_train": (60_000,)}

@@ -1,19 +1,44 @@
-"""The known data sets, where their files are, and whether their checksums are right.
+"""The known data sets (`data_sets.toml`), where their files are, and whether they are intact.
 
 A file is looked for in the folder that the environment variable `OBAX_DATA` names, then in the
-cache, and is downloaded from its publisher last.
+cache, and is downloaded from its publisher last. pooch downloads, checks and moves into place.
 """
 
 import dataclasses
-import gzip
 import hashlib
+import io
 import os
-import zlib
+import sys
+import tomllib
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from . import convert, downloads
-from .downloads import DataError, OnProgress, Source
+TIMEOUT_SECONDS = 30.0
+# Several times the largest known file, so that a faulty server cannot fill the disk.
+LARGEST = 1 << 30
+ELEC2_HEADER = "date,day,period,nswprice,nswdemand,vicprice,vicdemand,transfer,class"
+LARGEST_MEMBER = 1 << 24
+
+
+class DataError(OSError):
+    """A data file is missing or damaged, or has unknown content; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The address of a publisher's file, and name and SHA-256 of the file that is kept.
+
+    `convert` names the function of `CONVERTERS` that returns the bytes to keep for the bytes that
+    were downloaded, where the two differ; `by_hand` then describes how to do the same by hand.
+    """
+
+    url: str
+    file: str
+    sha256: str
+    convert: str = ""
+    by_hand: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,106 +67,6 @@ class DataSet:
         return {self.files[file]} | (set() if source is None else {source.sha256})
 
 
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
-
-DATASETS = (
-    DataSet(
-        "mnist",
-        "70,000 images of digits",
-        {"mnist.npz": "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"},
-        "mnist.npz as Keras distributes it",
-        {
-            "mnist.npz": Source(
-                "https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
-                "mnist.npz",
-                "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
-            )
-        },
-    ),
-    DataSet(
-        "adult",
-        "census rows, income over 50K",
-        {
-            "adult.data.gz": "52606dfba20eef26a660f1a0b5f33c122806f1d3aeba084dea04573aeaf6d09c",
-            "adult.test.gz": "f89a87d32e083c97bff800b6c2f2a4eba99d182019372dccb7eace54765557ba",
-        },
-        "adult.data and adult.test of the UCI repository, as they are or compressed with gzip",
-        # Our copies are these files less the empty last line: the checksums agree once it is added.
-        {
-            "adult.data.gz": Source(
-                f"{_UCI}/adult.data",
-                "adult.data",
-                "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
-            ),
-            "adult.test.gz": Source(
-                f"{_UCI}/adult.test",
-                "adult.test",
-                "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
-            ),
-        },
-    ),
-    DataSet(
-        "cifar-100",
-        "images in 100 classes, for FC100",
-        # The copy we test with is a subset; the publisher's archive is complete.
-        {
-            "cifar-100-binary.tar.gz": (
-                "7834bf5b887d98f7c5506f1003c01a7c2fd9d62ea628b980e15fede688e6653a"
-            )
-        },
-        "the binary version from the CIFAR-100 page of the University of Toronto",
-        {
-            "cifar-100-binary.tar.gz": Source(
-                "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-                "cifar-100-binary.tar.gz",
-                "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-            )
-        },
-    ),
-    DataSet(
-        "miniimagenet",
-        "images of 84 x 84 pixels in 100 classes",
-        # The copy we test with is a subset, 100 images of each class; nobody publishes an archive.
-        {"miniimagenet.tar": "34dab460c666699082ed569e69d313bb7eaf703b6e48d80a3b9159bebe85e51d"},
-        "the folder miniimagenet with train.csv, val.csv, test.csv and images/, or a tar archive "
-        "of it; experiments take one from elsewhere with --set folder=PATH",
-        folder="miniimagenet",
-    ),
-    DataSet(
-        "elec2",
-        "electricity prices, 45,312 rows in time order",
-        {"elec2.csv.gz": "f315e7141ad4fdaa3e00865b89bd56e992ed927a954412f6967c7402547c5f2e"},
-        "Elec2 of the MOA data sets, as elec2.csv or elec2.csv.gz with classes 0 and 1",
-        # River's copy writes the same numbers another way: it is converted, and the checksum is
-        # that of our text.
-        {
-            "elec2.csv.gz": Source(
-                "https://maxhalford.github.io/files/datasets/electricity.zip",
-                "elec2.csv",
-                "9a5ddfa02d528a57477875625dc9b50a22e959670fad364af9e4eb7080ce29f5",
-                convert=convert.river_elec2,
-                by_hand="unpack electricity.csv, write 1 for UP and 0 for DOWN "
-                "(then load it with verify=False, unless every number is written as Python does)",
-            )
-        },
-    ),
-    DataSet(
-        "weather",
-        "NOAA daily weather, 18,159 rows in time order",
-        {"weather.csv.gz": "a4bf89e86e9167e96874d44467e20f02d50da76b68f5d0d24dcdcc010c8765bd"},
-        "the NOAA weather data set of scikit-multiflow, as weather.csv or weather.csv.gz",
-        {
-            "weather.csv.gz": Source(
-                "https://raw.githubusercontent.com/scikit-multiflow/streaming-datasets/master/"
-                "weather.csv",
-                "weather.csv",
-                "3c38f05bdc5c4cb115f122414c66976e3662c875d96d7199d9e47fc46aff150e",
-            )
-        },
-    ),
-)
-
-
 @dataclasses.dataclass(frozen=True)
 class FileStatus:
     """A file of a data set, its path (or `None`), and whether its checksum is right, in words."""
@@ -150,6 +75,45 @@ class FileStatus:
     file: str
     path: Path | None
     state: str
+
+
+def river_elec2(archive: bytes) -> bytes:
+    """Return `electricity.csv` of River's zip with its numbers written as in our `elec2.csv`.
+
+    The member is read into memory; nothing is unpacked to disk.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as file:
+            member = file.getinfo("electricity.csv")
+            if member.file_size > LARGEST_MEMBER:
+                raise ValueError(f"electricity.csv has {member.file_size} bytes, far too many.")
+            lines = file.read(member).decode("ascii").splitlines()
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ValueError(f"it is no zip archive with electricity.csv in it ({error}).") from error
+    if not lines or lines[0] != ELEC2_HEADER:
+        raise ValueError(f"the first line of electricity.csv must be {ELEC2_HEADER}.")
+    rows = [ELEC2_HEADER]
+    for number, line in enumerate(lines[1:], 2):
+        date, day, *values, label = line.split(",")
+        if label not in ("UP", "DOWN"):
+            raise ValueError(f"line {number} must end in UP or DOWN, but ends in {label!r}.")
+        numbers = [repr(float(value)) for value in values]
+        rows.append(",".join([repr(float(date)), day, *numbers, "1" if label == "UP" else "0"]))
+    return ("\n".join(rows) + "\n").encode("ascii")
+
+
+CONVERTERS = {"river_elec2": river_elec2}
+
+
+def _read_data_sets() -> Iterator[DataSet]:
+    """Yield the data sets of `data_sets.toml`."""
+    text = Path(__file__).with_name("data_sets.toml").read_text(encoding="utf-8")
+    for name, about in tomllib.loads(text).items():
+        sources = {file: Source(**source) for file, source in about.pop("sources", {}).items()}
+        yield DataSet(name, sources=sources, **about)
+
+
+DATASETS = tuple(_read_data_sets())
 
 
 def cache_folder() -> Path:
@@ -188,18 +152,20 @@ def status() -> list[FileStatus]:
     ]
 
 
-def fetch(
-    name: str,
-    *,
-    verify: bool = True,
-    download: bool = True,
-    on_progress: OnProgress | None = None,
-) -> dict[str, Path]:
+def _state(path: Path | None, known: set[str]) -> str:
+    if path is None:
+        return "missing"
+    if path.is_dir():
+        return "unpacked, not checked"
+    actual = checksum(path)
+    return "verified" if actual in known else f"another version, SHA-256 {actual[:12]}..."
+
+
+def fetch(name: str, *, verify: bool = True, download: bool = True) -> dict[str, Path]:
     """Return the files of a data set by name, downloaded into the cache if they are not found.
 
     A file with an unknown checksum is an error and is left as it is; `verify=False` accepts it, for
-    a version of your own. An unpacked folder has no checksum. `on_progress(done, total)` is called
-    with the bytes of a download; without it a progress bar is drawn on a terminal.
+    a version of your own. An unpacked folder has no checksum.
     """
     dataset = next((d for d in DATASETS if d.name == name), None)
     if dataset is None:
@@ -215,38 +181,53 @@ def fetch(
                     f"({os.environ.get('OBAX_DATA') or 'not set'}) nor in {cache_folder()}. "
                     f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
                 )
-            path = downloads.download(source, cache_folder(), on_progress)
-        elif verify and path.is_file() and (found := checksum(path)) not in known:
+            path = _downloaded(source, cache_folder())
+        elif verify and path.is_file() and (actual := checksum(path)) not in known:
             raise DataError(
                 f"{path} is not the {name} file that is known: expected SHA-256 "
-                f"{' or '.join(sorted(known))}, but found {found}. It was left as it is. Remove it "
-                f"to download it again, or pass verify=False if it is a version of your own."
+                f"{' or '.join(sorted(known))}, but found {actual}. It was left as it is. Remove "
+                f"it to download it again, or pass verify=False if it is a version of your own."
             )
         paths[file] = path
     return paths
+
+
+def _downloaded(source: Source, folder: Path) -> Path:
+    """Download a file into a folder. Nothing is kept unless it is complete and known."""
+    # Slow to import and only needed here.
+    import pooch
+    from tqdm import tqdm
+
+    def transfer(url: str, file: str, cache: Any) -> None:
+        with Bar(desc=source.file, total=1, unit="B", unit_scale=True, file=shown) as bar:
+            pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT_SECONDS)(url, file, cache)
+        if source.convert:
+            Path(file).write_bytes(CONVERTERS[source.convert](Path(file).read_bytes()))
+
+    class Bar(tqdm):
+        def update(self, n: float | None = 1) -> bool | None:
+            changed = super().update(n)
+            if self.n > LARGEST:
+                raise DataError(f"it has more than {LARGEST} bytes.")
+            return changed
+
+    shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    pooch.get_logger().setLevel("WARNING")
+    known, urls = {source.file: f"sha256:{source.sha256}"}, {source.file: source.url}
+    try:
+        cache = pooch.create(folder, "", registry=known, urls=urls)
+        return Path(cache.fetch(source.file, downloader=transfer))
+    # Those of connections are OSErrors; another checksum and what cannot be read are ValueErrors.
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{source.url} could not be downloaded: {error} Nothing was kept; try again later. To "
+            f"do it by hand: get {source.url}{source.by_hand and f', {source.by_hand},'} and put "
+            f"it into {folder}, or into a folder that OBAX_DATA names, as {source.file}, SHA-256 "
+            f"{source.sha256}."
+        ) from error
 
 
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def text(path: Path) -> str:
-    """Return the text of a file, which is decompressed if its name ends in .gz."""
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} cannot be read ({error}). Remove it to download it again."
-        ) from error
-
-
-def _state(path: Path | None, known: set[str]) -> str:
-    if path is None:
-        return "missing"
-    if path.is_dir():
-        return "unpacked, not checked"
-    found = checksum(path)
-    return "verified" if found in known else f"another version, SHA-256 {found[:12]}..."
