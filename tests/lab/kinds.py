@@ -2,7 +2,7 @@
 
 import re
 
-from obax.lab.report.styles import KINDS
+from obax.lab.report.figures import KINDS
 
 
 def kinds_in(words):

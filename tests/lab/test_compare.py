@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import obax
+from obax.lab.comparison.compare import LOSS, Comparison
 from obax.lab.comparison.config import Config
-from obax.lab.comparison.methods import cost
-from obax.lab.comparison.result import LOSS, Comparison
+from obax.lab.comparison.work import cost
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 SEEDS = range(3)
@@ -64,7 +64,6 @@ def test_the_answer_comes_first(one):
     assert said[2].split()[0] == "algorithm" and said[3].split()[0] == "mine"
     # What nobody asked for takes no room.
     assert "evaluations" not in said[2] and "rejected" not in said[2]
-    assert "<p>mine had the least loss" in one._repr_html_()
 
 
 def test_several_streams_give_intervals(three):

@@ -15,10 +15,9 @@ from obax import regret
 from obax.lab import find
 from obax.lab.comparison.config import READY, REFERENCE, Config
 from obax.lab.comparison.findings import findings, ranked, results
-from obax.lab.comparison.methods import Contender, Repeated, cost, grid, make
 from obax.lab.comparison.tasks import available, task
-from obax.lab.comparison.work import compare, parts
-from obax.lab.framework.data import is_on_this_machine
+from obax.lab.comparison.work import Contender, Repeated, compare, cost, grid, make, parts
+from obax.lab.framework.playing import is_on_this_machine
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

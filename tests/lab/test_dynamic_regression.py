@@ -33,7 +33,6 @@ from obax.lab.dynamic_regression.config import (
     with_equal_weights,
     with_shared_curvature,
 )
-from obax.lab.dynamic_regression.cutting import play_cut
 from obax.lab.dynamic_regression.findings import (
     best_settings,
     findings,
@@ -45,7 +44,7 @@ from obax.lab.dynamic_regression.findings import (
     tuning_answer,
     window_order,
 )
-from obax.lab.dynamic_regression.methods import offline, play
+from obax.lab.dynamic_regression.methods import offline, play, play_cut
 from obax.lab.dynamic_regression.work import cuts, parts
 from obax.problems import windowed
 from obax.problems.moments import RunningMoments

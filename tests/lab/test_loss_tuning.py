@@ -13,10 +13,10 @@ from kinds import kinds_in
 from obax import lab
 from obax.lab import report
 from obax.lab.framework.learning import Runs
-from obax.lab.framework.table import Rows, typed
-from obax.lab.loss_tuning import claims, config as settings, stream, work
+from obax.lab.framework.run_folder import Rows, typed
+from obax.lab.loss_tuning import config as settings, work
 from obax.lab.loss_tuning.config import Config, Method
-from obax.lab.loss_tuning.findings import FINAL
+from obax.lab.loss_tuning.findings import FINAL, claims, first_steps
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -122,7 +122,7 @@ def test_images_through_the_network():
         outer_start=2,
         evaluate_every=4,
     )
-    data = stream.stream(config, 0)
+    data = work.stream(config, 0)
     assert data.shape == (7, 7, 1)
     weights = [round["class_weights"] for _, round in zip(range(4), data.rounds(), strict=False)]
     np.testing.assert_allclose(weights[3], 10.0, rtol=1e-5)
@@ -138,7 +138,7 @@ def test_images_through_the_network():
 @pytest.mark.parametrize("name", ["mnist", "adult"])
 def test_real_data(name):
     base = lab.find("mnist-imbalance" if name == "mnist" else "adult").presets["paper"]
-    data = stream.stream(base, 0)
+    data = work.stream(base, 0)
     assert not data.data.synthetic
     assert data.shape == ((28, 28, 1) if name == "mnist" else (11,))
     assert len(data.test_rows[1]) == (10_000 if name == "mnist" else 4_518)
@@ -150,16 +150,16 @@ def test_without_the_files_auto_generates_and_real_says_what_to_do(monkeypatch, 
     monkeypatch.delenv("OBAX_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     auto = dataclasses.replace(lab.find("adult").presets["paper"], source="auto")
-    assert stream.is_synthetic(auto)
-    assert stream.is_synthetic(dataclasses.replace(auto, data="tadpole", source="real"))
+    assert work.is_synthetic(auto)
+    assert work.is_synthetic(dataclasses.replace(auto, data="tadpole", source="real"))
     monkeypatch.setattr("obax.datasets.registry.fetch", _no_network)
-    stream.stream.cache_clear()
+    work.stream.cache_clear()
     with pytest.raises(lab.UserError, match="source=synthetic"):
-        stream.stream(dataclasses.replace(auto, source="real"), 0)
+        work.stream(dataclasses.replace(auto, source="real"), 0)
 
 
 def _no_network(*_, **__):
-    raise stream.datasets.DataError("adult.data could not be downloaded.")
+    raise work.datasets.DataError("adult.data could not be downloaded.")
 
 
 def test_rates_warm_up_and_fall():
@@ -206,7 +206,7 @@ def test_ogd_runs_once_for_each_inner_step():
     # A step of its own makes another method of it, not another point of the grid.
     table = made_up(config, {"ogd": 0.5, "oagd-w5": 0.6}, {})
     runs = Runs(config.runs().values(), table, FINAL)
-    assert [m.own_alpha for m in claims.first_steps(runs)] == [None, None, 0.5]
+    assert [m.own_alpha for m in first_steps(runs)] == [None, None, 0.5]
     assert runs.name(runs.methods[-1]) == "OAGD, w = 5, alpha = 0.5"
 
 
@@ -265,7 +265,7 @@ def made_up(config, accuracy, seconds, wobbling=(), slow=()):
 def judged(config, *story, **more):
     """The verdicts on the claims of a configuration, by a made-up table."""
     runs = Runs(config.runs().values(), made_up(config, *story, **more), FINAL)
-    return {claim.id: claim.verdict for claim in claims.claims(config, runs)}
+    return {claim.id: claim.verdict for claim in claims(config, runs)}
 
 
 def test_rejected_rounds_and_synthetic_data_are_told():

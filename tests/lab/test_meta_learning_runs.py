@@ -14,10 +14,10 @@ import obax
 from obax import lab
 from obax.lab import report
 from obax.lab.framework.learning import Runs
-from obax.lab.framework.table import Rows, typed
-from obax.lab.meta_learning import claims, config as settings, stream, work
+from obax.lab.framework.run_folder import Rows, typed
+from obax.lab.meta_learning import config as settings, work
 from obax.lab.meta_learning.config import COLUMNS, Config, Method
-from obax.lab.meta_learning.findings import FINAL
+from obax.lab.meta_learning.findings import FINAL, claims
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -123,13 +123,13 @@ def test_methods_that_are_none(text):
 
 def test_tasks_are_held_out():
     """Evaluation tasks are the same for all methods, differ by seed, and are not the stream's."""
-    one = stream.tasks(TINY, 0)
+    one = work.tasks(TINY, 0)
     first = next(one.rounds(1))["support"][0]
     tests = np.concatenate([part["support"][0] for part in one.test])
     assert tests.shape[0] == 4
     training = np.concatenate([part["support"][0] for part in one.training])
     assert not any(np.array_equal(first, task) for task in training)
-    other = np.concatenate([part["support"][0] for part in stream.tasks(TINY, 1).test])
+    other = np.concatenate([part["support"][0] for part in work.tasks(TINY, 1).test])
     assert not np.array_equal(tests, other)
 
 
@@ -143,7 +143,7 @@ def test_errors_that_a_person_can_mend(tmp_path, monkeypatch):
         ({"shots": 12}, "need 14 images of each class, but class 13 has 12"),
     ]:
         with pytest.raises(lab.UserError, match=message):
-            stream.tasks(dataclasses.replace(TINY, **changes), 0)
+            work.tasks(dataclasses.replace(TINY, **changes), 0)
     with pytest.raises(lab.UserError, match="written like oagd-w10-prox"):
         lab.with_overrides(TINY, ["methods=maml,reptile"])
     with pytest.raises(lab.UserError, match="solver must be one of"):
@@ -174,7 +174,7 @@ def made_up(config, cost, accuracy, shaken=lambda method: False):
 def verdicts(study, config, table):
     config = dataclasses.replace(config, study=study)
     runs = Runs(config.runs().values(), table, FINAL)
-    return {claim.id: claim.verdict for claim in claims.claims(config, runs)}
+    return {claim.id: claim.verdict for claim in claims(config, runs)}
 
 
 QUICK = [
@@ -404,7 +404,7 @@ def test_a_steadier_method_is_nearer_to_its_median(spreads, verdict):
 
 @pytest.mark.skipif("OBAX_DATA" not in os.environ, reason="needs the real data sets")
 def test_real_data():
-    found = stream.tasks(Config(test_tasks=2, train_tasks=1), 0)
+    found = work.tasks(Config(test_tasks=2, train_tasks=1), 0)
     assert not found.data.synthetic and found.image_shape == (32, 32, 3) and found.blocks == 4
     assert next(found.rounds(1))["query"][0].shape == (25, 32, 32, 3)
 
@@ -414,7 +414,7 @@ def test_real_miniimagenet_in_the_size_of_the_config():
     config = dataclasses.replace(
         lab.find("miniimagenet").presets["quick"], test_tasks=2, train_tasks=1
     )
-    found = stream.tasks(config, 0)
+    found = work.tasks(config, 0)
     assert not found.data.synthetic and found.image_shape == (42, 42, 3)
     assert next(found.rounds(1))["query"][0].shape == (25, 42, 42, 3)
 

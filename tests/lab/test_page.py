@@ -8,7 +8,7 @@ from browser import FOUND, browser
 
 from obax.lab import report
 from obax.lab.report import Answer, Claim, Figure, Findings, Series, Table, figures
-from obax.lab.report.styles import colour_of
+from obax.lab.report.figures import colour_of
 
 INFO = {
     "experiment": "toy",

@@ -16,7 +16,8 @@ from obax import lab
 from obax._support.checks import Count, Fraction, Positive
 from obax.lab import Experiment, RunFolder, UserError, report, run, with_overrides
 from obax.lab.framework.config import Settings, one_of
-from obax.lab.framework.table import Rows, select
+from obax.lab.framework.run_folder import Rows
+from obax.lab.framework.statistics import select
 
 
 @dataclasses.dataclass(frozen=True)

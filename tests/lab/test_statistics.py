@@ -9,11 +9,11 @@ from kinds import kinds_in
 
 from obax import lab
 from obax.lab.comparison.config import METHODS
+from obax.lab.framework.config import Method, option
 from obax.lab.framework.experiment import Experiment
-from obax.lab.framework.method import Method, option
 from obax.lab.framework.results import VERDICTS, Claim, Findings
 from obax.lab.framework.statistics import RULE, Gain, chain, combined, interval, paired
-from obax.lab.report.styles import KINDS
+from obax.lab.report.figures import KINDS
 
 CLEAR = np.array([1.0, 1.1, 0.9])
 

@@ -10,7 +10,7 @@ from obax._support.messages import counted
 from obax.lab import EXPERIMENTS, find
 from obax.lab.framework.results import Figure, Series
 from obax.lab.framework.statistics import mean_over_seeds, plus_minus
-from obax.lab.report import figures, styles
+from obax.lab.report import figures
 
 
 def light(colour):
@@ -26,18 +26,18 @@ def contrast(one, other):
 
 
 def test_colours_are_visible_by_day_and_by_night():
-    assert contrast("#000000", styles.PAPERS[1]) < 1.5 and contrast("#ffff00", "#ffffff") < 1.5
-    for colour in {*styles.COLOURS, *styles.KINDS.values(), *(c for _, c in styles.WINDOWS)}:
-        assert all(contrast(colour, paper) >= 3 for paper in styles.PAPERS), colour
+    assert contrast("#000000", figures.PAPERS[1]) < 1.5 and contrast("#ffff00", "#ffffff") < 1.5
+    for colour in {*figures.COLOURS, *figures.KINDS.values(), *(c for _, c in figures.WINDOWS)}:
+        assert all(contrast(colour, paper) >= 3 for paper in figures.PAPERS), colour
 
 
 def test_a_method_has_the_same_colour_in_every_figure():
-    (alone,) = styles.styles([("OAGD", 10)])
+    (alone,) = figures.styles([("OAGD", 10)])
     curves = [("OGD", None), ("class 3", None), ("AutoBalance", None), ("OAGD", 10), ("OAGD", 1)]
-    among = styles.styles(curves)
-    assert among[3] == alone and len({style.colour for style in among}) == 5
-    first, second = styles.styles([("OAGD", 10), ("OAGD", 10)])
-    assert first == alone and second.colour == alone.colour and second.dash != alone.dash
+    among = figures.styles(curves)
+    assert among[3] == alone and len({colour for colour, _ in among}) == 5
+    first, second = figures.styles([("OAGD", 10), ("OAGD", 10)])
+    assert first == alone and second[0] == alone[0] and second[1] != alone[1]
 
 
 def test_all_methods_of_an_experiment_can_be_told_apart():
@@ -45,10 +45,10 @@ def test_all_methods_of_an_experiment_can_be_told_apart():
         config = find(name).presets["paper"]
         runs = config.runs().values() if hasattr(config, "runs") else []
         for method in runs:
-            assert styles.colour_of(method.kind), f"{method.kind} has no colour"
+            assert figures.colour_of(method.kind), f"{method.kind} has no colour"
         curves = [(method.kind, method.w) for method in runs]
-        assert len(set(styles.styles(curves))) == len(curves)
-    many = styles.styles([(f"class {i}", None) for i in range(40)])
+        assert len(set(figures.styles(curves))) == len(curves)
+    many = figures.styles([(f"class {i}", None) for i in range(40)])
     assert len(set(many)) == 40
 
 

@@ -11,7 +11,7 @@ from obax import datasets, lab
 from obax._support.checks import Count
 from obax.lab import Experiment, report
 from obax.lab.framework.config import Settings
-from obax.lab.framework.table import Rows
+from obax.lab.framework.run_folder import Rows
 
 
 @dataclasses.dataclass(frozen=True)

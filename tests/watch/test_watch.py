@@ -20,9 +20,9 @@ import obax.lab
 from obax import cli
 from obax.estimators import StreamingClassifier
 from obax.lab import RunFolder
-from obax.lab.framework.timing import timed
+from obax.lab.framework.playing import timed
 from obax.lab.report import Answer, Figure, Findings, Series, Table
-from obax.lab.report.styles import colour_of
+from obax.lab.report.figures import colour_of
 from obax.lab.watch_page import write_page
 from obax.streaming import Checkpoint, Input, Job, Output
 from obax.watch import serve

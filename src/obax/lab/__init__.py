@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..integrations.dask import Seat
     from . import report as report
-    from .comparison.own import compare as compare
+    from .comparison.compare import compare as compare
 
 T = TypeVar("T")
 EXPERIMENTS = {
@@ -50,7 +50,7 @@ FORMER_NAMES = {
 
 def __getattr__(name: str) -> Any:
     if name == "compare":
-        from .comparison.own import compare
+        from .comparison.compare import compare
 
         return compare
     if name == "report":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .._support.messages import UserError, counted
 from ..watch import page
 from .framework.run_folder import RunFolder, rejected_rounds
-from .report.styles import styles
+from .report.figures import styles
 
 if TYPE_CHECKING:
     import pandas as pd

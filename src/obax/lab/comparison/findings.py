@@ -7,68 +7,58 @@ import numpy as np
 import pandas as pd
 
 from ..._support.messages import counted
+from ..framework.experiment import Texts
 from ..framework.results import Answer, Figure, Findings, Series, Table
-from ..framework.statistics import Gain, interval, mean_over_seeds, plus_minus, readable
-from ..framework.table import best_of_grid, select, summary
-from .config import BUDGETS, FIXED, METHODS, QUESTION, READY, REFERENCE, Config
+from ..framework.statistics import (
+    Gain,
+    best_of_grid,
+    interval,
+    mean_over_seeds,
+    plus_minus,
+    readable,
+    select,
+    summary,
+)
+from .config import BUDGETS, FIXED, METHODS, QUESTION, REFERENCE, Config
 
 OVER = 1.5
 """A method whose single step spends more than this many budgets is shown but not ranked."""
-RUN, GRID = ["problem", "budget", "method"], ["alpha", "beta"]
+CASE, RUN, GRID = ["problem", "budget"], ["problem", "budget", "method"], ["alpha", "beta"]
 TITLES = {"rounds": "One step per round, whatever it costs", "calls": "Equal oracle calls"}
 AXES = {"rounds": "round t", "calls": "oracle calls, in gradients"}
 SHOWN = 8
 """The number of methods in a figure: as many as can be told apart."""
-MEASURES = {
-    "quadratic": "BD-Reg, exact",
-    "constrained": "BD-Reg, exact",
-    "regression": "stage regret of the losses suffered",
-    "network": "loss suffered, summed",
-    "adult": "balanced loss suffered, summed",
-} | dict.fromkeys(READY, "loss of the decisions once the follower has answered, summed")
-STATIONARITY = {
-    "quadratic": "local regret",
-    "constrained": "projected-gradient regret",
-    "network": "local regret",
-}
 
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
-    result = results(config, table)
-    leading, *others = figures(config, table, result)
+    texts, result = texts_of(config), results(config, table)
+    leading, *others = figures(config, texts, table, result)
+    grid = summary(table[table.metric == "score"], [*RUN, *GRID], "score")
     return Findings(
-        answers=[answer(config, result, leading)],
+        answers=[answer(config, texts, result, leading)],
         claims=[],
         figures=others,
         tables=[
-            Table(
-                "ranks",
-                "Ranks",
-                "Rank by mean score over seeds among the methods within the budget; = marks a "
-                "method whose 95% t-interval of the paired difference from the best contains "
-                "zero; - marks one over the budget.",
-                ranks(result),
-            ),
-            *(_budget_table(budget, result) for budget in BUDGETS if budget in config.budgets),
-            Table(
-                "grid",
-                "The whole grid",
-                "Score at the end for every setting: mean and standard deviation over seeds.",
-                summary(table[table.metric == "score"], [*RUN, *GRID], "score"),
-            ),
+            texts.table("ranks", ranks(result)),
+            *(budget_table(b, texts, result) for b in BUDGETS if b in config.budgets),
+            texts.table("grid", grid),
         ],
-        paragraphs=_explanation(config, result),
+        paragraphs=[*texts.paragraphs(), *left_out(config, texts, result)],
     )
 
 
-def answer(config: Config, result: pd.DataFrame, figure: Figure) -> Answer:
+def texts_of(config: Config) -> Texts:
+    """Return the texts of the report."""
+    seeds = counted(config.seeds, "seed")
+    return Texts(__file__, config=config, titles=TITLES, seeds=seeds)
+
+
+def answer(config: Config, texts: Texts, result: pd.DataFrame, figure: Figure) -> Answer:
     """Answer which method is best on each problem, by how much, and which others are as good."""
     rows, sentences = [], []
-    asked_of = "calls" if "calls" in config.budgets else config.budgets[0]
-    for (problem, budget), group in result[result.within].groupby(
-        ["problem", "budget"], sort=False
-    ):
+    budget_of_answer = "calls" if "calls" in config.budgets else config.budgets[0]
+    for (problem, budget), group in result[result.within].groupby(CASE, sort=False):
         first = group.iloc[int(group.score.argmin())]
         fixed = group[group.method == FIXED]["values"]
         gain = Gain.of(fixed.iloc[0] - first["values"] if len(fixed) else [])
@@ -84,26 +74,15 @@ def answer(config: Config, result: pd.DataFrame, figure: Figure) -> Answer:
                 "as good": named or "none",
             }
         )
-        if budget == asked_of:
+        if budget == budget_of_answer:
             also = f" (as good: {named})" if named else ""
             noise = ", within noise" if gain.verdict == "within noise" else ""
             ahead = f", {gain.size} below a fixed x{noise}" if len(fixed) else ""
             sentences.append(f"on {problem} {first.method}{also}{ahead}")
-    return Answer(
-        QUESTION,
-        f"{TITLES[asked_of]}: "
-        f"{'; '.join(sentences)} (95% intervals over {counted(config.seeds, 'seed')}).",
-        Table(
-            "best",
-            "The best of each",
-            "By score at the end; the least is best: "
-            + "; ".join(f"{MEASURES[name]} ({name})" for name in dict.fromkeys(result.problem))
-            + ". Mean over seeds with its 95% t-interval; as good: the interval of the paired "
-            "difference contains zero.",
-            pd.DataFrame(rows),
-        ),
-        figure,
-    )
+    words = texts("answer", budget=budget_of_answer, sentences="; ".join(sentences))
+    problems, measures = list(dict.fromkeys(result.problem)), texts.section("measures")
+    best = texts.table("best", pd.DataFrame(rows), problems=problems, measures=measures)
+    return Answer(QUESTION, words, best, figure)
 
 
 def headline(table: pd.DataFrame) -> str:
@@ -144,16 +123,14 @@ def results(config: Config, table: pd.DataFrame) -> pd.DataFrame:
 def ranked(result: pd.DataFrame) -> pd.DataFrame:
     """Return the results with ranks, and whether a method is as good as the best."""
     parts = []
-    for _, group in result.groupby(["problem", "budget"], sort=False):
-        group = group.copy()
-        group["within"] = ~(group.share > OVER)
-        inside = group[group.within]
-        group["rank"] = inside.score.rank(method="min")
+    for _, group in result.groupby(CASE, sort=False):
+        within = ~(group.share > OVER)
+        inside = group[within]
         best = inside["values"].iloc[int(inside.score.argmin())]
         gains = [Gain.of(own - best) for own in group["values"]]
         ties = [np.isfinite(gain.mean) and gain.verdict == "within noise" for gain in gains]
-        group["ties"] = group.within & np.asarray(ties)
-        parts.append(group)
+        rank = inside.score.rank(method="min")
+        parts.append(group.assign(within=within, rank=rank, ties=within & np.asarray(ties)))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -164,19 +141,19 @@ def ranks(result: pd.DataFrame) -> pd.DataFrame:
         mark = "-" if not row.within else f"{row.rank:.0f}" + (" =" if row.ties else "")
         table.setdefault(str(row.method), {})[f"{row.problem}, {row.budget}"] = mark
     frame = pd.DataFrame.from_dict(table, orient="index")
-    for budget in dict.fromkeys(result.budget):
-        group = result[result.budget == budget]
+    for budget, group in result.groupby("budget", sort=False):
         frame[f"mean rank, {budget}"] = group.groupby("method")["rank"].mean().round(2)
     return frame.rename_axis("method").reset_index()
 
 
-def _budget_table(budget: str, result: pd.DataFrame) -> Table:
+def budget_table(budget: str, texts: Texts, result: pd.DataFrame) -> Table:
+    """Return the score and cost of every method under a budget."""
     group = result[result.budget == budget]
     frame = pd.DataFrame(
         {
             "problem": group.problem,
             "method": group.method,
-            "measure": group.problem.map(MEASURES),
+            "measure": group.problem.map(texts.section("measures")),
             "score": [plus_minus(*pair) for pair in zip(group.score, group.half, strict=True)],
             "rank": group["rank"],
             "as good as the best": group.ties,
@@ -190,94 +167,61 @@ def _budget_table(budget: str, result: pd.DataFrame) -> Table:
             "rounds rejected": group.rejected,
         }
     )
-    return Table(
-        budget,
-        TITLES[budget],
-        "Best setting of the grid for each method; mean over seeds with the half-width of its 95% "
-        "t-interval. Stationarity is the "
-        + "; ".join(f"{measure} ({problem})" for problem, measure in STATIONARITY.items())
-        + " of the same run. Step sizes are multiplied by the problem's own scale.",
-        frame.sort_values(["problem", "rank"], kind="stable"),
-    )
+    caption = texts("budget_caption", stationarity=texts.section("stationarity"))
+    frame = frame.sort_values(["problem", "rank"], kind="stable")
+    return texts.table(budget, frame, budget_caption=caption)
 
 
-def _explanation(config: Config, result: pd.DataFrame) -> list[str]:
-    words = [
-        "A budget is spent by playing a round again: a method whose step costs c calls plays each "
-        f"round the nearest whole number to {config.calls:g} / c times, at least once and at most "
-        f"{config.max_repeats}. A Hessian-vector product counts {config.hvp_cost:g} gradients, a "
-        f"cross product {config.cross_cost:g}, a function value {config.evaluation_cost:g}. Times "
-        "are those of the compiled scan of one run. Regrets are those of the decisions when a "
-        "round arrives for the first time.",
-        f"Windows have {config.window} steps with weights {config.decay:g}^i, divided by the "
-        "weight seen; they were not tuned. OGD holds x at its start and is a baseline, not a "
-        "competitor.",
-    ]
+def left_out(config: Config, texts: Texts, result: pd.DataFrame) -> Iterator[str]:
+    """Yield which problems, methods and rounds do not count."""
     missing = [name for name in config.problems if name not in set(result.problem)]
     if missing:
-        words.append(
-            f"Left out, because the data is not on this machine: {', '.join(missing)}. Set "
-            "OBAX_DATA to the folder with its files."
-        )
-    for (problem, budget), group in result[~result.within].groupby(
-        ["problem", "budget"], sort=False
-    ):
-        words.append(f"{problem}, {budget}: over the budget are {', '.join(group.method)}.")
-    rejected = result[result.rejected > 0]
-    if len(rejected):
-        listed = ", ".join(
-            f"{r.method} on {r.problem} ({r.budget}, {r.rejected})" for r in rejected.itertuples()
-        )
-        words.append(
-            f"Rounds rejected because they were not finite, at the best setting: {listed}."
-        )
-    return words
+        yield texts("left_out", missing=", ".join(missing))
+    for (problem, budget), group in result[~result.within].groupby(CASE, sort=False):
+        yield texts("over", problem=problem, budget=budget, methods=", ".join(group.method))
+    rejected = result[result.rejected > 0].itertuples()
+    listed = [f"{r.method} on {r.problem} ({r.budget}, {r.rejected})" for r in rejected]
+    if listed:
+        yield texts("rejected", listed=", ".join(listed))
 
 
-def figures(config: Config, table: pd.DataFrame, result: pd.DataFrame) -> Iterator[Figure]:
+def figures(
+    config: Config, texts: Texts, table: pd.DataFrame, result: pd.DataFrame
+) -> Iterator[Figure]:
     """Yield scores and local regrets against oracle calls, then scores against rounds."""
     # Equal work comes first, because the question is about it.
     fair = result.sort_values("budget", key=lambda column: column != "calls", kind="stable")
-    for (problem, budget), group in fair.groupby(["problem", "budget"], sort=False):
-        yield _figure(config, table, group, str(problem), str(budget), "score")
+    for (problem, budget), group in fair.groupby(CASE, sort=False):
+        names = ["score"]
         if budget == "calls" and group.stationarity.notna().any():
-            yield _figure(config, table, group, str(problem), "calls", "stationarity")
+            names.append("stationarity")
+        for name in names:
+            best = group.nsmallest(SHOWN, name)
+            series = [curve(config, table, one, f"{name}_curve") for _, one in best.iterrows()]
+            yield texts.figure(
+                name,
+                series,
+                f"{name}-{problem}-{budget}",
+                problem=problem,
+                budget_title=TITLES[budget].partition(",")[0].lower(),
+                axis=AXES[budget],
+                count=len(series),
+                log="yes" if all(min(one.mean) > 0 for one in series) else "",
+            )
 
 
-def _figure(
-    config: Config, table: pd.DataFrame, group: pd.DataFrame, problem: str, budget: str, name: str
-) -> Figure:
-    best, title = group.nsmallest(SHOWN, name), TITLES[budget].partition(",")[0].lower()
-    series = [
-        _series(config, table, chosen, f"{name}_curve", budget) for _, chosen in best.iterrows()
-    ]
-    return Figure(
-        f"{name}-{problem}-{budget}",
-        f"{problem}: {'stationarity, ' if name == 'stationarity' else ''}{title}",
-        AXES[budget],
-        f"cumulative {name}",
-        series,
-        f"The {len(series)} methods with the lowest ends, at the best setting of each.",
-        log_y=all(min(one.mean) > 0 for one in series),
-    )
-
-
-def _series(
-    config: Config, table: pd.DataFrame, chosen: pd.Series, metric: str, budget: str
-) -> Series:
+def curve(config: Config, table: pd.DataFrame, chosen: pd.Series, metric: str) -> Series:
     """Return the curve of a method over rounds or oracle calls."""
-    names = ("problem", "budget", "method")
-    own = select(table, **{name: chosen[name] for name in names})
+    own = select(table, **{name: chosen[name] for name in RUN})
     alpha = "" if pd.isna(chosen.alpha) else f"alpha = {chosen.alpha:g}, "
-    details = f"{chosen.method}: {alpha}beta = {chosen.beta:g}, {chosen.repeats} x per round"
-    curve = mean_over_seeds(
+    over_rounds = mean_over_seeds(
         own[own.metric == metric],
         chosen.method,
         kind=METHODS[chosen.method],
         w=1 if chosen.method == REFERENCE else config.window,
-        details=details,
+        details=f"{chosen.method}: {alpha}beta = {chosen.beta:g}, {chosen.repeats} x per round",
     )
-    if budget == "calls":
-        spent = own[own.metric == "calls_curve"].groupby("t").value.mean()
-        return dataclasses.replace(curve, x=spent.loc[list(curve.x)].tolist())
-    return curve
+    if chosen.budget == "rounds":
+        return over_rounds
+    spent = own[own.metric == "calls_curve"].groupby("t").value.mean()
+    return dataclasses.replace(over_rounds, x=spent.loc[list(over_rounds.x)].tolist())

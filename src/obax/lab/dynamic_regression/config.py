@@ -5,9 +5,8 @@ import itertools
 from typing import Annotated, Any
 
 from ..._support.checks import Count, Fraction, Kind, Positive
-from ..framework.config import Settings, one_of
-from ..framework.method import Method as AnyMethod, option
-from ..framework.table import Value
+from ..framework.config import Method as AnyMethod, Settings, one_of, option
+from ..framework.results import Value
 
 QUESTION = "Can a model tune its own regularisation while data streams in?"
 

@@ -8,8 +8,9 @@ import pandas as pd
 
 from ...problems.regression import stage_of
 from ..framework.experiment import Parts
+from ..framework.results import Value
+from ..framework.run_folder import Rows
 from ..framework.statistics import best_curve, cumulative, evenly_spaced_rounds
-from ..framework.table import Rows, Value
 from . import measures
 from .config import (
     COMPARATORS,

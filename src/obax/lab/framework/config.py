@@ -1,4 +1,6 @@
-"""Typed settings of an experiment, checked by their annotations (`obax._support.checks`).
+"""Typed settings of an experiment, and its methods: a kind, such as OAGD, and its options.
+
+The annotations of settings are their checks (`obax._support.checks`).
 
 @dataclasses.dataclass(frozen=True)
 class Config(Settings):
@@ -8,15 +10,18 @@ class Config(Settings):
 """
 
 import dataclasses
+import functools
 import types
 import typing
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from ..._support.checks import Kind, check_fields
 from ..._support.messages import UserError, nearest
+from .results import Value
 
 C = TypeVar("C")
+M = TypeVar("M", bound="Method")
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -102,3 +107,146 @@ def from_dict(config_class: type[C], values: dict[str, object]) -> C:
     return config_class(
         **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     )
+
+
+def option(
+    label: str | Mapping[Value, str],
+    written: str | Mapping[str, Value] | None = None,
+    *,
+    usual: Value = None,
+    kinds: tuple[str, ...] = (),
+) -> Any:
+    """Declare an option of a method. It is `None` for methods that do not have it.
+
+    - `label`: what the method's label says about the value: a form such as `"w = {}"`, left out for
+      the `usual` value; or words by value.
+    - `written`: how a configuration writes the option: the letters before a number, such as `"w"`
+      for `w10`; or values by word. Without it `Method.parse` does not read the option.
+    - `kinds`: the kinds of method that `Method.parse` reads the option for; all if it is empty.
+    """
+    about = {"label": label, "written": written, "usual": usual, "kinds": kinds}
+    return dataclasses.field(default=None, metadata=about)
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """Base class of the methods of an experiment, which declares their options as fields.
+
+    `PROTOTYPES` are the methods without options by the word that begins their names, and `EXAMPLES`
+    are names for error messages.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Ours(Method):
+    ...     w: int | None = option("w = {}", "w")
+    ...     decay: float | None = option("δ = {:g}", "u", usual=0.9)
+    ...     curvature: str | None = option({"current": "one solve"}, {"current": "current"})
+    >>> Ours.PROTOTYPES = {"oagd": Ours("OAGD", 1, 0.9, "own"), "ogd": Ours("OGD")}
+    >>> Ours.parse("oagd-w10").label()
+    'OAGD, w = 10'
+    >>> Ours.parse("oagd-w10-u0.5-current").label()
+    'OAGD, w = 10, δ = 0.5, one solve'
+    >>> Ours.parse("oagd-w10").full_label()
+    'OAGD, w = 10, decay = 0.9, curvature = own'
+    >>> Ours.parse("ogd").columns()
+    {'method': 'OGD', 'kind': 'OGD', 'w': None, 'decay': None, 'curvature': None}
+    """
+
+    PROTOTYPES: ClassVar[Mapping[str, Any]] = {}
+    EXAMPLES: ClassVar[str] = ""
+
+    kind: str
+
+    @classmethod
+    def parse(cls: type[M], text: str) -> M:
+        """Return the method that a configuration names, such as `oagd-w10-u0.5`."""
+        first, *words = text.strip().lower().split("-")
+        method = cls.PROTOTYPES.get(first)
+        options = [_read_option(cls, method.kind, word) if method else None for word in words]
+        if method is None or None in options:
+            raise ValueError(f"methods must be written like {cls.EXAMPLES}, but got {text!r}.")
+        try:
+            return dataclasses.replace(method, **dict(filter(None, options))).checked()
+        except ValueError as error:
+            raise ValueError(f"methods must be possible, but {text!r}: {error}") from None
+
+    def checked(self: M) -> M:
+        """Return the method. Raise a `ValueError` if its options do not fit together."""
+        return self
+
+    @classmethod
+    def column_types(cls) -> dict[str, type]:
+        """Return the columns of a table that identify a method, with their types."""
+        return {"kind": str} | {name: about["type"] for name, about in _about(cls).items()}
+
+    def label(self) -> str:
+        """Return a short name for people: the kind and every option that is not as usual."""
+        words = [self.kind]
+        for name, value in self.options().items():
+            about = _about(type(self))[name]
+            if not isinstance(about["label"], str):
+                words += [about["label"][value]] if value in about["label"] else []
+            elif value is not None and value != about["usual"]:
+                words.append(about["label"].format(value))
+        return ", ".join(words)
+
+    def full_label(self) -> str:
+        """Return the kind with the name and value of every option."""
+        options = [
+            f"{name} = {value}" for name, value in self.options().items() if value is not None
+        ]
+        return ", ".join([self.kind, *options])
+
+    def options(self) -> dict[str, Value]:
+        """Return the options by name."""
+        return {name: getattr(self, name) for name in _about(type(self))}
+
+    def columns(self) -> dict[str, Value]:
+        """Return the columns of the table that identify the method."""
+        return {"method": self.label(), "kind": self.kind} | self.options()
+
+
+def _declared_options(method_class: type[Method]) -> dict[str, Any]:
+    """Return what `option` declared, by name, with the type of each option."""
+    hints = typing.get_type_hints(method_class)
+    return {
+        field.name: {"type": typing.get_args(hints[field.name])[0], **field.metadata}
+        for field in dataclasses.fields(method_class)[1:]
+    }
+
+
+# mypy takes the hash of a dataclass for that of its class.
+_about = typing.cast("Callable[[type[Method]], dict[str, Any]]", functools.cache(_declared_options))
+
+
+def _read_option(method_class: type[Method], kind: str, word: str) -> tuple[str, Value] | None:
+    """Return the name and value of the option that a word stands for, or `None`."""
+    for name, about in _about(method_class).items():
+        written, number_type = about["written"], about["type"]
+        if written is None or (about["kinds"] and kind not in about["kinds"]):
+            continue
+        if not isinstance(written, str):
+            if word in written:
+                return name, written[word]
+        elif word.startswith(written):
+            number = word.removeprefix(written)
+            digits = number if number_type is int else number.replace(".", "", 1)
+            if digits.isdecimal() and number[0] != "." and number[-1] != "." and float(number) > 0:
+                return name, number_type(number)
+    return None
+
+
+def check_replay(
+    w: int | None, capacity: int | None, recency: int | None, balanced: bool | None = None
+) -> None:
+    """Raise a `ValueError` if a replay window is impossible.
+
+    `obax.Replay` and `obax.Window` would say the same, but cannot be loaded here without JAX.
+    """
+    if capacity is None:
+        if recency is not None or balanced:
+            raise ValueError("recent and balanced are options of replay, which is missing.")
+        return
+    if w is None or w < 2 or capacity < w:
+        raise ValueError(f"replay must keep at least w >= 2 rounds, but w = {w} and {capacity}.")
+    if recency is not None and recency < capacity:
+        raise ValueError(f"recent must be at least the {capacity} rounds kept, but is {recency}.")

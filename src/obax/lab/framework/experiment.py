@@ -1,4 +1,4 @@
-"""The description of an experiment: its presets, its parts and its findings.
+"""The description of an experiment: its presets, its parts, its findings and their texts.
 
 Presets are read without loading JAX, because `obax list` must not wait for it.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..._support.messages import UserError
 from .config import as_dict, from_dict
-from .results import Claim, Findings
-from .run_folder import RunFolder
-from .table import typed
+from .results import Claim, Figure, Findings, Table
+from .run_folder import RunFolder, typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +53,23 @@ class Experiment:
     takes: str = "not measured"
     files: tuple[str, ...] = ()
     chooses_parts: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, package: str, **about: Any) -> Experiment:
+        """Return the experiment of a package, whose modules are loaded when they are used.
+
+        `work` has `parts`; `findings` has `findings` and `headline`.
+        """
+
+        def used(module: str, name: str) -> Callable:
+            def call(*arguments: object) -> object:
+                return getattr(importlib.import_module(f"{package}.{module}"), name)(*arguments)
+
+            return call
+
+        parts, headline = used("work", "parts"), used("findings", "headline")
+        make_findings = used("findings", "findings")
+        return cls(parts=parts, make_findings=make_findings, headline=headline, **about)
 
     def settings(self, values: dict[str, object]) -> Any:
         """Return the configuration that `as_dict` wrote."""
@@ -125,27 +142,47 @@ def without_missing_evidence(claim: Claim, kinds: set[str], windows: set[int] | 
     return dataclasses.replace(claim, measured=words, verdict="not tested")
 
 
-def experiment_of(
-    package: str,
-    presets: Mapping[str, Any],
-    *,
-    headline: tuple[str, str] | None = None,
-    **about: Any,
-) -> Experiment:
-    """Return the experiment whose parts and findings are in the modules of a package."""
-    return Experiment(
-        presets=presets,
-        parts=load_when_called(f"{package}.work", "parts"),
-        make_findings=load_when_called(f"{package}.findings", "findings"),
-        headline=load_when_called(*(headline or (f"{package}.findings", "headline"))),
-        **about,
-    )
+class Texts:
+    """The texts of a report: the jinja2 templates in `report.toml` beside the experiment's modules.
 
+    Each is filled with the `values` and stripped of its line breaks.
+    """
 
-def load_when_called(module: str, name: str) -> Callable:
-    """Return a function that loads the module of another function when it is called."""
+    def __init__(self, module: str, **values: Any):
+        import jinja2
 
-    def call(*arguments: object) -> object:
-        return getattr(importlib.import_module(module), name)(*arguments)
+        path = Path(module).with_name("report.toml")
+        self._templates = tomllib.loads(path.read_text(encoding="utf-8"))
+        self._environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+        self._values = values
 
-    return call
+    def fill(self, template: str, **values: Any) -> str:
+        """Return a template filled with the values of the report and these ones."""
+        filled = self._environment.from_string(template).render(self._values | values)
+        return " ".join(filled.split())
+
+    def section(self, name: str) -> Any:
+        """Return a section as it is written."""
+        return self._templates[name]
+
+    def __call__(self, name: str, **values: Any) -> str:
+        """Return a text of the section [texts]."""
+        return self.fill(self._templates["texts"][name], **values)
+
+    def table(self, name: str, frame: pd.DataFrame, **values: Any) -> Table:
+        """Return a table with the title and caption of the section [tables]."""
+        about = self._templates["tables"][name]
+        return Table(
+            name, *(self.fill(about[key], **values) for key in ("title", "caption")), frame
+        )
+
+    def figure(self, key: str, series: Sequence[Any], name: str = "", **values: Any) -> Figure:
+        """Return a figure with the texts of the section [figures]; `name` is the key by default."""
+        about = {k: self.fill(v, **values) for k, v in self._templates["figures"][key].items()}
+        logs = {axis: bool(about.pop(axis, "")) for axis in ("log_x", "log_y")}
+        return Figure(name or key, series=series, **about, **logs)
+
+    def paragraphs(self, **values: Any) -> list[str]:
+        """Return the paragraphs on how it was measured, without those that are empty."""
+        filled = [self.fill(text, **values) for text in self._templates["paragraphs"]["method"]]
+        return [text for text in filled if text]

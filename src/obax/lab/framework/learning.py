@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
+from .config import Method
 from .experiment import Parts
-from .method import Method
 from .results import Answer, Claim, Figure, Table
 from .statistics import (
     Gain,
@@ -24,13 +24,14 @@ from .statistics import (
     mean_over_seeds,
     paired,
     readable,
+    select,
     with_interval,
 )
-from .table import select
 
 M = TypeVar("M", bound=Method)
+CLOCK = "processor_seconds"
+"""The time that other programs disturb least."""
 ONLY_STEPS = "Steps only: compilation, data and evaluation are not counted."
-REPLAY_GOAL = "at no more than a fifth of its time"
 SYNTHETIC = "The data is synthetic: these figures say nothing about the real data set."
 
 
@@ -77,34 +78,15 @@ def piece(name: str, gain: Gain, verdict: str | None = None, unit: str = "points
     return f"{name}: {gain.words(unit)}", gain.verdict if verdict is None else verdict
 
 
-def judge(
-    id: str,
-    claimed: str,
-    pieces: Sequence[Piece],
-    setting: str,
-    *,
-    kinds: Sequence[str],
-    windows: Sequence[int] = (),
-    rule: Callable[[Sequence[str]], str] = combined,
-    intro: Sequence[str] = (),
-) -> Claim:
-    """Return a claim with its verdict. `kinds` and `windows` are those that it is about.
-
-    A claim without pieces is not tested.
-    """
-    words = "; ".join([*intro, *(measured for measured, _ in pieces)])
-    if not pieces:
-        words = "these runs cannot tell: a method that it names, or the rounds, are missing"
-    verdict = rule([verdict for _, verdict in pieces])
-    return Claim(id, claimed, words, verdict, setting, tuple(kinds), tuple(windows))
-
-
 class Runs(Generic[M]):
     """The runs of a table by method: those of `methods` that the table has.
 
     Final figures are means over the measurements after the `share` of the rounds. The `resolution`
-    is the value of one test example in points of accuracy, if it is known.
+    is the value of one test example in points of accuracy, if it is known. `setting` is what claims
+    say about the run.
     """
+
+    setting = ""
 
     def __init__(
         self, methods: Iterable[M], table: pd.DataFrame, share: float, resolution: float = 0.0
@@ -146,6 +128,27 @@ class Runs(Generic[M]):
         """Return the metric after the last round, by seed."""
         return self.curve(method, metric).iloc[-1]
 
+    def claim(
+        self,
+        id: str,
+        claimed: str,
+        pieces: Sequence[Piece],
+        kinds: Sequence[str],
+        *,
+        rule: Callable[[Sequence[str]], str] = combined,
+        intro: Sequence[str] = (),
+        windows: Sequence[int] = (),
+    ) -> Claim:
+        """Return a claim with its verdict. `kinds` and `windows` are those that it is about.
+
+        A claim without pieces is not tested.
+        """
+        words = "; ".join([*intro, *(measured for measured, _ in pieces)])
+        if not pieces:
+            words = "these runs cannot tell: a method that it names, or the rounds, are missing"
+        verdict = rule([verdict for _, verdict in pieces])
+        return Claim(id, claimed, words, verdict, self.setting, tuple(kinds), tuple(windows))
+
     def accuracy_gain(self, one: M, other: M) -> Gain:
         """Return by how many points of test accuracy `one` ends above `other`.
 
@@ -162,26 +165,34 @@ class Runs(Generic[M]):
         ours, theirs = self.curve(one, metric).align(self.curve(other, metric), join="inner")
         return paired(theirs.iloc[-1], ours.iloc[-1]) if len(ours) else Gain.of([])
 
-    def replay_goal(self, one: M, other: M, clock: str) -> list[Piece]:
-        """Return whether `one` is at least as accurate as `other` in a fifth of its time."""
-        ours, theirs = self.last(one, clock), self.last(other, clock)
-        share = ours.mean() / theirs.mean()
-        time = (
-            f"{ours.mean():.3g} s for {theirs.mean():.3g} s ({share:.2g} of it), below a fifth by"
+    def replay_claims(self, method: M, goal: str, goals: Iterable[M], last: M) -> Iterator[Claim]:
+        """Yield claims of ours on a replay window: over a kind of methods, over the last rounds.
+
+        It must be at least as accurate as each of `goals`, in a fifth of its time.
+        """
+        claimed = (
+            f"ours: OAGD with a replay window is at least as accurate as {goal}, at no more than a "
+            "fifth of its time"
         )
-        return [
-            piece(f"over {other.label()}", self.accuracy_gain(one, other)),
-            piece(time, paired(theirs / 5, ours), unit="s"),
-        ]
+        for other in goals or [None]:
+            pieces, name = [], method.label()
+            if other is not None:
+                ours, theirs = self.last(method, CLOCK), self.last(other, CLOCK)
+                share = ours.mean() / theirs.mean()
+                time = f"{ours.mean():.3g} s for {theirs.mean():.3g} s ({share:.2g} of it)"
+                pieces = [
+                    piece(f"over {other.label()}", self.accuracy_gain(method, other)),
+                    piece(f"{time}, below a fifth by", paired(theirs / 5, ours), unit="s"),
+                ]
+                name += f"; {other.label()}"
+            yield self.claim(f"replay ({name})", claimed, pieces, ["OAGD", goal])
+        if last in self.methods:
+            claimed = "ours: drawing the window from the past is better than its last rounds"
+            pieces = [piece(f"over {last.label()}", self.accuracy_gain(method, last))]
+            yield self.claim(f"replay over last ({method.label()})", claimed, pieces, ["OAGD"])
 
     def larger_is_better_and_slower(
-        self,
-        id: str,
-        name: str,
-        symbol: str,
-        methods: Sequence[tuple[int, M]],
-        setting: str,
-        clock: str = "seconds",
+        self, id: str, symbol: str, methods: Sequence[tuple[int, M]], clock: str
     ) -> list[Claim]:
         """Return two claims on a number of the methods: larger is better, larger is slower."""
         better, slower = [], []
@@ -191,13 +202,13 @@ class Runs(Generic[M]):
             slower.append(piece(step, self.time_gain(lesser, greater, clock), unit="s"))
         accuracies = [f"{symbol} = {n}: {100 * self.final(m).mean():.1f}" for n, m in methods]
         seconds = [f"{symbol} = {n}: {self.last(m, clock).mean():.3g} s" for n, m in methods]
-        about: dict[str, Any] = {"rule": chain, "kinds": ("OAGD",)}
+        claims = (
+            (")", f"the larger {symbol}, the better the accuracy", better, accuracies),
+            (", time)", f"the larger {symbol}, the longer the runtime", slower, seconds),
+        )
         return [
-            judge(f"{id} ({name}{what}", claimed, pieces, setting, intro=intro, **about)
-            for what, claimed, pieces, intro in (
-                (")", f"the larger {symbol}, the better the accuracy", better, accuracies),
-                (", time)", f"the larger {symbol}, the longer the runtime", slower, seconds),
-            )
+            self.claim(f"{id}{end}", claimed, pieces, ["OAGD"], rule=chain, intro=intro)
+            for end, claimed, pieces, intro in claims
         ]
 
     def best(self, methods: Iterable[M]) -> M | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Value: TypeAlias = str | int | float | bool | None
+"""What identifies a row of a table."""
 VERDICTS = ("reproduced", "partly", "within noise", "not reproduced", "not tested")
 
 

@@ -1,12 +1,15 @@
-"""The folder of a run: what was run, how far it got, and its table.
+"""The folder of a run: what was run, how far it got, and its table, one number in each row.
 
     run.json              experiment, preset, configuration, versions, commit, command, progress
     checkpoints/*.parquet one table for each finished part, with its checksum in run.json
-    metrics.parquet       the results in long form, see `table`
+    metrics.parquet       the results in long form
     figures/, report.html
 
 Every file is replaced atomically, and run.json names a part only after its file is written. A crash
 therefore never leaves a half-written file that looks complete.
+
+Every table has the core columns; an experiment declares its own (w, alpha, problem ...) with their
+types. `method` is the label of a method for people and is never parsed: its options are columns.
 """
 
 from __future__ import annotations
@@ -19,13 +22,16 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..._support import files
 from ..._support.messages import UserError
 from ..._support.versions import versions
+from .results import Value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,3 +241,57 @@ def commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return None if answer.returncode else answer.stdout.strip()
+
+
+# The core columns; those of an experiment stand between them.
+FIRST = {"experiment": "str", "method": "str"}
+LAST = {"seed": "int64", "t": "int64", "metric": "str", "value": "float64"}
+# Types with a missing value that keep numbers whole: OGD has no window, and a window is no float.
+DTYPES = {int: "Int64", float: "float64", str: "str", bool: "boolean"}
+
+
+class Rows:
+    """The rows of a part, gathered one block after the other."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Mapping[str, Value], np.ndarray, str, np.ndarray]] = []
+
+    def add(
+        self,
+        identifiers: Mapping[str, Value],
+        t: int | Sequence[int] | np.ndarray,
+        metrics: Mapping[str, float | Sequence[float] | np.ndarray],
+    ) -> None:
+        """Add metrics of round t, or of several rounds, under these columns."""
+        times = np.atleast_1d(t)
+        for metric, value in metrics.items():
+            values = np.broadcast_to(np.asarray(value, np.float64), times.shape)
+            self._blocks.append((identifiers, times, metric, values))
+
+    def table(self) -> pd.DataFrame:
+        """Return all rows as a table. A column that a row does not have is `None` there."""
+        import pandas as pd
+
+        names = dict.fromkeys(name for identifiers, *_ in self._blocks for name in identifiers)
+        columns: dict[str, list] = {
+            name: [ids.get(name) for ids, times, *_ in self._blocks for _ in times]
+            for name in names
+        }
+        columns["t"] = [int(t) for _, times, *_ in self._blocks for t in times]
+        columns["metric"] = [metric for _, times, metric, _ in self._blocks for _ in times]
+        columns["value"] = [float(v) for *_, values in self._blocks for v in values]
+        return pd.DataFrame(columns)
+
+
+def typed(table: pd.DataFrame, experiment: str, columns: Mapping[str, type]) -> pd.DataFrame:
+    """Return the table of a part as it is stored: the declared columns in order and typed."""
+    dtypes = FIRST | {name: DTYPES[kind] for name, kind in columns.items()} | LAST
+    table = table.assign(experiment=experiment)
+    missing, unknown = set(dtypes) - set(table.columns), set(table.columns) - set(dtypes)
+    if missing or unknown:
+        raise ValueError(
+            f"the columns of {experiment} must be those it declares; missing: "
+            f"{', '.join(sorted(missing)) or 'none'}, unknown: "
+            f"{', '.join(sorted(unknown)) or 'none'}."
+        )
+    return table[list(dtypes)].astype(dtypes)

@@ -278,3 +278,32 @@ def mean_over_seeds(
         lines = seeds.T.to_numpy().tolist()
     mean = seeds.mean(axis=1).tolist()
     return Series(label, seeds.index.tolist(), mean, low, high, steps, details, lines, kind, w)
+
+
+def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
+    """Return the rows whose columns have these values, `None` for a missing value."""
+    for name, value in wanted.items():
+        same = table[name].isna() if value is None else (table[name] == value).fillna(False)
+        table = table[same.to_numpy(bool)]
+    return table
+
+
+def best_of_grid(rows: pd.DataFrame, run: Sequence[str], grid: Sequence[str]) -> pd.DataFrame:
+    """Return the setting (`grid` columns) with the least mean value over seeds for each run.
+
+    Runs are told apart by the `run` columns. The result has one row for each run and both sets of
+    columns, so that tables can be merged with it.
+    """
+    mean = rows.groupby([*run, *grid], sort=False, dropna=False).value.mean().reset_index()
+    least = mean.groupby(list(run), sort=False, dropna=False).value.idxmin()
+    return mean.loc[least].drop(columns="value")
+
+
+def summary(rows: pd.DataFrame, by: Sequence[str], name: str) -> pd.DataFrame:
+    """Return the mean, as `name`, and the deviation over seeds of each setting.
+
+    The mean is missing where a seed diverged.
+    """
+    means = rows.groupby(list(by), sort=False, dropna=False).value.agg(["mean", "std"])
+    means["mean"] = means["mean"].replace(np.inf, np.nan)
+    return means.rename(columns={"mean": name, "std": "deviation"}).reset_index()

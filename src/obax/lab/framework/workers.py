@@ -20,8 +20,7 @@ from ...integrations.dask import GONE, Seat, on_workers
 from ...integrations.job_queue import results
 from .config import as_dict
 from .experiment import Experiment
-from .run_folder import read_parquet, to_parquet
-from .table import typed
+from .run_folder import read_parquet, to_parquet, typed
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,14 @@ from ..._support.checks import (
     NonNegativeInt,
     Positive,
 )
-from ..framework.config import Settings, one_of, with_studies
-from ..framework.method import Method as AnyMethod, check_replay, option
+from ..framework.config import (
+    Method as AnyMethod,
+    Settings,
+    check_replay,
+    one_of,
+    option,
+    with_studies,
+)
 
 TUNED = "Does tuning the loss online help, where classes are rare?"
 QUESTIONS = {

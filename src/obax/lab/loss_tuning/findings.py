@@ -1,47 +1,60 @@
-"""The findings of the loss-tuning experiments, from their tables alone."""
+"""The findings of the loss-tuning experiments, from their tables alone: answer, claims, tables.
+
+The claims are C3, C4, C5 and C7 of the paper, and ours. Each compares methods on the seeds that
+both have, by the rule in `framework.statistics`.
+"""
 
 import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import pandas as pd
 
-from ..framework.learning import TIME, TRAINING, Runs
-from ..framework.results import Figure, Findings, Table
-from ..framework.statistics import mean_over_seeds
-from .claims import claims, first_steps
+from ..._support.messages import counted
+from ..framework.experiment import Texts
+from ..framework.learning import TIME, TRAINING, Runs, accuracy_headline as headline, piece
+from ..framework.results import Claim, Figure, Findings
+from ..framework.statistics import Gain, chain, mean_over_seeds, paired
 from .config import QUESTIONS, Config, Method
 
+__all__ = ["findings", "headline"]
 FINAL = 0.95
 """Final accuracies are means over the measurements after this share of the rounds."""
+CLOSE = 2.0
+"""A balanced accuracy that is lower by at most so many points counts as the same."""
+FALL = 2.0
+"""A fall is a loss of more than so many points of accuracy within the span."""
+DIP, BEYOND = 1.0, 0.5
+"""A dip has at least so many points, and so many more than what OGD loses."""
+FLAT = 5.0
+"""Accuracies over a range of step sizes count as flat if they differ by at most so many points."""
+PAPERS_WINDOWS = {5, 10}
+AGAINST_AUTOBALANCE = ("OAGD", "AutoBalance")
+CURVATURES = (("own", ""), ("current", ", one solve"))
 
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
     runs = Runs(config.runs().values(), table, FINAL)
-    ones, others = _sides(config, runs)
-    doubt = _doubt(config, runs, ones, others)
+    texts = Texts(__file__, config=config, data=runs.data)
+    ones, others = sides(config, runs)
+    answer = runs.answer(
+        QUESTIONS[config.topic], ones, others, doubt(config, runs, texts, ones, others)
+    )
     return Findings(
-        answers=[runs.answer(QUESTIONS[config.topic], ones, others, doubt)],
+        answers=[answer],
         claims=claims(config, runs),
-        figures=[*runs.panels([TRAINING, TIME]), *_paths(runs)],
+        figures=[*runs.panels([TRAINING, TIME]), *paths_of_leader(runs, texts)],
         tables=[
-            Table(
-                "classes",
-                "Accuracy of each class on the test rows",
-                "Mean over seeds of the final accuracies, in per cent.",
-                _classes(runs),
-            ),
-            Table(
-                "leader",
-                "Where the leader ended",
-                "Mean over seeds of gamma_j and Delta_j after the last round.",
-                _leader(runs),
-            ),
+            texts.table("classes", accuracies_of_classes(runs)),
+            texts.table("leader", ends_of_leader(runs)),
         ],
-        paragraphs=[*runs.notes(), *_explanation(config, runs)],
+        paragraphs=[*runs.notes(), *texts.paragraphs()],
     )
 
 
-def _sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
+def sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
     """Return the two groups of methods whose accuracies the question compares.
 
     They are a method with its leader moving and held, or without such a pair OAGD and OGD; the
@@ -58,95 +71,273 @@ def _sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Metho
     return runs.extremes(moving, lambda m: m.w or 0)
 
 
-def _doubt(
-    config: Config, runs: Runs[Method], ones: list[Method], others: list[Method]
+def doubt(
+    config: Config, runs: Runs[Method], texts: Texts, ones: list[Method], others: list[Method]
 ) -> tuple[str, str] | None:
     """Return what else may explain a gain over OGD: a window trains the follower more."""
     one = runs.best(ones)
     if config.study != "methods" or one is None or any(other.held for other in others):
         return None
     steps = (one.w or 1) * (one.passes or 1)
-    if steps == 1:
-        return None
-    return "more training", (
-        f"a round of the first has {steps} follower steps, a round of OGD has one: the same method "
-        f"with its leader held, -held, would tell"
-    )
+    return None if steps == 1 else ("more training", texts("more_training", steps=steps))
 
 
-def _named(method: Method) -> dict[str, str]:
+def columns_of(method: Method) -> dict[str, str]:
     """Return the columns of a method and its step sizes in a table for people."""
-    sizes = {"alpha": method.alpha, "beta": method.beta}.items()
-    return {"method": method.label()} | {
-        name: "-" if size is None else f"{size:g}" for name, size in sizes
-    }
+    sizes = {"alpha": method.alpha, "beta": method.beta}
+    words = {name: "-" if size is None else f"{size:g}" for name, size in sizes.items()}
+    return {"method": method.label()} | words
 
 
-def _names(runs: Runs[Method], part: str) -> dict[str, str]:
+def metrics_of_classes(runs: Runs[Method], part: str) -> dict[str, str]:
     """Return the metrics of each class by the names of their columns."""
     metrics = [metric for metric in runs.rows[runs.methods[0]] if metric.startswith(f"{part}_")]
     return {f"class {metric.removeprefix(f'{part}_')}": metric for metric in metrics}
 
 
-def _classes(runs: Runs[Method]) -> pd.DataFrame:
-    names = _names(runs, "test_class").items()
+def accuracies_of_classes(runs: Runs[Method]) -> pd.DataFrame:
+    """Return the final accuracy of each method on each class."""
+    metrics = metrics_of_classes(runs, "test_class").items()
     return pd.DataFrame(
-        _named(method)
-        | {name: round(100 * runs.final(method, metric).mean(), 1) for name, metric in names}
+        columns_of(method)
+        | {name: round(100 * runs.final(method, metric).mean(), 1) for name, metric in metrics}
         for method in runs.methods
     )
 
 
-def _leader(runs: Runs[Method]) -> pd.DataFrame:
+def ends_of_leader(runs: Runs[Method]) -> pd.DataFrame:
+    """Return gamma and Delta of each method after the last round."""
     return pd.DataFrame(
-        _named(method)
+        columns_of(method)
         | {"part": part}
-        | {name: round(runs.last(method, m).mean(), 3) for name, m in _names(runs, part).items()}
-        for method in runs.methods
-        for part in ("gamma", "delta")
+        | {
+            name: round(runs.last(method, metric).mean(), 3)
+            for name, metric in metrics_of_classes(runs, part).items()
+        }
+        for method, part in itertools.product(runs.methods, ("gamma", "delta"))
     )
 
 
-def _paths(runs: Runs[Method]) -> list[Figure]:
+def paths_of_leader(runs: Runs[Method], texts: Texts) -> list[Figure]:
     """Return gamma and Delta of the method with the longest window, and of AutoBalance."""
     moving = [method for method in first_steps(runs) if method.kind != "OGD" and not method.held]
     windows = sorted((m for m in moving if m.w is not None), key=lambda m: -(m.w or 0))[:1]
+    shown = [*windows, *(m for m in moving if m.kind == "AutoBalance")]
     return [
-        Figure(
-            f"{part}-{method.kind.lower()}",
-            f"The {title} of {method.label()}",
-            "round t",
+        texts.figure(
             part,
             [
                 mean_over_seeds(runs.rows[method][metric], name)
-                for name, metric in _names(runs, part).items()
+                for name, metric in metrics_of_classes(runs, part).items()
             ],
-            f"{runs.data}.",
+            f"{part}-{method.kind.lower()}",
+            method=method.label(),
         )
-        for method in [*windows, *(m for m in moving if m.kind == "AutoBalance")]
-        for part, title in (("gamma", "scales gamma_j"), ("delta", "offsets Delta_j"))
+        for method, part in itertools.product(shown, ("gamma", "delta"))
     ]
 
 
-def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
-    network = f"a 2-layer MLP with {config.hidden} hidden units and dropout {config.dropout:g}"
-    if config.has_images:
-        pixels = 28 // config.downsample
-        papers = (config.blocks, config.filters, config.downsample) == (4, 64, 1)
-        network = (
-            f"a CNN of {config.blocks} blocks with {config.filters} filters on {pixels} x {pixels} "
-            f"pixels (the paper's{'' if papers else ': 4 blocks, 64 filters, 28 x 28'})"
-        )
-    every = f", every {config.outer_every} rounds" if config.outer_every > 1 else ""
-    shares = " and ".join(f"{share:.0%}" for share in config.step_decays) or "none"
-    return [
-        f"Data: {runs.data}. The follower is {network}; batches of {config.batch}; "
-        f"{config.rounds} rounds; the leader moves from round {config.outer_start} on{every}. "
-        "OAGD's follower makes one pass over the window's batches, oldest first, so that a larger "
-        "window also means more training in each round; OGD takes one step per round.",
-        f"Step sizes warm up over {config.inner_warmup} (inner) and {config.outer_warmup} (outer) "
-        f"rounds and are divided by ten after {shares} of the rounds. Momentum "
-        f"{config.momentum:g}, weight decay {config.weight_decay:g}; the hypergradient is a "
-        f"Neumann series of {config.neumann_terms} terms with step {config.neumann_step:g} unless "
-        f"a method says CG.",
-    ]
+def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
+    """Return the claims on the topic of a configuration."""
+    evidence = Evidence(config, runs)
+    return [claim for make in TOPICS[config.topic] for claim in make(evidence)]
+
+
+def first_steps(runs: Runs[Method]) -> list[Method]:
+    """Return each method with the first of its pairs of step sizes."""
+    first: dict[Method, Method] = {}
+    for method in runs.methods:
+        first.setdefault(dataclasses.replace(method, alpha=None, beta=None), method)
+    return list(first.values())
+
+
+class Evidence:
+    """What the claims are judged by: every method with its first step sizes."""
+
+    def __init__(self, config: Config, runs: Runs[Method]):
+        self.config, self.runs = config, runs
+        self.methods = first_steps(runs)
+        self.ogd = next((m for m in self.methods if m.kind == "OGD"), None)
+        self.autobalance = next((m for m in self.methods if m.kind == "AutoBalance"), None)
+        self.ours = self.oagd()
+        sizes = {"rounds": counted(config.rounds, "round"), "seeds": counted(config.seeds, "seed")}
+        runs.setting = Texts(__file__, config=config, data=runs.data, **sizes)("setting")
+
+    def oagd(self, **wanted: object) -> list[Method]:
+        """Return the paper's OAGD methods with the wanted options, ordered by window.
+
+        The paper's OAGD has its leader on, a Neumann series, one pass over the last w rounds, and
+        the outer step size of all methods.
+        """
+        usual = {"kind": "OAGD", "held": False, "solver": "neumann"}
+        usual |= dict.fromkeys(("passes", "replay", "own_alpha"))
+        wanted = usual | wanted
+        kept = [m for m in self.methods if all(getattr(m, k) == v for k, v in wanted.items())]
+        return sorted(kept, key=lambda method: method.w or 0)
+
+    def mean(self, method: Method) -> float:
+        """Return the final test accuracy of a method in per cent."""
+        return 100 * self.runs.final(method).mean()
+
+    def drop(self, method: Method, at: int) -> pd.Series:
+        """Return how many points the test accuracy falls within `span` rounds after round `at`."""
+        curve = 100 * self.runs.curve(method)
+        before = curve[(curve.index <= at) & (curve.index > at - self.span)].mean()
+        return before - curve[(curve.index > at) & (curve.index <= at + self.span)].min()
+
+    @property
+    def span(self) -> int:
+        """The number of rounds in which a fall is looked for."""
+        return max(3 * self.config.evaluate_every, self.config.phase_rounds // 5)
+
+
+def time(see: Evidence, id: str) -> Iterator[Claim]:
+    """Yield the claim that OGD takes less time than OAGD, and OAGD less than AutoBalance."""
+    pieces = []
+    if see.ogd and see.autobalance:
+        for ours in see.ours:
+            for one, other in ((see.ogd, ours), (ours, see.autobalance)):
+                gain = see.runs.time_gain(one, other)
+                pieces.append(piece(f"{other.label()} over {one.label()}", gain, unit="s"))
+    spent = [f"{m.label()} {see.runs.last(m).mean():.3g} s" for m in see.methods]
+    claimed, kinds = "runtime OGD < OAGD < AutoBalance", ("OGD", *AGAINST_AUTOBALANCE)
+    yield see.runs.claim(f"{id} (time)", claimed, pieces, kinds, rule=chain, intro=spent)
+
+
+def overtaking(see: Evidence) -> Iterator[Claim]:
+    """Yield claim C3: OAGD with w = 5, 10 overtakes AutoBalance."""
+    ours = [method for method in see.ours if method.w in PAPERS_WINDOWS]
+    claimed = "OAGD with w = 5 and with w = 10 overtakes AutoBalance in balanced test accuracy"
+    complete = {method.w for method in ours} == PAPERS_WINDOWS
+    claim = against_autobalance(see, "C3 (accuracy)", claimed, ours if complete else [], margin=0.0)
+    yield dataclasses.replace(claim, windows=sorted(PAPERS_WINDOWS))
+
+
+def closeness(see: Evidence) -> Iterator[Claim]:
+    """Yield claim C5: OAGD is as accurate as AutoBalance. Its time is another claim."""
+    claimed = "OAGD with a window has the balanced test accuracy of AutoBalance (at most "
+    claimed += f"{CLOSE:g} points less)"
+    ours = [method for method in see.ours if method.w != 1]
+    yield against_autobalance(see, "C5 (accuracy)", claimed, ours, margin=-CLOSE)
+
+
+def against_autobalance(
+    see: Evidence, id: str, claimed: str, ours: list[Method], margin: float
+) -> Claim:
+    """Return a claim on the accuracy of methods over that of AutoBalance, beyond a margin."""
+    theirs, pieces, intro = see.autobalance, [], []
+    if theirs:
+        intro = [f"AutoBalance {see.mean(theirs):.1f}"]
+        for method in ours:
+            gain = see.runs.accuracy_gain(method, theirs)
+            pieces.append(
+                piece(f"{method.label()} {see.mean(method):.1f}", gain, gain.above(margin))
+            )
+    return see.runs.claim(id, claimed, pieces, AGAINST_AUTOBALANCE, intro=intro)
+
+
+def windows(see: Evidence, id: str) -> Iterator[Claim]:
+    """Yield the claims that a larger window is better and slower."""
+    for curvature, note in CURVATURES:
+        by_size, id_here = see.oagd(curvature=curvature, decay=0.9), f"{id} (window{note}"
+        if len(by_size) > 1 or curvature == "own":
+            sizes = [(method.w or 0, method) for method in by_size]
+            yield from see.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
+
+
+def shift(see: Evidence) -> Iterator[Claim]:
+    """Yield claim C4: AutoBalance falls where the classes shift, and OAGD does not."""
+    at, pieces = 2 * see.config.phase_rounds, []
+    if see.autobalance and see.ours and see.config.rounds > at + see.span:
+        fall = Gain.of(see.drop(see.autobalance, at))
+        pieces = [piece("AutoBalance falls by", fall, fall.above(FALL))]
+        for method in see.ours:
+            rise = Gain.of(-see.drop(method, at))
+            pieces.append(piece(f"{method.label()} rises by", rise, rise.above(-FALL)))
+    claimed = f"AutoBalance falls at round {at} by more than {FALL:g} points, OAGD does not"
+    intro, kinds = [f"test accuracy within {see.span} rounds of round {at}"], AGAINST_AUTOBALANCE
+    yield see.runs.claim("C4 (shift)", claimed, pieces, kinds, rule=chain, intro=intro)
+
+
+def decays(see: Evidence) -> Iterator[Claim]:
+    """Yield claim C4: with a large window, a small decay adapts better."""
+    since = max(see.config.outer_start, see.config.phase_rounds)
+    for curvature, note in CURVATURES:
+        some = see.oagd(curvature=curvature)
+        ladder = sorted((m for m in some if m.w == some[-1].w), key=lambda m: -(m.decay or 0))
+        if len(ladder) < 2 and curvature != "own":
+            continue
+        pieces, intro = [], []
+        if len(ladder) > 1 and ladder[0].w != 1 and see.config.rounds > see.config.phase_rounds:
+            curves = [100 * see.runs.curve(method) for method in ladder]
+            later = [curve[curve.index > since].mean() for curve in curves]
+            pieces = [piece("smallest over largest δ", paired(later[-1], later[0]))]
+            intro = [f"mean test accuracy after the first shift, w = {ladder[0].w}"]
+            for method, values in zip(ladder, later, strict=True):
+                intro.append(f"δ = {method.decay:g}: {values.mean():.1f}")
+        claimed = "with a large window a small δ adapts better"
+        yield see.runs.claim(f"C4 (decay{note})", claimed, pieces, ["OAGD"], intro=intro)
+
+
+def dip(see: Evidence) -> Iterator[Claim]:
+    """Yield claim C4: a short disruption when the outer level starts, which OGD does not have."""
+    at, pieces = see.config.outer_start, []
+    intro = [f"within {see.span} rounds of round {at}"]
+    if see.ogd and see.config.rounds > at + see.span:
+        needed = (see.drop(see.ogd, at) + BEYOND).clip(lower=DIP)
+        for method in see.ours:
+            fall, name = see.drop(method, at), f"{method.label()} falls by"
+            pieces.append(piece(name, Gain.of(fall), paired(fall, needed).verdict))
+        intro.append(f"OGD falls by {see.drop(see.ogd, at).mean():.1f}")
+    claimed = (
+        f"the accuracy dips when the outer level starts, by {DIP:g} point at least and by "
+        f"{BEYOND:g} more than that of OGD, which has no outer level"
+    )
+    yield see.runs.claim("C4 (dip)", claimed, pieces, ("OGD", "OAGD"), intro=intro)
+
+
+def flatness(see: Evidence) -> list[Claim]:
+    """Return claims C7: OAGD is not sensitive to alpha and beta."""
+    made = []
+    for method, symbol in itertools.product(see.ours, ("alpha", "beta")):
+        at = getattr(method, symbol)
+        same = [m for m in see.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
+        if len(same) < 2:
+            continue
+        final = {getattr(m, symbol): 100 * see.runs.final(m) for m in same}
+        worst, *_, best = sorted(final.values(), key=lambda values: values.mean())
+        gain = paired(best, worst)
+        claimed = f"OAGD is not sensitive to {symbol} (at most {FLAT:g} points)"
+        pieces = [piece("best over worst", gain, gain.near(FLAT))]
+        intro = [f"{method.label()}, final balanced test accuracy"]
+        intro += [f"{symbol} = {step:g}: {values.mean():.1f}" for step, values in final.items()]
+        made.append(see.runs.claim(f"C7 ({symbol})", claimed, pieces, ["OAGD"], intro=intro))
+    claimed = "OAGD is not sensitive to its step sizes"
+    return made or [see.runs.claim("C7 (steps)", claimed, [], ["OAGD"])]
+
+
+def leaders(see: Evidence) -> Iterator[Claim]:
+    """Yield a claim of ours: the leader is better than the same method with its leader held."""
+    claimed = "ours: a leader that moves is better than the same method with its leader held"
+    for held in (method for method in see.methods if method.held):
+        for moving in see.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
+            gain = see.runs.accuracy_gain(moving, held)
+            pieces = [piece(f"{moving.label()} over {held.label()}", gain)]
+            yield see.runs.claim(f"leader (w = {held.w})", claimed, pieces, ["OAGD"])
+
+
+def replays(see: Evidence) -> Iterator[Claim]:
+    """Yield claims of ours: the gain of a replay window over AutoBalance and the last w rounds."""
+    goals = [see.autobalance] if see.autobalance else []
+    for method in (m for m in see.methods if m.replay and not m.held):
+        last = dataclasses.replace(method, replay=None, recency=None, balanced=None)
+        yield from see.runs.replay_claims(method, "AutoBalance", goals, last)
+
+
+TOPICS: dict[str, list[Callable[[Evidence], Iterable[Claim]]]] = {
+    "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders, replays],
+    "table": [closeness, partial(time, id="C5"), leaders, replays],
+    "shift": [shift, decays, dip, replays],
+    "window": [partial(windows, id="C7")],
+    "steps": [flatness],
+}

@@ -1,13 +1,9 @@
-"""Section 4.3: online meta-learning on FC100 and miniImageNet, and its sensitivity."""
+"""Section 4.3: online meta-learning against MAML, ANIL and ITD-BiO, and its sensitivity."""
 
-from ..framework.experiment import Experiment, experiment_of
+from ..framework.experiment import Experiment
 from .config import COLUMNS, about, presets
-
-HEADLINE = ("obax.lab.framework.learning", "accuracy_headline")
 
 
 def experiment(name: str) -> Experiment:
     """Return the experiment of that name."""
-    return experiment_of(
-        __name__, presets(name), name=name, columns=COLUMNS, headline=HEADLINE, **about(name)
-    )
+    return Experiment.of(__name__, name=name, presets=presets(name), columns=COLUMNS, **about(name))

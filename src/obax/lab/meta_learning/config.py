@@ -4,8 +4,15 @@ import dataclasses
 from typing import Annotated, Any
 
 from ..._support.checks import Count, Fraction, NonNegative, Positive
-from ..framework.config import Settings, one_of, with_overrides, with_studies
-from ..framework.method import Method as AnyMethod, check_replay, option
+from ..framework.config import (
+    Method as AnyMethod,
+    Settings,
+    check_replay,
+    one_of,
+    option,
+    with_overrides,
+    with_studies,
+)
 
 QUESTIONS = {
     "methods": "Does learning from recent tasks alone keep up with learning from all of them?",

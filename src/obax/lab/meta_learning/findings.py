@@ -1,25 +1,40 @@
-"""The findings of the meta-learning experiments, from their tables alone."""
+"""The findings of the meta-learning experiments, from their tables alone: answer, claims, tables.
 
+The claims are C6 and C7 of the paper, and ours. Each compares methods on the seeds and rounds that
+both have, by the rule in `framework.statistics`.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
 import pandas as pd
 
-from ..framework.learning import TIME, TRAINING, Panel, Runs
-from ..framework.results import Findings, Table
-from ..framework.statistics import with_interval
-from .claims import (
+from ..._support.messages import counted
+from ..framework.experiment import Texts
+from ..framework.learning import (
     CLOCK,
-    CONSTANT,
-    ENDS,
-    claims,
-    fitted_times,
-    growth_in_words,
-    inner_steps,
-    learned,
-    over_chance,
+    TIME,
+    TRAINING,
+    Panel,
+    Piece,
+    Runs,
+    accuracy_headline as headline,
+    piece,
 )
-from .config import QUESTIONS, Config, Method
+from ..framework.results import Claim, Findings
+from ..framework.statistics import Gain, chain, paired, with_interval
+from .config import ADAPTATIONS, QUESTIONS, Config, Method
 
+__all__ = ["findings", "headline"]
 FINAL = 0.75
 """Final accuracies are means over the evaluations after this share of the rounds."""
+ENDS = 5
+"""The time of the first and of the last round is a median over so many rounds."""
+CONSTANT = 0.2
+"""How much longer, as a share, the last round may take than the first and still be constant."""
+COMPARED = ("OAGD", "ANIL", "ITD-BiO")
 PANELS = (
     TRAINING,
     TIME,
@@ -34,50 +49,41 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     examples = config.test_tasks * config.ways * config.queries
     runs = Runs(config.runs().values(), table, FINAL, resolution=100 / examples)
     for rows in runs.rows.values():
-        rows["round_seconds"] = _of_rounds(rows["seconds"])
+        rows["round_seconds"] = seconds_of_rounds(rows["seconds"])
+    texts = texts_of(config, runs)
+    # Without a method above chance, no difference between methods counts.
+    gains = [over_chance(config, runs, method) for method in runs.methods]
+    learns = any(gain.verdict == "reproduced" for gain in gains)
+    remarks = [] if learns else [texts("at_chance")]
     return Findings(
-        answers=[
-            runs.answer(
-                QUESTIONS[config.study], *_sides(config, runs), remarks=_at_chance(config, runs)
-            )
-        ],
+        answers=[runs.answer(QUESTIONS[config.study], *sides(config, runs), remarks=remarks)],
         claims=claims(config, runs),
         figures=runs.panels(PANELS),
         tables=[
-            Table(
-                "time",
-                "Time of a round as a function of t",
-                "Processor time, which other programs disturb least. First and last: medians over "
-                f"{ENDS} rounds. The slope is that of a line through the time of each round (Theil "
-                "and Sen's, which is robust to outliers), with 95% intervals over seeds. Rounds "
-                "before the window or the sample is full do not count. A round takes longer with "
-                "t, or the same time, if the 95% interval of last over first is above, or below, "
-                f"{1 + CONSTANT:g}; otherwise this is within noise.",
-                _time_table(config, runs),
-            ),
-            Table(
-                "accuracy",
-                "Accuracy on held-out tasks",
-                f"Query accuracy in per cent after the method's own adaptation, on tasks of unseen "
-                f"(test) and seen (training) classes, mean over the evaluations after {FINAL:.0%} "
-                "of the rounds; ± is the 95% interval over seeds, and over tasks of one seed in "
-                "'over tasks'. The gain is over the untrained network with the same adaptation, "
-                "paired by seed. Seconds are the processor's.",
-                _accuracies(config, runs),
-            ),
-            Table(
-                "order",
-                "Methods in the order of their test accuracy",
-                "Methods that play fewer rounds come last. Differences are paired over the seeds "
-                "and rounds that both have; 95% t-intervals.",
-                _order(config, runs),
-            ),
+            texts.table("time", times(config, runs), ends=ENDS, constant=CONSTANT),
+            texts.table("accuracy", accuracies(config, runs), final=FINAL),
+            texts.table("order", order(config, runs)),
         ],
-        paragraphs=[*runs.notes(), *_explanation(config, runs)],
+        paragraphs=[*runs.notes(), *texts.paragraphs()],
     )
 
 
-def _sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
+def texts_of(config: Config, runs: Runs[Method]) -> Texts:
+    """Return the texts of the report, with what they say about the settings."""
+    methods = config.runs().values()
+    steps = {config.steps_of(method) for method in methods if method.adaptation != "prox"}
+    return Texts(
+        __file__,
+        config=config,
+        data=runs.data,
+        maml=next((method for method in methods if method.kind == "MAML"), None),
+        steps=", ".join(map(str, sorted(steps))) or "1",
+        rounds=counted(config.rounds, "round"),
+        seeds=counted(config.seeds, "seed"),
+    )
+
+
+def sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
     """Return the two groups of methods whose accuracies the question compares.
 
     They are OAGD and the others, the longest and the shortest windows, or the most and the fewest
@@ -90,41 +96,69 @@ def _sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Metho
     return runs.extremes(ours, lambda m: (m.w or 1) if by_window else config.steps_of(m))
 
 
-def _at_chance(config: Config, runs: Runs[Method]) -> list[str]:
-    """Return a remark if no method is above chance: then no difference between them counts."""
-    if any(over_chance(config, runs, m).verdict == "reproduced" for m in runs.methods):
-        return []
-    return [
-        f"No method ends above chance ({100 / config.ways:.0f}%) beyond noise: these runs do not "
-        "show that any of them has learned."
-    ]
-
-
-def _of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
+def seconds_of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the seconds of each round from the cumulative ones."""
     rows = rows.sort_values("t", kind="stable")
     return rows.assign(value=rows.groupby("seed").value.diff().fillna(rows.value))
 
 
-def _time_table(config: Config, runs: Runs[Method]) -> pd.DataFrame:
-    fitted = {method: fitted_times(config, runs, method) for method in runs.methods}
-    on_the_wall = {method: fitted_times(config, runs, method, "seconds") for method in runs.methods}
-    return pd.DataFrame(
-        {
-            "method": method.label(),
-            "first round, ms": round(1e3 * line["first"].mean(), 1),
-            "last round, ms": round(1e3 * line["last"].mean(), 1),
-            "slope, ms": with_interval(1e3 * line.slope),
-            "slope (wall clock), ms": with_interval(1e3 * on_the_wall[method].slope),
-            "a round takes": growth_in_words(line),
-            "rounds": config.rounds_of(method),
-            "seeds": len(line),
-        }
-        for method, line in fitted.items()
-    )
+def fitted_times(
+    config: Config, runs: Runs[Method], method: Method, metric: str = CLOCK
+) -> pd.DataFrame:
+    """Return the seconds of the first and last rounds and a line through all rounds, by seed.
+
+    The line is that of Theil and Sen. Rounds before the window or the sample is full do not count.
+    """
+    from scipy import stats
+
+    fits = {}
+    for seed, total in runs.curve(method, metric).items():
+        t, spent = total.index.to_numpy(), np.diff(total.to_numpy(), prepend=0.0)
+        full = t >= (config.sampled_tasks if method.sampled else method.w or 1)
+        if full.sum() < 3:
+            full = t >= 1
+        slope, intercept, *_ = stats.theilslopes(spent[full], t[full])
+        first, last = np.median(spent[full][:ENDS]), np.median(spent[-ENDS:])
+        fits[seed] = {"first": first, "last": last, "slope": slope, "intercept": intercept}
+    return pd.DataFrame(fits).T
 
 
-def _accuracies(config: Config, runs: Runs[Method]) -> pd.DataFrame:
+def growth(line: pd.DataFrame) -> pd.Series:
+    """Return the share by which the last rounds take longer than the first, by seed."""
+    return line["last"] / line["first"] - 1
+
+
+def growth_in_words(line: pd.DataFrame) -> str:
+    """Return whether rounds take longer with t, by the interval of their growth over seeds."""
+    longer = growth(line)
+    if Gain.of(longer).above(CONSTANT) == "reproduced":
+        return "longer with t"
+    return "the same" if Gain.of(-longer).above(-CONSTANT) == "reproduced" else "within noise"
+
+
+def times(config: Config, runs: Runs[Method]) -> pd.DataFrame:
+    """Return how long the rounds of each method take."""
+    rows = []
+    for method in runs.methods:
+        line = fitted_times(config, runs, method)
+        on_the_wall = fitted_times(config, runs, method, "seconds")
+        rows.append(
+            {
+                "method": method.label(),
+                "first round, ms": round(1e3 * line["first"].mean(), 1),
+                "last round, ms": round(1e3 * line["last"].mean(), 1),
+                "slope, ms": with_interval(1e3 * line.slope),
+                "slope (wall clock), ms": with_interval(1e3 * on_the_wall.slope),
+                "a round takes": growth_in_words(line),
+                "rounds": config.rounds_of(method),
+                "seeds": len(line),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def accuracies(config: Config, runs: Runs[Method]) -> pd.DataFrame:
+    """Return the accuracy of each method on held-out tasks, and what it gained."""
     return pd.DataFrame(
         {
             "method": method.label(),
@@ -141,7 +175,8 @@ def _accuracies(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     )
 
 
-def _order(config: Config, runs: Runs[Method]) -> pd.DataFrame:
+def order(config: Config, runs: Runs[Method]) -> pd.DataFrame:
+    """Return the methods in the order of their accuracy, with the difference from the best."""
     mean = {method: runs.final(method).mean() for method in runs.methods}
     best, *others = sorted(mean, key=lambda method: (-config.rounds_of(method), -mean[method]))
     against = {best: ""} | {m: runs.accuracy_gain(m, best).words("points") for m in others}
@@ -156,27 +191,158 @@ def _order(config: Config, runs: Runs[Method]) -> pd.DataFrame:
     )
 
 
-def _explanation(config: Config, runs: Runs[Method]) -> list[str]:
-    papers = (config.blocks, config.filters) == (4, 64)
-    size = "the paper's" if papers else "the paper's: 4 blocks, 64 filters"
-    optimiser = "Adam" if config.outer_optimiser == "adam" else "SGD"
-    has_maml = any(method.kind == "MAML" for method in runs.methods)
-    maml = f" (MAML {min(config.rounds, config.maml_rounds)})" if has_maml else ""
-    steps, head = inner_steps(config), config.head_step_size
-    units = f" If only the head adapts, beta is {head:g} over a bound on the curvature."
-    return [
-        f"Data: {runs.data}, {config.ways}-way {config.shots}-shot with {config.queries} queries "
-        f"per class. The network has up to {config.blocks} blocks of {config.filters} filters "
-        f"({size}), stride 1 and 2 x 2 pooling; BatchNorm uses the statistics of each batch. "
-        f"{config.rounds} rounds{maml}, one new task in each; the leader takes one step of "
-        f"{optimiser} per round with alpha = {config.outer_step_size:g}.",
-        f"Followers: prox is one step of beta = {config.inner_step_size:g} in closed form, with "
-        f"its exact derivative; implicit takes K = {steps} steps on the loss plus "
-        f"{config.proximity:g}/2 |y - x|^2 and solves with {config.solver} in at most "
-        f"{config.solver_steps} steps, head does so and adapts only the head; MAML, ANIL and "
-        f"ITD-BiO unroll K = {steps} steps, on all tasks so far or on "
-        f"{config.sampled_tasks} of them. All methods see the "
-        f"same tasks, and are evaluated on the same {config.test_tasks} test and "
-        f"{config.train_tasks} training tasks, each with its own adaptation."
-        + (units if head else ""),
-    ]
+def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
+    """Return the claims on the study of a configuration, and ours that the methods learn at all."""
+    runs.setting = texts_of(config, runs)("setting")
+    makers = [*STUDIES[config.study], own]
+    return [claim for make in makers for claim in make(config, runs)]
+
+
+def oagd_and_baselines(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Method]]:
+    """Return OAGD on the last w tasks, and the baselines.
+
+    Both are empty if OAGD, ANIL or ITD-BiO was not run, or not on all tasks with `tasks="all"`.
+    """
+    ours = [method for method in runs.methods if method.kind == "OAGD" and not method.replay]
+    theirs = [method for method in runs.methods if method.kind != "OAGD"]
+    named = {method.kind for method in theirs if not (tasks and method.sampled)}
+    return (ours, theirs) if ours and named >= {"ANIL", "ITD-BiO"} else ([], [])
+
+
+def rounds_in_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claim C6: only the rounds of OAGD take constant time."""
+    pieces: list[Piece] = []
+    intro = ["processor time of a round, first to last"]
+    for method in itertools.chain(*oagd_and_baselines(runs, tasks="all")):
+        line = fitted_times(config, runs, method)
+        first, last, longer = 1e3 * line["first"].mean(), 1e3 * line["last"].mean(), growth(line)
+        slope = with_interval(1e3 * line.slope)
+        words = f"{method.label()} {first:.0f} to {last:.0f} ms, {slope} ms more per round"
+        if method.sampled:
+            # Shown for comparison: the claim is about all tasks so far.
+            intro.append(words)
+        elif method.kind == "OAGD":
+            pieces.append((words, Gain.of(-longer).above(-CONSTANT)))
+        else:
+            pieces.append((words, Gain.of(longer).above(CONSTANT)))
+    claimed = (
+        "the time of OAGD is linear in the rounds (every round takes the same time), that of ANIL "
+        "and ITD-BiO on all tasks so far superlinear"
+    )
+    yield runs.claim("C6 (time)", claimed, pieces, COMPARED, intro=intro)
+
+
+def least_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claim C6: OAGD needs less time than every baseline."""
+    pieces = []
+    for method, other in itertools.product(*oagd_and_baselines(runs)):
+        both = min(config.rounds_of(method), config.rounds_of(other))
+        one, two = (runs.curve(m, CLOCK).loc[both].mean() for m in (method, other))
+        words = f"{method.label()} {one:.3g} s, {other.label()} {two:.3g} s"
+        if both < config.rounds:
+            words += f" (both after {both} rounds)"
+        line = fitted_times(config, runs, other)
+        if not other.sampled and growth_in_words(line) == "longer with t":
+            level = fitted_times(config, runs, method)["last"].mean()
+            meets = (level - line.intercept.mean()) / line.slope.mean()
+            since = f"round {meets:.0f}" if meets > 1 else "the first"
+            words += f" (by the fitted lines its rounds take longer from {since} on)"
+        pieces.append((words, runs.time_gain(method, other, CLOCK).verdict))
+    claimed, intro = "OAGD needs less time than ANIL and ITD-BiO", ["processor time of all rounds"]
+    yield runs.claim("C6 (least time)", claimed, pieces, COMPARED, intro=intro)
+
+
+def accuracy(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claim C6: OAGD has a better test accuracy than the baselines."""
+    ours, theirs = oagd_and_baselines(runs)
+    claimed = "the test accuracy of OAGD is better than that of ANIL and ITD-BiO"
+    for method in ours:
+        pieces = []
+        for other in theirs:
+            both = min(config.rounds_of(method), config.rounds_of(other))
+            at = f" (at round {both})" if both < config.rounds else ""
+            pieces.append(piece(f"over {other.label()}{at}", runs.accuracy_gain(method, other)))
+        intro = [f"{method.label()} {100 * runs.final(method).mean():.1f}"]
+        name = f"C6 (accuracy, {method.label()})"
+        yield runs.claim(name, claimed, pieces, COMPARED, intro=intro)
+    if not ours:
+        yield runs.claim("C6 (accuracy)", claimed, [], COMPARED)
+
+
+def learned(runs: Runs[Method], method: Method) -> Gain:
+    """Return the points of test accuracy that a method gained over the untrained network."""
+    return paired(100 * runs.final(method), 100 * runs.curve(method).iloc[0], runs.resolution)
+
+
+def over_chance(config: Config, runs: Runs[Method], method: Method) -> Gain:
+    """Return by how many points of test accuracy a method ends above chance."""
+    return Gain.of(100 * runs.final(method) - 100 / config.ways, runs.resolution)
+
+
+def own(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claims of ours: every method is better than chance and than the untrained network."""
+    chance = [piece(f"{m.label()} over chance", over_chance(config, runs, m)) for m in runs.methods]
+    claimed = f"ours: the test accuracy is above chance ({100 / config.ways:.0f}%)"
+    yield runs.claim("chance", claimed, chance, ())
+    gains = [piece(method.label(), learned(runs, method)) for method in runs.methods]
+    claimed = (
+        "ours: the test accuracy is above that of the untrained network with the same adaptation, "
+        "which is above chance already"
+    )
+    yield runs.claim("learned", claimed, gains, ())
+
+
+def replays(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claims of ours: what a replay window gains over ITD-BiO and over the last w tasks."""
+    goals = [method for method in runs.methods if method.kind == "ITD-BiO"]
+    for method in (m for m in runs.methods if m.replay):
+        last = dataclasses.replace(method, replay=None, recency=None)
+        yield from runs.replay_claims(method, "ITD-BiO", goals, last)
+
+
+def windows(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claims C7: a larger window is better and slower, for each follower."""
+    for follower in ADAPTATIONS:
+        by_size = ordered(runs, follower, lambda method: method.w or 1)
+        yield from runs.larger_is_better_and_slower(f"C7 (window, {follower}", "w", by_size, CLOCK)
+
+
+def more_steps(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
+    """Yield claims C7: a larger K is better, slower and steadier, for followers that take steps.
+
+    Where methods are compared, they are made for followers that were run with several K.
+    """
+    for follower in ("implicit", "head"):
+        by_steps = ordered(runs, follower, config.steps_of)
+        if config.study == "methods" and len(by_steps) < 2:
+            continue
+        name = f"C7 (inner steps, {follower}"
+        yield from runs.larger_is_better_and_slower(name, "K", by_steps, CLOCK)
+        final = {number: 100 * runs.final(method) for number, method in by_steps}
+        # Two runs are equally far from their median, which says nothing.
+        off = {k: (v - v.median()).abs() for k, v in final.items() if len(v) > 2}
+        pieces = [
+            piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
+            for small, large in itertools.pairwise(off)
+        ]
+        claimed = (
+            "the larger K, the steadier: final test accuracies nearer to their median over seeds"
+        )
+        intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
+        name = f"C7 (steadier, {follower})"
+        yield runs.claim(name, claimed, pieces, ["OAGD"], rule=chain, intro=intro)
+
+
+def ordered(
+    runs: Runs[Method], follower: str, number: Callable[[Method], int]
+) -> list[tuple[int, Method]]:
+    """Return OAGD with a follower on the last w tasks, ordered by a number of the method."""
+    kept = [m for m in runs.methods if m.adaptation == follower and not m.replay]
+    return sorted(((number(method), method) for method in kept), key=lambda pair: pair[0])
+
+
+STUDIES: dict[str, list[Callable[[Config, Runs[Method]], Iterator[Claim]]]] = {
+    "methods": [rounds_in_time, least_time, accuracy, more_steps, replays],
+    "window": [windows],
+    "inner-steps": [more_steps],
+}

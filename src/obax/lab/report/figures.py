@@ -1,61 +1,108 @@
-"""Figures as PNG and SVG files, and as SVG inside a page."""
+"""Figures as PNG and SVG files, and as SVG inside a page; the colour of each method.
+
+A method has the same colour in every figure. The colours have a contrast of at least 3 to white and
+to the dark page.
+"""
+
+from __future__ import annotations
 
 import io
+import itertools
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import LogFormatter
 
 from ..._support import files
 from ..framework.results import Figure
 from ..framework.statistics import readable
-from .styles import styles
 
-LINES = {
-    "solid": "-",
-    "dash": (0, (5, 2)),
-    "dot": (0, (1, 1.2)),
-    "dashdot": (0, (5, 1.5, 1, 1.5)),
-    "longdash": (0, (9, 2)),
-    "longdashdot": (0, (9, 2, 1, 2)),
-}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+PAPERS = ("#ffffff", "#16191d")
+"""The backgrounds of figures, light and dark."""
 INK, GRID, PAPER = "#1b1f24", "#d9dee3", "#ffffff"
 """The colours of text, grid and background. A page replaces them by its own, light or dark."""
+GREY, RED, GREEN, OCHRE, BROWN = "#808080", "#d55e00", "#009270", "#b07800", "#a5694f"
+OLIVE, TEAL, BLUE = "#7a8b00", "#1f93b8", "#0f77c0"
+INDIGO, VIOLET, PINK = "#5b6ee1", "#9257d0", "#c9468f"
+COLOURS = (BLUE, RED, GREEN, PINK, OCHRE, TEAL, VIOLET, BROWN, INDIGO, OLIVE, GREY)
+KINDS = {
+    kind: colour
+    for colour, kinds in {
+        GREY: ["OGD"],
+        INDIGO: ["OAGD"],
+        RED: ["AutoBalance", "MAML", "SOGD", "comparators"],
+        GREEN: ["ANIL", "SOBOW"],
+        OCHRE: ["ITD-BiO", "FSOBO"],
+        BROWN: ["AOBO", "offline"],
+        VIOLET: ["ZO-SOGD", "WOBO"],
+        OLIVE: ["OBBO"],
+        PINK: ["RTHO"],
+        BLUE: ["F2OBO"],
+    }.items()
+    for kind in kinds
+}
+WINDOWS = ((1, TEAL), (5, BLUE), (10, INDIGO), (100, VIOLET), (10**9, PINK))
+"""The colour of OAGD with a window of at most this size."""
+LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+"""How curves of one colour are told apart, in the words of `obax watch` and of matplotlib."""
 
 
-class PlainNumbers(LogFormatter):
-    """Ticks of a logarithmic axis as plain numbers: 0.6 instead of 6 x 10^-1."""
+def colour_of(kind: str, w: int | None = None) -> str | None:
+    """Return the colour of a method, or `None` for a curve that is not a method."""
+    if kind == "OAGD" and w is not None:
+        return next(colour for largest, colour in WINDOWS if w <= largest)
+    return KINDS.get(kind)
 
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        """Return the text of the tick at x."""
-        return f"{x:g}" if super().__call__(x, pos) else ""
+
+def styles(curves: Sequence[tuple[str, int | None]]) -> list[tuple[str, str]]:
+    """Return the colour and line of each curve of a figure, from the kind and window of its method.
+
+    A curve that is not a method takes a colour that no other curve has.
+    """
+    own = [colour_of(kind, w) for kind, w in curves]
+    free = itertools.cycle([colour for colour in COLOURS if colour not in own] or COLOURS)
+    chosen: list[tuple[str, str]] = []
+    for colour in own:
+        colour = colour or next(free)
+        used = sum(other == colour for other, _ in chosen)
+        chosen.append((colour, list(LINES)[used % len(LINES)]))
+    return chosen
 
 
 def draw(figure: Figure) -> Canvas:
     """Return the chart as a matplotlib figure, without a window and without global state."""
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import LogFormatter
+
+    class PlainNumbers(LogFormatter):
+        """Plain numbers at the ticks of a logarithmic axis: 0.6 instead of 6 x 10^-1."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{x:g}" if super().__call__(x, pos) else ""
+
     canvas = Canvas(figsize=(6.4, 4.4), layout="constrained", facecolor=PAPER)
     axes = canvas.add_subplot(facecolor="none")
     looks = styles([(series.kind, series.w) for series in figure.series])
-    for number, (series, (colour, dash)) in enumerate(zip(figure.series, looks, strict=True)):
-        shape = "steps-post" if series.steps else "default"
+    for number, (series, (colour, line)) in enumerate(zip(figure.series, looks, strict=True)):
+        shape = {"drawstyle": "steps-post" if series.steps else "default", "color": colour}
         for seed in series.seeds:
-            (thin,) = axes.plot(series.x, _drawable(seed, figure.log_y), drawstyle=shape)
-            thin.set(color=colour, linewidth=0.6, alpha=0.4)
+            axes.plot(series.x, _drawable(seed, figure.log_y), lw=0.6, alpha=0.4, **shape)
         axes.plot(
             series.x,
             _drawable(series.mean, figure.log_y),
-            color=colour,
-            linestyle=LINES[dash],
+            linestyle=LINES[line],
             linewidth=1.8,
             label=series.label,
-            drawstyle=shape,
             marker="o" if len(series.x) < 15 and not series.steps else None,
             markersize=4,
             gid=f"curve-{number}",
+            **shape,
         )
         if series.low is not None and series.high is not None:
             low, high = (_drawable(edge, figure.log_y) for edge in (series.low, series.high))
@@ -75,9 +122,8 @@ def draw(figure: Figure) -> Canvas:
     # The legend stands below the axes, because inside it would hide curves.
     widest = max((len(series.label) for series in figure.series), default=0)
     columns = 3 if widest < 22 else 2 if widest < 40 else 1
-    canvas.legend(
-        loc="outside lower left", ncols=columns, fontsize=8, frameon=False, labelcolor=INK
-    )
+    where = {"loc": "outside lower left", "ncols": columns}
+    canvas.legend(fontsize=8, frameon=False, labelcolor=INK, **where)
     return canvas
 
 
@@ -89,16 +135,16 @@ def _drawable(values: object, log: bool) -> np.ndarray:
 
 def save(figure: Figure, folder: Path) -> str:
     """Write `name.png` and `name.svg`, and return the SVG. Equal figures give equal bytes."""
+    import matplotlib
+
     canvas = draw(figure)
     # Compute the layout once for both files: it takes longer than drawing.
     canvas.draw_without_rendering()
     canvas.set_layout_engine("none")
-    for kind in ("png", "svg"):
+    for kind, metadata in (("png", None), ("svg", {"Date": None})):
         buffer = io.BytesIO()
         with matplotlib.rc_context({"svg.hashsalt": "obax", "svg.fonttype": "none"}):
-            canvas.savefig(
-                buffer, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else None
-            )
+            canvas.savefig(buffer, format=kind, dpi=160, metadata=metadata)
         files.write_bytes(folder / f"{figure.name}.{kind}", buffer.getvalue())
     return buffer.getvalue().decode()
 

@@ -1,5 +1,6 @@
-"""Rounds played one by one, with the time of their steps and what is measured between them."""
+"""Data of experiments, and rounds played one by one with the time of their steps."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -8,11 +9,29 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import Algorithm
+from ... import Algorithm, datasets
 from ..._support.compiling import compiled
+from ..._support.messages import UserError
 from ..._support.trees import PyTree
 
 Metrics = Mapping[str, float]
+
+
+def is_on_this_machine(name: str) -> bool:
+    """Return whether the files of a data set are on this machine."""
+    entry = next(entry for entry in datasets.DATASETS if entry.name == name)
+    return all(path is not None for path in datasets.located(entry).values())
+
+
+@contextlib.contextmanager
+def missing_data_as_user_error() -> Iterator[None]:
+    """Turn an error about missing data into a `UserError` that names the generated stand-in."""
+    try:
+        yield
+    except datasets.DataError as error:
+        raise UserError(
+            f"{error} Without the data, --set source=synthetic runs on a generated stand-in."
+        ) from error
 
 
 class Timed(NamedTuple):
@@ -64,14 +83,9 @@ def measured(
     """
     if is_evaluated(0):
         yield 0, evaluate(state)
-    for now in timed(algorithm, state, rounds):
-        metrics = {
-            "seconds": now.seconds,
-            "processor_seconds": now.processor_seconds,
-            "rejected": float(now.rejected),
-            **record(now.state),
-        }
-        yield now.t, {**metrics, **(evaluate(now.state) if is_evaluated(now.t) else {})}
+    for t, now, *counts in timed(algorithm, state, rounds):
+        times = dict(zip(("seconds", "processor_seconds", "rejected"), counts, strict=True))
+        yield t, {**times, **record(now), **(evaluate(now) if is_evaluated(t) else {})}
 
 
 @functools.partial(compiled, donate="all-except-first")
