@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_numbers(finished):
 def test_the_report_says_synthetic(finished):
     found = lab.find("adult").findings(TINY, finished.table())
     assert "synthetic" in found.paragraphs[0]
-    replay = "replay (OAGD, w = 3, K = 2, replay of 6, mean age 8, balanced)"
+    replay = "replay (OAGD, w = 3, K = 2, replay of 6, mean age 8, balanced; AutoBalance)"
     assert [c.id for c in found.claims] == ["C5 (accuracy)", "C5 (time)", "leader (w = 3)", replay]
     page = report.write(finished.path, finished.info, found)
     assert "Adult-like (synthetic)" in page.read_text()
@@ -454,7 +454,7 @@ def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
     accuracy = C3_ACCURACY | {text: 0.92} | changes.pop("accuracy", {})
     seconds = C3_SECONDS | {text: 9} | changes.pop("seconds", {})
     found = judged(config, accuracy, seconds, **changes)
-    assert found["replay (OAGD, w = 10, replay of 50)"] == verdict
+    assert found["replay (OAGD, w = 10, replay of 50; AutoBalance)"] == verdict
     # The paper's claims are about the last w rounds and the outer step of all.
     assert list(found)[:5] == C3_IDS and found["C3 (window)"] == "reproduced"
     last = found["replay over last (OAGD, w = 10, replay of 50)"]

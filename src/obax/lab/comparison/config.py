@@ -1,7 +1,7 @@
 """The settings of the comparison, and the methods that it compares."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 from ..._support.checks import Count, Fraction, NonNegative, Positive
 from ..framework.config import Settings, one_of
@@ -75,21 +75,4 @@ class Config(Settings):
         return self.adult_rounds if problem == "adult" else self.horizon
 
 
-PRESETS = {
-    "quick": Config(
-        horizon=300,
-        adult_rounds=60,
-        seeds=3,
-        problems=("quadratic", "regression"),
-        outer_step_sizes=(0.03, 0.1, 0.3, 1.0),
-        curve_points=50,
-    ),
-    "paper": Config(),
-}
-ABOUT: dict[str, Any] = {
-    "question": QUESTION,
-    "summary": "Which online bilevel method when, for equal oracle calls.",
-    "data": "generated; Adult for one of the problems, which is left out without it",
-    "columns": {"problem": str, "budget": str, "alpha": float, "beta": float},
-    "files": ("adult.data.gz", "adult.test.gz"),
-}
+COLUMNS = {"problem": str, "budget": str, "alpha": float, "beta": float}

@@ -86,19 +86,6 @@ class Config(Settings):
         return "T" if size == self.horizon else str(size)
 
 
-PRESETS = {
-    "quick": Config(
-        horizon=2000,
-        seeds=3,
-        outer_dims=(1,),
-        own_curvature=False,
-        window_sizes=("1", "10", "100", "T"),
-        offline_points=25,
-    ),
-    "paper": Config(),
-}
-
-
 @dataclasses.dataclass(frozen=True)
 class Stream:
     """The scenario, number of stages and number of penalties that a comparison shares."""
@@ -219,10 +206,4 @@ STREAM_COLUMNS = {"scenario": str, "stages": int, "d1": int}
 GRID_COLUMNS = {"K": int, "alpha": float, "beta": float}
 GROUP, GRID = list(STREAM_COLUMNS), list(GRID_COLUMNS)
 """Columns that identify a stream, and those that identify a setting of the grid."""
-ABOUT: dict[str, Any] = {
-    "question": QUESTION,
-    "summary": "Section 4.1: does the regret fall with the window, is x near offline tuning?",
-    "data": "none, generated",
-    "takes": "quick 46 s",
-    "columns": Method.column_types() | STREAM_COLUMNS | GRID_COLUMNS,
-}
+COLUMNS = Method.column_types() | STREAM_COLUMNS | GRID_COLUMNS

@@ -57,22 +57,6 @@ def with_overrides(config: C, assignments: Iterable[str]) -> C:
     return with_changes(config, changes)
 
 
-def with_studies(
-    default: C, paper: str, sizes: Mapping[str, str], studies: Mapping[str, str]
-) -> dict[str, C]:
-    """Return presets by name: the sizes of the experiment, then each study in these sizes.
-
-    All are written as on the command line, `key=value` separated by spaces. The study in the size
-    of the paper has the name of the study alone.
-    """
-    presets = {size: f"{paper} {changes}" for size, changes in sizes.items()}
-    for study, settings in studies.items():
-        for size, changes in sizes.items():
-            name = study if size == "paper" else f"{study}-{size}"
-            presets[name] = f"{paper} {changes} {settings}"
-    return {name: with_overrides(default, text.split()) for name, text in presets.items()}
-
-
 def with_changes(config: C, changes: dict[str, object]) -> C:
     """Return the configuration with other values. Raise a `UserError` if one is not accepted."""
     try:

@@ -55,21 +55,47 @@ class Experiment:
     chooses_parts: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, package: str, **about: Any) -> Experiment:
+    def of(
+        cls, package: str, name: str, config_class: type, columns: Mapping[str, type]
+    ) -> Experiment:
         """Return the experiment of a package, whose modules are loaded when they are used.
 
-        `work` has `parts`; `findings` has `findings` and `headline`.
+        `work` has `parts`, and `findings` has `findings` and `headline`. `presets.toml` has what
+        `obax list` shows, and settings: those of all presets, of each size, of each study.
         """
 
-        def used(module: str, name: str) -> Callable:
+        def used(module: str, function: str) -> Callable:
             def call(*arguments: object) -> object:
-                return getattr(importlib.import_module(f"{package}.{module}"), name)(*arguments)
+                return getattr(importlib.import_module(f"{package}.{module}"), function)(*arguments)
 
             return call
 
-        parts, headline = used("work", "parts"), used("findings", "headline")
-        make_findings = used("findings", "findings")
-        return cls(parts=parts, make_findings=make_findings, headline=headline, **about)
+        path = Path(str(importlib.import_module(package).__file__)).with_name("presets.toml")
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        about = entries[name]
+        common, studies = about.pop("settings", {}), about.pop("studies", {})
+        changes, sizes = about.pop("changes", {}), entries["sizes"][about.pop("sizes")]
+        settings = {size: common | of_size for size, of_size in sizes.items()}
+        for study, of_study in studies.items():
+            for size, of_size in sizes.items():
+                # The study in the size of the paper has the name of the study alone.
+                preset = study if size == "paper" else f"{study}-{size}"
+                settings[preset] = common | of_size | of_study
+        presets = {
+            preset: from_dict(config_class, values | changes.get(preset, {}))
+            for preset, values in settings.items()
+        }
+        return cls(
+            name,
+            presets=presets,
+            columns=columns,
+            parts=used("work", "parts"),
+            make_findings=used("findings", "findings"),
+            headline=used("findings", "headline"),
+            files=tuple(about.pop("files", ())),
+            chooses_parts=frozenset(entries.get("chooses_parts", ())),
+            **about,
+        )
 
     def settings(self, values: dict[str, object]) -> Any:
         """Return the configuration that `as_dict` wrote."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from typing import Annotated, Any
+from typing import Annotated
 
 from ..._support.checks import (
     BelowOne,
@@ -18,7 +18,6 @@ from ..framework.config import (
     check_replay,
     one_of,
     option,
-    with_studies,
 )
 
 TUNED = "Does tuning the loss online help, where classes are rare?"
@@ -183,86 +182,3 @@ class Config(Settings):
         if self.study != "methods":
             return self.study
         return {"mnist": "imbalance", "mnist-shift": "shift"}.get(self.data, "table")
-
-
-# Two cores cannot play the paper's network for 400 rounds and five seeds in a day, but they can
-# play these sizes: 14 x 14 pixels, three blocks of 8 filters, batches of 64, and two seeds for
-# AutoBalance, whose leader looks at 4 rounds at a time instead of 10.
-REDUCED = "downsample=2 blocks=3 filters=8 batch=64 autobalance_seeds=2 autobalance_rounds=4"
-REDUCED += " evaluate_every=10"
-QUICK_IMAGES = f"{REDUCED} source=auto rounds=60 seeds=2 autobalance_seeds=1 outer_start=15"
-QUICK_IMAGES += " phase_rounds=15"
-QUICK_TABLES = "source=auto rounds=120 seeds=3 outer_start=20 evaluate_every=5"
-# The released code's Neumann step of 0.5 requires |H| < 4. Training with momentum m and step beta
-# is stable up to |H| = 2 (1 + m) / beta = 38, and the convolutional network gets there: the series
-# explodes and moves the leader to the edge of its domain (docs/loss-tuning.md has the figures).
-# 0.05 converges for every |H| for which the follower itself does.
-# Each comparison has a twin with its leader held: without it, tuning cannot be told from training.
-IMAGES = "neumann_step=0.05 methods=ogd,oagd-w1,oagd-w5,oagd-w10,autobalance,oagd-w10-held"
-TABLES = (
-    "outer_start=40 outer_every=2 methods=ogd,oagd-w1,oagd-w5,oagd-w10,oagd-w10-held,autobalance"
-)
-PAPER = {
-    "mnist-imbalance": IMAGES,
-    "mnist-shift": "data=mnist-shift neumann_step=0.05 outer_start=80 methods=ogd,oagd-w10-u1,"
-    "oagd-w10-u0.9,oagd-w10-u0.5,autobalance,oagd-w10-u0.9-held",
-    "adult": f"data=adult {TABLES}",
-    # The text starts Tadpole's leader at round 80, the released code at round 2.
-    "tadpole": f"data=tadpole {TABLES} outer_start=80",
-}
-STEPS = "study=steps methods=oagd-w10"
-STEP_SIZES = {
-    "inner-step": f"{STEPS} inner_step_sizes=0.01,0.1,0.5,0.9",
-    "outer-step": f"{STEPS} outer_step_sizes=0.0001,0.001,0.01,0.1",
-}
-STUDIES: dict[str, dict[str, str]] = {
-    "mnist-imbalance": {"window": "study=window methods=oagd-w1,oagd-w5,oagd-w10"},
-    "mnist-shift": {},
-    "adult": STEP_SIZES,
-    "tadpole": STEP_SIZES,
-}
-
-
-def presets(name: str) -> dict[str, Config]:
-    """Return the presets of an experiment; those that study OAGD alone come last."""
-    sizes = {"quick": QUICK_TABLES, "paper": ""}
-    if name.startswith("mnist"):
-        sizes = {"quick": QUICK_IMAGES, "paper": "", "reduced": REDUCED}
-    return with_studies(Config(), PAPER[name], sizes, STUDIES[name])
-
-
-def about(name: str) -> dict[str, Any]:
-    """Return what `obax list` shows about an experiment, and the files that it reads."""
-    mnist = "MNIST; quick: generated if it is not on this machine"
-    summaries = {
-        "mnist-imbalance": "Section 4.2: loss tuning on imbalanced MNIST against OGD and "
-        "AutoBalance (C3); window: sensitivity to the window (C7)",
-        "mnist-shift": "Section 4.2: the same while the class proportions shift (C4)",
-    }
-    tables = (
-        f"Appendix: loss tuning on {name.title()} against OGD and AutoBalance (C5); inner-step and "
-        "outer-step: sensitivity to beta and alpha (C7)"
-    )
-    return {
-        "question": QUESTIONS["shift"] if name == "mnist-shift" else TUNED,
-        "summary": summaries.get(name, tables),
-        "takes": TAKES[name],
-        "data": {
-            "adult": "Adult; quick: generated if it is not on this machine",
-            "tadpole": "your TADPOLE_D1_D2.csv, otherwise generated",
-        }.get(name, mnist),
-        "chooses_parts": frozenset({"methods", "seeds", "autobalance_seeds", "study"}),
-        "files": {
-            "adult": ("adult.data.gz", "adult.test.gz"),
-            "tadpole": ("TADPOLE_D1_D2.csv",),
-        }.get(name, ("mnist.npz",)),
-    }
-
-
-TAKES = {
-    "mnist-imbalance": "window-quick 48 s",
-    "mnist-shift": "not measured",
-    "adult": "quick 42 s, inner-step-quick 16 s, outer-step-quick 16 s",
-    "tadpole": "quick 33 s, inner-step-quick 14 s, outer-step-quick 15 s",
-}
-"""Measured on two cores of an AMD EPYC with the real data where there is any."""

@@ -1,7 +1,7 @@
 """The settings of the meta-learning experiments, with their methods and presets."""
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 from ..._support.checks import Count, Fraction, NonNegative, Positive
 from ..framework.config import (
@@ -10,8 +10,6 @@ from ..framework.config import (
     check_replay,
     one_of,
     option,
-    with_overrides,
-    with_studies,
 )
 
 QUESTIONS = {
@@ -158,71 +156,3 @@ class Config(Settings):
     def steps_of(self, method: Method) -> int:
         """Return K, which is one for the closed form."""
         return 1 if method.adaptation == "prox" else method.inner_steps or self.inner_steps
-
-
-# Two cores cannot play the paper's network for 500 rounds and five seeds in a day, but they can
-# play these sizes: 8 filters, 150 rounds, and MAML for 20 of them.
-REDUCED = "filters=8 rounds=150 maml_rounds=20 evaluate_every=30 test_tasks=100 train_tasks=20"
-QUICK = "source=auto filters=4 blocks=3 rounds=30 seeds=2 maml_rounds=8 maml_seeds=1 inner_steps=5"
-QUICK += " evaluate_every=5 test_tasks=20 train_tasks=10"
-# With the paper's 64 filters the head has 256 features (FC100) or 1,600, and 20 steps with its
-# step size of 0.1 diverge (docs/meta-learning.md). There the step of the head follows from its
-# curvature.
-SAFE = "head_step_size=1.9"
-# A quarter of the pixels; 16 filters, because 8 are hardly faster with XLA on a CPU.
-SMALLER = f"{SAFE} image_size=42"
-SIZES = {
-    "fc100": {"quick": QUICK, "paper": SAFE, "reduced": REDUCED},
-    "miniimagenet": {
-        "quick": f"{QUICK} {SMALLER} rounds=20 evaluate_every=10",
-        "paper": SAFE,
-        "reduced": f"{REDUCED} {SMALLER} filters=16",
-    },
-}
-WINDOWS = ",".join(f"oagd-w{w}-{follower}" for follower in ADAPTATIONS for w in (1, 5, 10))
-HEAD_STEPS = ",".join(f"oagd-w10-head-k{k}" for k in (5, 10, 20))
-STUDIES = {
-    "fc100": {"window": f"study=window methods={WINDOWS}"},
-    "miniimagenet": {
-        "inner-steps": "study=inner-steps "
-        f"methods={HEAD_STEPS.replace('head', 'implicit')},{HEAD_STEPS}"
-    },
-}
-# Adapting the whole network takes minutes, and 20 rounds have fewer than 32 tasks to sample from.
-FEWER_METHODS = {
-    "quick": "methods=oagd-w10-prox,oagd-w10-head,anil-all,itd-all",
-    "inner-steps-quick": f"methods={HEAD_STEPS}",
-}
-
-
-def presets(name: str) -> dict[str, Config]:
-    """Return the presets of an experiment; those that study OAGD alone come last."""
-    found = with_studies(Config(), f"data={name}", SIZES[name], STUDIES[name])
-    if name == "miniimagenet":
-        found |= {key: with_overrides(found[key], [FEWER_METHODS[key]]) for key in FEWER_METHODS}
-    return found
-
-
-def about(name: str) -> dict[str, Any]:
-    """Return what `obax list` shows about an experiment, and the files that it reads."""
-    each = {
-        "fc100": {
-            "summary": "Section 4.3: online meta-learning on FC100 against MAML, ANIL and ITD-BiO "
-            "(C6); window: sensitivity to the window (C7)",
-            "data": "CIFAR-100; quick: generated if it is not on this machine",
-            "takes": "quick 139 s, window-quick 139 s",
-            "files": ("cifar-100-binary.tar.gz",),
-        },
-        "miniimagenet": {
-            "summary": "Appendix: the same on miniImageNet (C6); inner-steps: sensitivity to K "
-            "(C7)",
-            "data": "miniImageNet (or --set folder=PATH); quick: generated if it is not on this "
-            "machine",
-            "takes": "quick 58 s, inner-steps-quick 45 s",
-            "files": ("miniimagenet.tar",),
-        },
-    }
-    return each[name] | {
-        "question": QUESTIONS["methods"],
-        "chooses_parts": frozenset({"methods", "seeds", "maml_seeds", "study"}),
-    }

@@ -109,16 +109,16 @@ def fitted_times(
 
     The line is that of Theil and Sen. Rounds before the window or the sample is full do not count.
     """
-    from scipy import stats
-
     fits = {}
     for seed, total in runs.curve(method, metric).items():
         t, spent = total.index.to_numpy(), np.diff(total.to_numpy(), prepend=0.0)
         full = t >= (config.sampled_tasks if method.sampled else method.w or 1)
         if full.sum() < 3:
             full = t >= 1
-        slope, intercept, *_ = stats.theilslopes(spent[full], t[full])
-        first, last = np.median(spent[full][:ENDS]), np.median(spent[-ENDS:])
+        last, t, spent = np.median(spent[-ENDS:]), t[full], spent[full]
+        first, (i, j) = np.median(spent[:ENDS]), np.triu_indices(len(t), 1)
+        slope = np.median((spent[j] - spent[i]) / (t[j] - t[i]))
+        intercept = np.median(spent) - slope * np.median(t)
         fits[seed] = {"first": first, "last": last, "slope": slope, "intercept": intercept}
     return pd.DataFrame(fits).T
 
