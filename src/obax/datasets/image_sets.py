@@ -26,8 +26,10 @@ SUPERCLASSES = {
 
 @dataclasses.dataclass(frozen=True)
 class Labelled:
-    """Images `uint8 [n, height, width, 3]` (an array, or files that are read when indexed), labels
-    `int32`, and the names of the classes by label, if they have names."""
+    """Images with labels `int32`, and the names of the classes by label, if they have names.
+
+    The images are `uint8 [n, height, width, 3]`: an array, or files that are read when indexed.
+    """
 
     images: Any
     labels: Array

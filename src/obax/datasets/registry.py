@@ -117,8 +117,7 @@ DATASETS = tuple(_read_data_sets())
 
 
 def cache_folder() -> Path:
-    """Return the folder that is searched after `OBAX_DATA`: `obax` in `$XDG_CACHE_HOME` or in
-    `~/.cache`."""
+    """Return the folder that is searched second: `obax` in `$XDG_CACHE_HOME` or `~/.cache`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "obax"
 
 

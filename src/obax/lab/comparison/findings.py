@@ -7,18 +7,9 @@ import numpy as np
 import pandas as pd
 
 from ..._support.messages import counted
+from ..framework import statistics
 from ..framework.experiment import Texts
 from ..framework.results import Answer, Figure, Findings, Series, Table
-from ..framework.statistics import (
-    Gain,
-    best_of_grid,
-    interval,
-    mean_over_seeds,
-    plus_minus,
-    readable,
-    select,
-    summary,
-)
 from .config import BUDGETS, FIXED, METHODS, QUESTION, REFERENCE, Config
 
 OVER = 1.5
@@ -34,7 +25,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
     texts, result = texts_of(config), results(config, table)
     leading, *others = figures(config, texts, table, result)
-    grid = summary(table[table.metric == "score"], [*RUN, *GRID], "score")
+    grid = statistics.summary(table[table.metric == "score"], [*RUN, *GRID], "score")
     return Findings(
         answers=[answer(config, texts, result, leading)],
         claims=[],
@@ -61,7 +52,7 @@ def answer(config: Config, texts: Texts, result: pd.DataFrame, figure: Figure) -
     for (problem, budget), group in result[result.within].groupby(CASE, sort=False):
         first = group.iloc[int(group.score.argmin())]
         fixed = group[group.method == FIXED]["values"]
-        gain = Gain.of(fixed.iloc[0] - first["values"] if len(fixed) else [])
+        gain = statistics.Gain.of(fixed.iloc[0] - first["values"] if len(fixed) else [])
         ties = group[group.ties & (group.method != first.method)].method
         named = ", ".join(ties) if len(ties) < 4 else f"{len(ties)} others"
         rows.append(
@@ -69,7 +60,7 @@ def answer(config: Config, texts: Texts, result: pd.DataFrame, figure: Figure) -
                 "problem": problem,
                 "budget": budget,
                 "best": first.method,
-                "score": plus_minus(first.score, first.half),
+                "score": statistics.plus_minus(first.score, first.half),
                 "gain over a fixed x": gain.words(),
                 "as good": named or "none",
             }
@@ -89,18 +80,18 @@ def headline(table: pd.DataFrame) -> str:
     """Return the least score of a part, for the progress bar."""
     last = table[table.budget == table.budget.iloc[-1]]
     least = last[last.metric == "score"].groupby(GRID, dropna=False).value.mean().min()
-    return f"{table.problem.iloc[0]}, {table.method.iloc[0]}: {readable(least)}"
+    return f"{table.problem.iloc[0]}, {table.method.iloc[0]}: {statistics.readable(least)}"
 
 
 def results(config: Config, table: pd.DataFrame) -> pd.DataFrame:
     """Return the best setting of each method on each problem and budget: its score and cost."""
     rows = []
-    best = best_of_grid(table[table.metric == "score"], RUN, GRID)
+    best = statistics.best_of_grid(table[table.metric == "score"], RUN, GRID)
     for run, own in table.merge(best).groupby(RUN, sort=False):
         end = own[own.t == own.t.max()].groupby("metric").value
         last = end.mean()
         values = own[own.metric == "score"].sort_values("seed").value.to_numpy()
-        mean, half = interval(values)
+        mean, half = statistics.interval(values)
         calls = last["calls_curve"] / own.t.max()
         rows.append(
             dict(zip(RUN, run, strict=True))
@@ -127,7 +118,7 @@ def ranked(result: pd.DataFrame) -> pd.DataFrame:
         within = ~(group.share > OVER)
         inside = group[within]
         best = inside["values"].iloc[int(inside.score.argmin())]
-        gains = [Gain.of(own - best) for own in group["values"]]
+        gains = [statistics.Gain.of(own - best) for own in group["values"]]
         ties = [np.isfinite(gain.mean) and gain.verdict == "within noise" for gain in gains]
         rank = inside.score.rank(method="min")
         parts.append(group.assign(within=within, rank=rank, ties=within & np.asarray(ties)))
@@ -154,7 +145,9 @@ def budget_table(budget: str, texts: Texts, result: pd.DataFrame) -> Table:
             "problem": group.problem,
             "method": group.method,
             "measure": group.problem.map(texts.section("measures")),
-            "score": [plus_minus(*pair) for pair in zip(group.score, group.half, strict=True)],
+            "score": [
+                statistics.plus_minus(*pair) for pair in zip(group.score, group.half, strict=True)
+            ],
             "rank": group["rank"],
             "as good as the best": group.ties,
             "stationarity": group.stationarity,
@@ -212,9 +205,9 @@ def figures(
 
 def curve(config: Config, table: pd.DataFrame, chosen: pd.Series, metric: str) -> Series:
     """Return the curve of a method over rounds or oracle calls."""
-    own = select(table, **{name: chosen[name] for name in RUN})
+    own = statistics.select(table, **{name: chosen[name] for name in RUN})
     alpha = "" if pd.isna(chosen.alpha) else f"alpha = {chosen.alpha:g}, "
-    over_rounds = mean_over_seeds(
+    over_rounds = statistics.mean_over_seeds(
         own[own.metric == metric],
         chosen.method,
         kind=METHODS[chosen.method],

@@ -10,22 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ... import datasets, models, regret
+from ... import datasets, models, problems, regret
 from ..._support.trees import PyTree, is_float
 from ...algorithms import Info
 from ...problem import Problem
-from ...problems import (
-    Instance,
-    actor_critic,
-    dynamic_regression,
-    hyper_cleaning,
-    hyper_representation,
-    loss_tuning,
-    loss_tuning_start,
-    quadratic,
-    robust_regression,
-    strategic_regression,
-)
 from ..dynamic_regression.measures import stack, stage_comparators
 from ..framework.playing import is_on_this_machine
 from ..framework.statistics import cumulative
@@ -36,12 +24,12 @@ RIDGE = 0.1
 HIDDEN = 8
 PROJECTED_STEP = 0.1
 # With the outer and inner scale of the grid's step sizes for each.
-READY: dict[str, tuple[Callable[..., Instance], float, float]] = {
-    "strategic": (strategic_regression, 1.0, 3.0),
-    "actor-critic": (actor_critic, 0.1, 1.0),
-    "cleaning": (hyper_cleaning, 10.0, 1.0),
-    "representation": (hyper_representation, 0.3, 0.3),
-    "robust": (robust_regression, 1.0, 3.0),
+READY: dict[str, tuple[Callable[..., problems.Instance], float, float]] = {
+    "strategic": (problems.strategic_regression, 1.0, 3.0),
+    "actor-critic": (problems.actor_critic, 0.1, 1.0),
+    "cleaning": (problems.hyper_cleaning, 10.0, 1.0),
+    "representation": (problems.hyper_representation, 0.3, 0.3),
+    "robust": (problems.robust_regression, 1.0, 3.0),
 }
 UNBOUNDED = 10.0
 """The loss of a decision without a finite value, in units of the best decision's loss."""
@@ -121,7 +109,7 @@ def _ready(config: Config, name: str) -> Task:
 def _quadratic(config: Config, box: float) -> Task:
     """Return drifting quadratics with known optima. In a small box the constraint is active."""
     streams = [
-        quadratic(config.horizon, 5, 10, condition=4.0, drift=0.05, box=box, seed=seed)
+        problems.quadratic(config.horizon, 5, 10, condition=4.0, drift=0.05, box=box, seed=seed)
         for seed in range(config.seeds)
     ]
     problem, of_seed = streams[0].problem, [stream.rounds for stream in streams]
@@ -152,7 +140,7 @@ def _regression(config: Config) -> Task:
     There a penalty helps, and it starts too strong, so that there is something to learn.
     """
     streams = [
-        dynamic_regression(config.horizon, STAGES, noise=3.0, correlation=0.5, seed=seed)
+        problems.dynamic_regression(config.horizon, STAGES, noise=3.0, correlation=0.5, seed=seed)
         for seed in range(config.seeds)
     ]
     least = stage_comparators(streams, STAGES, np.asarray(streams[0].outer_var)).losses
@@ -225,9 +213,9 @@ def _adult(config: Config) -> Task:
         taken = list(itertools.islice(rounds, horizon))
         streams.append(jax.tree.map(lambda *leaves: np.stack(leaves), *taken))
         model, _ = models.mlp(jax.random.key(seed), len(data.features), 2, hidden=16, dropout=0.0)
-        starts.append((loss_tuning_start(2), model))
+        starts.append((problems.loss_tuning_start(2), model))
     return Task(
-        loss_tuning(2),
+        problems.loss_tuning(2),
         # In the precision of the model, which is that of JAX's default.
         jax.tree.map(lambda leaf: leaf.astype(float) if is_float(leaf) else leaf, stack(streams)),
         starts,

@@ -90,7 +90,9 @@ def measured(
 
 @functools.partial(compiled, donate="all-except-first")
 def _advance(algorithm: Algorithm, state: PyTree, round: PyTree) -> tuple[PyTree, jax.Array]:
-    """Take one step. Return only the state and whether the round was accepted, so that XLA drops
-    the rest of the record: two losses and a gradient."""
+    """Take one step and return the state, and whether the round was accepted.
+
+    XLA drops the rest of the record: two losses and a gradient.
+    """
     new, info = algorithm.step(state, round)
     return new, info.accepted
