@@ -17,7 +17,7 @@ from jaxtyping import Array, Int
 
 from .._support import trees
 from .._support.checks import Arrays, Checked, check, instance_of
-from .._support.lazy import Lazy
+from .._support.packing import Lazy
 from .._support.static_leaves import as_variable
 from .._support.trees import PyTree
 from ..domain import Domain
