@@ -1,9 +1,10 @@
 """Atomic writes, and a lock for the one process that may write to a folder.
 
-A file is written beside its place, flushed to disk and renamed, so that a crash leaves the old file
-or the new one. The lock is advisory (filelock's, on a file `.lock` in the folder) and is released by
-the system when its process ends; the content of the file only names that process. Within a process
-a folder may be locked several times, as by a driver whose caller leaves a loop and plays on.
+A file is written beside its place, flushed to disk and renamed, so that a crash leaves the old
+file or the new one. The lock is advisory (filelock's, on a file `.lock` in the folder) and is
+released by the system when its process ends; the content of the file only names that process.
+Within a process a folder may be locked several times, as by a driver whose caller leaves a loop and
+plays on.
 """
 
 import contextlib

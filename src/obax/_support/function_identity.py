@@ -29,10 +29,10 @@ import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any] | None)
 Fingerprint = dict[str, str]
-LIBRARIES = frozenset(
-    "jax jaxlib numpy optax equinox lineax flax haiku obax scipy jaxtyping functools builtins "
-    "operator math".split()
-)
+LIBRARIES = frozenset({
+    "jax", "jaxlib", "numpy", "optax", "equinox", "lineax", "flax", "haiku", "obax", "scipy",
+    "jaxtyping", "functools", "builtins", "operator", "math",
+})  # fmt: skip
 VALUES = (bool, int, float, complex, str, bytes, type(None))
 # Arrays of JAX never change, nor do functions that are compiled already.
 CONSTANT = (types.BuiltinFunctionType, type(jax.jit(lambda: None)), jnp.ufunc, np.ufunc, jax.Array)
@@ -196,7 +196,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     if hasattr(value, "__wrapped__"):
         # Compiled or cached, a function does what it does; it may have derivatives of its own.
         yield "", value.__wrapped__
-        yield from ((f".{n}", getattr(value, n)) for n in ("jvp", "fwd", "bwd") if hasattr(value, n))
+        yield from (
+            (f".{n}", getattr(value, n)) for n in ("jvp", "fwd", "bwd") if hasattr(value, n)
+        )
         return
     if isinstance(value, set | frozenset):
         return

@@ -56,9 +56,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             refuse_explicit(self.state)
             self._live = Live(algorithm, self.state)
         else:
-            from .mesh import LiveOnMesh
+            from . import mesh
 
-            self._live = LiveOnMesh(algorithm, self.state, axes)
+            self._live = mesh.LiveOnMesh(algorithm, self.state, axes)
             self._algorithm, self.state = self._live.algorithm, self._live.state
         self._source = iter(source)
         self._has_session = session.is_used
@@ -189,9 +189,7 @@ def play(
     2 False 0.50
     2 True 0.75
     """
-    check_given(
-        algorithm, state, None, on_rejected, other_input=other_input, progress=progress
-    )
+    check_given(algorithm, state, None, on_rejected, other_input=other_input, progress=progress)
     if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
         raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
     axes = None

@@ -81,9 +81,7 @@ def run(
     >>> print(history.played_value, state.t)
     [0.5     0.125   0.03125] 4
     """
-    check_given(
-        algorithm, state, record, on_rejected, other_input=other_input, progress=progress
-    )
+    check_given(algorithm, state, record, on_rejected, other_input=other_input, progress=progress)
     record = None if record is None else interned(record)
     options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
     places = mesh, window_axis, batch_axis
