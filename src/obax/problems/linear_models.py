@@ -132,9 +132,7 @@ def robust_regression(
     models = random_walk(rng, horizon, features, drift, 1.0)[:, None] + own
     a, b = linear_samples(rng, models, samples, noise)
     rounds = in_rounds(horizon, {"a": a, "b": b, "rho": rho, "ridge": ridge})
-    problem = Problem(
-        _robust_outer, _robust_inner, inner_argmin=_robust_inner_argmin, inner_domain=Simplex()
-    )
+    problem = Problem(_minmax, _maxmin, inner_argmin=_worst_groups, inner_domain=Simplex())
     return Instance(problem, rounds, jnp.zeros(features), jnp.full(groups, 1 / groups, float))
 
 
