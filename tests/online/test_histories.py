@@ -310,8 +310,8 @@ def test_ones_own_run_can_be_watched(tmp_path):
     page = read_page(tmp_path / "mine")
     assert page["done"] and page["trouble"] is None and page["title"] == "my run"
     assert page["question"] == "What does a round cost, before it is learned?"
-    said = r"Loss suffered \S+ ± \S+ over 3 sampled rounds up to round 50, recently .* 3 points"
-    assert re.match(said, page["answer"])
+    answer = r"Loss suffered \S+ ± \S+ over 3 sampled rounds up to round 50, recently "
+    assert re.match(answer, page["answer"])
     loss, leader, *_ = page["charts"]
     assert loss["curves"][0]["x"] == [20, 40, 50] and len(leader["curves"]) == 2
     (tmp_path / "mine" / "watch.json").write_text("{}")
@@ -324,6 +324,28 @@ def test_a_mean_of_all_rounds_is_not_called_sampled(tmp_path):
     obax.run(ALGORITHM, STATE, ROUNDS_50, every=1, on_round=obax.callbacks.Watch(tmp_path))
     answer = read_page(tmp_path)["answer"]
     assert re.match(r"Loss suffered \S+ ± \S+ over 50 rounds, recently", answer)
+
+
+def test_the_mean_on_the_page_is_over_all_rounds_and_not_over_the_points_of_its_curve(
+    whole, tmp_path
+):
+    import equinox as eqx
+
+    from obax.watch.page import mean_with_interval, read as read_page
+
+    watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
+    info, losses = jax.device_get(whole[1][3]), []
+    for t in range(1, 2001):
+        # Every other point of the curve is dropped: those that are left have a loss of 0.
+        losses.append(float(t % 2 == 0))
+        change = lambda i: (i.t, i.played_value)  # noqa: E731
+        watch(None, eqx.tree_at(change, info, (np.asarray(t), np.asarray(losses[-1]))))
+    watch.close()
+    page = read_page(tmp_path)
+    assert set(page["charts"][0]["curves"][0]["y"]) == {0.0}
+    assert page["answer"].startswith(
+        f"Loss suffered {mean_with_interval(losses)} over 2,000 rounds"
+    )
 
 
 def test_what_is_watched_does_not_grow(whole, tmp_path):

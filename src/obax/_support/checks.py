@@ -50,8 +50,10 @@ class Kind:
     convert: Callable[[Any], Any] = lambda value: value
 
     def fault(self, value: object) -> str | None:
-        """Return what is wrong with a value, as the rest of a sentence that begins with its name;
-        `None` if nothing is."""
+        """Return what is wrong with a value, or `None`.
+
+        The text is the rest of a sentence that begins with the name of the argument.
+        """
         return None if self.accepts(value) else f"must be {self.expected}, but got {value!r}"
 
 

@@ -85,8 +85,9 @@ class _Programs:
 def compiled(
     function: Callable[..., T], donate: Literal["none", "all-except-first"] = "none"
 ) -> Callable[..., T]:
-    """Return the function compiled by `eqx.filter_jit`, with sums that are right in every version
-    of jaxlib and programs that do not accumulate.
+    """Return the function compiled by `eqx.filter_jit`, with right sums in every version of jaxlib.
+
+    Programs do not accumulate.
 
     Inside another compiled function the options are those of the outermost: a warning says so where
     the version of jaxlib is wrong and an array is large enough.
@@ -143,8 +144,9 @@ def enable_compilation_cache(folder: str | Path | None = None) -> Path:
 
 
 def footprint(function: Callable[..., Any], *args: Any) -> int:
-    """Return the bytes of what is alive at the worst moment, besides the arguments, from the
-    operations of a function and before anything is compiled.
+    """Return the bytes of what is alive at the worst moment, besides the arguments.
+
+    They are counted from the operations of a function, before anything is compiled.
 
     An upper estimate: every result of an operation counts from where it is made to where it is last
     used, and what a compiler would fuse counts too.

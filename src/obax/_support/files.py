@@ -33,8 +33,10 @@ class LockedError(UserError, ValueError):
 
 @contextlib.contextmanager
 def named_errors(name: str | Path) -> Iterator[None]:
-    """Give errors of the system, such as that of a full disk, the name of the file that people
-    know: most have none, others that of a temporary file."""
+    """Give errors of the system, such as that of a full disk, the name of the file as people know it.
+
+    Most have no name, others that of a temporary file.
+    """
     try:
         yield
     except OSError as error:
@@ -74,8 +76,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def remove_leftovers(folder: Path, older_than: float = 0.0) -> None:
-    """Remove temporary files that a killed process had not renamed. Where nothing locks the folder,
-    leave what is younger than so many seconds: its writer may still be at work."""
+    """Remove temporary files that a killed process had not renamed.
+
+    Where nothing locks the folder, leave what is younger than so many seconds: its writer may still
+    be at work.
+    """
     for leftover in folder.rglob(".*.part"):
         # Another process may remove it at the same time.
         with contextlib.suppress(FileNotFoundError):

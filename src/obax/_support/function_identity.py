@@ -1,5 +1,6 @@
-"""Whether two functions do the same: in one process, to share compiled programs, and from one
-process to the next, to notice on resume that a loss was edited.
+"""Whether two functions do the same, in one process and from one process to the next.
+
+In one process they share compiled programs; on resume a loss that was edited is noticed.
 
 A lambda written inside a loop is a new object in every turn, and a compiled program belongs to an
 object, so that each turn would compile again. `interned` returns the earlier function if it has the
@@ -76,8 +77,10 @@ def _key_or_none(function: Any) -> Any:
 
 
 def _key(value: Any, outside: tuple[types.FunctionType, ...] = ()) -> Any:
-    """Return what tells one value from another for as long as the key's owner is kept. `outside`
-    are the functions that contain it."""
+    """Return what tells one value from another for as long as the key's owner is kept.
+
+    `outside` are the functions that contain it.
+    """
     if isinstance(value, types.FunctionType):
         if value in outside:
             return "recursion", outside.index(value)
@@ -119,8 +122,7 @@ def globals_of(code: types.CodeType) -> frozenset[str]:
 
 
 def _variables(function: types.FunctionType, ours: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yield what a function closes over, its defaults and, if it is `ours`, the globals that it
-    uses."""
+    """Yield what a function closes over, its defaults and, if it is `ours`, the globals it uses."""
     names = function.__code__.co_freevars
     for name, cell in zip(names, function.__closure__ or (), strict=True):
         try:
@@ -141,8 +143,10 @@ def fingerprint(value: Any) -> Fingerprint:
 
 
 def differences(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """Return what differs, in words. Code is compared only where both were made by one version of
-    Python, which is what writes it."""
+    """Return what differs, in words.
+
+    Code is compared only where both were made by one version of Python, which is what writes it.
+    """
     same_python = before.get(PYTHON) == now.get(PYTHON)
     places: list[str] = []
     different: list[str] = []

@@ -59,22 +59,27 @@ def is_sharded() -> bool:
 
 
 def slots_of(slots: int) -> int:
-    """Return how many slots a buffer of past rounds has. Where terms are sharded there is one more,
-    for the current round, so that w terms and not w - 1 are divided among the devices."""
+    """Return how many slots a buffer of past rounds has.
+
+    Where terms are sharded there is one more, for the current round, so that w terms and not w - 1
+    are divided among the devices.
+    """
     return slots + is_sharded()
 
 
 def entry(stacked: PyTree, index: int | Array) -> PyTree:
-    """Return one entry of stacked ones. From a sharded axis a gather is one sum over devices; a
-    slice would bring the whole axis to every device."""
+    """Return one entry of stacked ones.
+
+    From a sharded axis a gather is one sum over devices; a slice would bring the whole axis to
+    every device.
+    """
     if not is_sharded():
         return jax.tree.map(lambda leaf: leaf[index], stacked)
     return jax.tree.map(lambda leaf: jnp.take(leaf, jnp.asarray(index), 0, mode="clip"), stacked)
 
 
 def replace_entry(stacked: Array, index: int | Array, new: Array, where: Bool[Array, ""]) -> Array:
-    """Return the stacked entries with one replaced, if `where`, without moving any between
-    devices."""
+    """Return stacked entries with one replaced, if `where`, without moving any between devices."""
     place = jnp.arange(len(stacked), dtype=jnp.result_type(index)) == index
     return jnp.where((place & where).reshape((-1,) + (1,) * (stacked.ndim - 1)), new, stacked)
 
@@ -144,7 +149,7 @@ class ProcessError(RuntimeError):
 
 @contextmanager
 def together(several: bool) -> Iterator[None]:
-    """Stop all processes where one of them fails: `with together(several): ...`
+    """Stop all processes where one of them fails in the block `with together(several):`.
 
     The process that fails inside raises its own error, and all others a `ProcessError` that repeats
     it. All that wait for each other must come here, so nothing inside may wait for the others. An

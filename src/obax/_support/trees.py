@@ -242,8 +242,10 @@ def hold_static(tree: PyTree) -> PyTree:
 
 
 def as_variable(tree: PyTree, name: str) -> PyTree:
-    """Return a variable as a pytree of floating-point arrays, from arrays or Python floats. Of an
-    Equinox module the floating-point arrays are leaves and the rest is static."""
+    """Return a variable as a pytree of floating-point arrays, from arrays or Python floats.
+
+    Of an Equinox module the floating-point arrays are leaves and the rest is static.
+    """
 
     def leaf_as_array(name: str, leaf: ArrayLike) -> Array:
         try:

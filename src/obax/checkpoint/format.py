@@ -117,8 +117,10 @@ def little_endian(leaf: Any, path: str) -> np.ndarray:
 
 
 class Checkpoint:
-    """A checkpoint that was opened: a manifest that was checked, and arrays that are read when they
-    are asked for. `name` is what messages call it."""
+    """A checkpoint that was opened: its manifest was checked, and arrays are read when asked for.
+
+    `name` is what messages call it.
+    """
 
     def __init__(self, data: bytes, name: str):
         self.name = name

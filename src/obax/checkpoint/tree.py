@@ -1,5 +1,7 @@
-"""Checkpoints of states: any pytree of JAX arrays, random keys and plain values; and what the run
-that a checkpoint is of was given."""
+"""Checkpoints of states, and what the run that a checkpoint is of was given.
+
+A state is any pytree of JAX arrays, random keys and plain values.
+"""
 
 import hashlib
 import itertools
@@ -314,8 +316,10 @@ def _has_form(kept: Any) -> bool:
 
 
 def check_seekable(source: Iterable[PyTree]) -> None:
-    """Raise a `ValueError` for a source that cannot be read again from a later round, such as a
-    generator: a run with checkpoints could not be resumed after a crash."""
+    """Raise a `ValueError` for a source that cannot be read again from a later round.
+
+    With a generator, for instance, a run with checkpoints could not be resumed after a crash.
+    """
     indexed = hasattr(source, "__getitem__") and hasattr(source, "__len__")
     if not hasattr(source, "seek") and (not indexed or isinstance(source, Mapping)):
         raise ValueError(

@@ -54,8 +54,10 @@ def check_given(
 
 
 def check_rounds(state: State, rounds: PyTree) -> int:
-    """Return the number of stacked rounds; raise a `ValueError` where they are not stacked, or not
-    like the example round."""
+    """Return the number of stacked rounds.
+
+    Raise a `ValueError` where they are not stacked, or not like the example round.
+    """
     spec = state.round_spec
     one_by_one = isinstance(rounds, Iterator) or (
         isinstance(rounds, list | tuple) and jax.tree.structure(rounds) != spec.treedef
@@ -87,8 +89,11 @@ def at(rounds: PyTree, index: int | slice | tuple[int, int] | Array) -> PyTree:
 
 
 def refuse_explicit(*trees: PyTree) -> None:
-    """Raise a `ValueError` for arrays on a mesh with axes of the type Explicit, the default of
-    `jax.make_mesh`: every operation of every loss would have to state its output sharding."""
+    """Raise a `ValueError` for arrays on a mesh with axes of the type Explicit.
+
+    With these, the default of `jax.make_mesh`, every operation of every loss would have to state
+    its output sharding.
+    """
     meshes: list[Any] = [jax.sharding.get_abstract_mesh()]
     for leaf in jax.tree.leaves(trees):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):

@@ -107,8 +107,7 @@ def on_host(leaf: ArrayLike) -> np.ndarray:
 
 
 def distrust(residuals: np.ndarray, remedy: Remedy) -> str | None:
-    """Return why the hypergradients with these residuals cannot be trusted and what to try, or
-    `None`.
+    """Return why hypergradients with these residuals cannot be trusted and what to try, or `None`.
 
     Rounds without a linear system have a residual of zero and do not count.
     """
@@ -141,8 +140,10 @@ def warn_of_residuals(
 
 
 def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where: str = "") -> None:
-    """Warn if rounds made past rounds leave the window. `refused` has their number for each round,
-    counted from 0, of which `first` is the first."""
+    """Warn if rounds made past rounds leave the window.
+
+    `refused` has their number for each round, counted from 0, of which `first` is the first.
+    """
     when = first + np.flatnonzero(refused)
     if not when.size:
         return

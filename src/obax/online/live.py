@@ -59,8 +59,10 @@ class View(Generic[M]):
         self.at_once = [name for name in self.fields if hasattr(self.kind, name)]
 
     def unpacked(self, packed: Packed) -> M:
-        """Return the module. Its leaves are made when they are first read; they are arrays of JAX,
-        as if they had never been packed."""
+        """Return the module, whose leaves are made when they are first read.
+
+        They are arrays of JAX, as if they had never been packed.
+        """
         known = self.known
         if self.at_once:
             known = known | self.made(packed, self.at_once)
@@ -170,8 +172,9 @@ class Live(Generic[S]):
         return array.view(WORD), view[begin:]
 
     def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return the state after a round, the info, whether the round was accepted, and how many
-        past rounds left the window.
+        """Return state and info after a round, whether it was accepted, and how many terms it refused.
+
+        These are past rounds that left the window.
 
         A rejected round leaves every bit of the state as it was, so one can go on after it.
         """
@@ -245,8 +248,10 @@ class _Shapes:
 def _steps(
     leaves: tuple, treedef: PyTree, numbers: _Shapes, state: _Shapes, round_spec: RoundSpec
 ) -> tuple[LiveStep, LiveStep]:
-    """Return the steps for rounds packed on the host and for rounds passed as they are. Each is
-    compiled when it is first called."""
+    """Return the steps for rounds packed on the host and for rounds passed as they are.
+
+    Each is compiled when it is first called.
+    """
     static = jax.tree.unflatten(treedef, leaves)
     words, view, example = Words(numbers.tree), View(state.tree), round_spec.example()
     packed, plain = Words(example), Words(example, small=-1)

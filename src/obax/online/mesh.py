@@ -58,8 +58,10 @@ def check_divides(size: int, parts: int, axis: str, what: str) -> None:
 
 
 def put(leaf: ArrayLike, sharding: NamedSharding) -> Array:
-    """Put an array on the devices of a sharding, from one process or from several that all have it
-    whole."""
+    """Put an array on the devices of a sharding.
+
+    It comes from one process, or from several that all have it whole.
+    """
     if sharding.is_fully_addressable or not _is_local(leaf):
         return jax.device_put(leaf, sharding)
     whole = np.asarray(leaf)
@@ -140,8 +142,7 @@ class Axes(NamedTuple):
         return jax.tree.map(lambda leaf: put(leaf, self.sharding()), tree)
 
     def round_specs(self, spec: RoundSpec) -> PyTree:
-        """Return how the leaves of a round are sharded: their axis 0, if they have one, over the
-        batch axis."""
+        """Return how the leaves of a round are sharded: their axis 0 over the batch axis."""
         is_axis = lambda node: node is None or isinstance(node, str)  # noqa: E731
         example = spec.example()
         axis_of_leaf = jax.tree.broadcast(self.batch, example, is_leaf=is_axis)
@@ -263,8 +264,7 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
 
 
 def collect(algorithm: Algorithm, state: S) -> S:
-    """Return a state that is sharded over a mesh as one on the host, as a run without a mesh has
-    it.
+    """Return a state that is sharded over a mesh as one on the host, as without a mesh.
 
     Of several processes, all must call this, and all get the state.
     """
@@ -287,8 +287,7 @@ class LiveOnMesh(Generic[S]):
         self.algorithm, self.state = on_mesh(algorithm, state, axes)
 
     def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return the state after a round, the info, whether the round was accepted, and how many
-        past rounds left the window."""
+        """Return state and info after a round, whether it was accepted, and how many terms it refused."""
         round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
         self.state, info = _step(self.algorithm, self.state, round)
         return self.state, info, bool(info.accepted), int(info.refused_terms)
@@ -347,8 +346,7 @@ def _spec_of(leaf: PyTree, mesh: Mesh) -> PartitionSpec:
 
 
 def _specs_like(stacked: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[PartitionSpec]:
-    """Return how the entries of stacked leaves are sharded: like the round or variable of their
-    shapes."""
+    """Return how entries of stacked leaves are sharded: as the round or variable of their shape."""
     leaves = jax.tree.leaves(stacked)
     shapes = [leaf.shape[1:] for leaf in leaves]
     for example, specs in kinds:

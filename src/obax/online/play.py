@@ -136,8 +136,10 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             self.close()
 
     def close(self) -> None:
-        """Call the callbacks after the last round, and close them, the progress bar and the folder:
-        at the end of the source, or where a loop is left before it."""
+        """Call the callbacks after the last round, and close them, the progress bar and the folder.
+
+        This is done at the end of the source, or where a loop is left before it.
+        """
         self._session.close(self.rounds)
 
 
@@ -158,7 +160,9 @@ def play(
     window_axis: str | None = None,
     batch_axis: PyTree = None,
 ) -> Play[S]:
-    """Play rounds as they arrive: `for state, info in obax.play(algorithm, state, source): ...`
+    """Play rounds as they arrive.
+
+    The loop is `for state, info in obax.play(algorithm, state, source): ...`.
 
     The step is compiled once for the shapes that `algorithm.init` was given; a round of another
     structure, shape or dtype is a `ValueError` that names the leaf. The trajectory is that of

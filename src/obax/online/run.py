@@ -200,8 +200,11 @@ def _history_shapes(
 
 
 def _play(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
-    """Scan the step over the rounds. On a CPU each output of a scan costs a kernel launch in every
-    round, so the numbers of the record are packed into a few arrays."""
+    """Scan the step over the rounds.
+
+    On a CPU each output of a scan costs a kernel launch in every round, so the numbers of the
+    record are packed into a few arrays.
+    """
     rows = Rows()
 
     def step(state: S, round: PyTree) -> tuple[S, PyTree]:

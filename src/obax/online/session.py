@@ -161,8 +161,7 @@ class Session:
             callback(*self.last)
 
     def close(self, rounds: int) -> None:
-        """Call callbacks after the last round if they have not been, close them, the bar and the
-        folder."""
+        """Call callbacks after the last round if they have not been, and close all that is open."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None

@@ -145,8 +145,10 @@ def _sweep(
     settings: int,
     devices: TermSharding | None = None,
 ) -> tuple[S, Info]:
-    """Play all settings x seeds as one flat batch inside one scan: XLA on CPU is about twice as
-    fast on [settings * seeds, d] arrays as on [settings, seeds, d]."""
+    """Play all settings x seeds as one flat batch inside one scan.
+
+    XLA on CPU is about twice as fast on [settings * seeds, d] arrays as on [settings, seeds, d].
+    """
     replicas = length(rounds) if seeds else 1
     numbers = jax.tree.map(lambda leaf: jnp.repeat(leaf, replicas, axis=0), numbers)
     seed_of = jnp.tile(jnp.arange(replicas), settings)
@@ -288,8 +290,9 @@ def _devices(mesh: Mesh | None, axis: str | None, batch: int) -> TermSharding | 
 
 
 def _on_each_device(play: Callable[..., T], devices: TermSharding | None) -> Callable[..., T]:
-    """Return a function of batches and rounds that runs on each device with its part of the batches
-    and all rounds.
+    """Return a function of batches and rounds that divides the batches over the devices.
+
+    Each device has all rounds.
 
     Divided by hand and not by the compiler, which would let every device wait for the slowest in
     every step of a loop whose length depends on the numbers.

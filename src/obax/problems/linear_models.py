@@ -1,5 +1,7 @@
-"""Streams of samples from linear models that drift or differ: hyper-cleaning, robust and strategic
-regression, and features that tasks share."""
+"""Streams of samples from linear models that drift or differ.
+
+They are hyper-cleaning, robust and strategic regression, and features that tasks share.
+"""
 
 from typing import Annotated
 
@@ -307,7 +309,9 @@ def _best_head(x: Array, round: PyTree) -> Array:
 
 @checked
 def subspace_error(x: Array, teacher: Array) -> Array:
-    """Return the sine of the largest angle between the spaces that two matrices span: 0 if they are
-    equal, 1 if a direction of one is orthogonal to the other."""
+    """Return the sine of the largest angle between the spaces that two matrices span.
+
+    It is 0 if they are equal, 1 if a direction of one is orthogonal to the other.
+    """
     basis, true_basis = jnp.linalg.qr(x)[0], jnp.linalg.qr(teacher)[0]
     return jnp.linalg.norm(true_basis - basis @ (basis.T @ true_basis), ord=2)

@@ -1,5 +1,7 @@
-"""Streams of quadratic bilevel problems and of games whose solutions are known: random ones, and
-the small games of the paper's Appendices A.1 and C.1."""
+"""Streams of quadratic bilevel problems and of games whose solutions are known.
+
+They are random ones, and the small games of the paper's Appendices A.1 and C.1.
+"""
 
 from typing import Annotated
 

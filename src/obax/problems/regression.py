@@ -113,8 +113,10 @@ class BestPenalty:
     upper: float
 
     def __call__(self, round: PyTree) -> Array:
-        """Return the x for which the prediction of the validation sample is nearest to its target;
-        the prediction is c / (|a|^2 + 2 exp(x)) with c = b a . a_validation."""
+        """Return the x for which the prediction of the validation sample is nearest to its target.
+
+        The prediction is c / (|a|^2 + 2 exp(x)) with c = b a . a_validation.
+        """
         (a, b), (seen, target) = round["training"], round["validation"]
         c = b * (a @ seen)
         # No penalty changes the sign of the prediction; with a target of the other sign the largest
