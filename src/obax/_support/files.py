@@ -33,7 +33,7 @@ class LockedError(UserError, ValueError):
 
 @contextlib.contextmanager
 def named_errors(name: str | Path) -> Iterator[None]:
-    """Give errors of the system, such as that of a full disk, the name of the file as people know it.
+    """Give errors of the system, such as that of a full disk, the name of the file.
 
     Most have no name, others that of a temporary file.
     """

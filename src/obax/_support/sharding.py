@@ -149,7 +149,7 @@ class ProcessError(RuntimeError):
 
 @contextmanager
 def together(several: bool) -> Iterator[None]:
-    """Stop all processes where one of them fails in the block `with together(several):`.
+    """Stop all processes where one of them fails inside of the block.
 
     The process that fails inside raises its own error, and all others a `ProcessError` that repeats
     it. All that wait for each other must come here, so nothing inside may wait for the others. An

@@ -172,7 +172,7 @@ class Live(Generic[S]):
         return array.view(WORD), view[begin:]
 
     def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return state and info after a round, whether it was accepted, and how many terms it refused.
+        """Return state and info after a round, whether it was accepted, and terms it refused.
 
         These are past rounds that left the window.
 

@@ -287,7 +287,7 @@ class LiveOnMesh(Generic[S]):
         self.algorithm, self.state = on_mesh(algorithm, state, axes)
 
     def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return state and info after a round, whether it was accepted, and how many terms it refused."""
+        """Return state and info after a round, whether it was accepted, and terms it refused."""
         round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
         self.state, info = _step(self.algorithm, self.state, round)
         return self.state, info, bool(info.accepted), int(info.refused_terms)

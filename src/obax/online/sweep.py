@@ -63,8 +63,8 @@ def sweep(
     - `record`: as in `run`.
     - `client`: a `dask.distributed.Client`; the workers of its cluster share the work, in batches
       of `batch` settings x seeds (by default one batch for each worker). Each worker compiles once.
-      The results are those of the sweep without client to rounding, and bit for bit where one batch
-      holds everything.
+      The results are those of the sweep without `client` to rounding, because XLA vectorises
+      batches of other sizes in another order; they are the same bits for the same `batch`.
     - `mesh`, `axis`: devices, and the axis of the mesh over which settings x seeds are divided. No
       device waits for another.
 
