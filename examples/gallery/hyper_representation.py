@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import obax
-from obax.problems.hyper_representation import subspace_error
+from obax.problems import subspace_error
 
 BLUE, GREEN, GREY = "#0072b2", "#009e73", "#777777"
 stream = obax.problems.hyper_representation(1500, inputs=10, features=2, support=6, seed=0)

@@ -83,11 +83,11 @@ class JSONLines:
 
 
 class Watch:
-    """A callback that writes a folder for `obax watch FOLDER`, a page that draws a run while it
-    goes on.
+    """A callback that writes a folder for `obax watch FOLDER`, a page that draws a run.
 
     Written at most once in `seconds`, and at the end. Memory does not grow: a curve has at most 600
-    points. The page's mean is over the rounds of these points, and says so where they are not all.
+    points. The page's mean is over all rounds that the callback was called for, and says so where
+    these are not all that were played.
     """
 
     @checked
@@ -95,6 +95,8 @@ class Watch:
         self.folder, self.title, self.seconds = Path(folder), title, seconds
         self._rows: list[tuple[int, dict[str, float]]] = []
         self._every = self._calls = self._rejected = self._first = 0
+        # Of the losses suffered that are finite: number, mean, sum of squared deviations.
+        self._count, self._mean, self._squares = 0, 0.0, 0.0
         self._begun = self._written = 0.0
         self._last: tuple[int, dict[str, float]] | None = None
 
@@ -111,6 +113,12 @@ class Watch:
                 self._rows, self._every = self._rows[::2], 2 * self._every
         self._calls += 1
         self._last = t, numbers
+        loss = numbers["played_value"]
+        if math.isfinite(loss):
+            self._count += 1
+            gap = loss - self._mean
+            self._mean += gap / self._count
+            self._squares += gap * (loss - self._mean)
         if time.time() - self._written >= self.seconds:
             self._write(done=False)
 
@@ -131,12 +139,17 @@ class Watch:
             self._chart("Residual of the solver", ["solver_residual"], log=True),
             self._chart("Gradient norms", ["inner_gradient_norm", "hypergradient_norm"], log=True),
         ]
-        losses = [v for v in charts[0]["curves"][0]["y"] if v is not None]
-        rounds = self._rows[-1][0]
-        observed = counted(rounds, "round")
-        if len(losses) < rounds:
-            # The callback is called in some rounds only, and keeps some of those.
-            observed = f"{counted(len(losses), 'sampled round')} up to round {rounds:,}"
+        answer = "No loss was suffered yet."
+        if self._count:
+            deviation = math.sqrt(self._squares / max(1, self._count - 1))
+            mean = page.with_interval(self._mean, deviation, self._count)
+            losses = [v for v in charts[0]["curves"][0]["y"] if v is not None]
+            recent = page.mean_with_interval(losses[-max(2, len(losses) // 10) :])
+            rounds = counted(self._calls, "round")
+            if self._calls < t - self._first + 1:
+                # Called after some rounds only.
+                rounds = f"{counted(self._calls, 'sampled round')} up to round {t:,}"
+            answer = f"Loss suffered {mean} over {rounds}, recently {recent} (95% intervals)."
         page.write(
             self.folder,
             self.title,
@@ -149,7 +162,7 @@ class Watch:
                 ("rejected, of those seen", f"{self._rejected:,}"),
             ],
             question="What does a round cost, before it is learned?",
-            answer=page.summary("Loss suffered", losses, observed),
+            answer=answer,
             text="Finished." if done else "Running.",
             done=done,
         )
@@ -162,8 +175,10 @@ class Watch:
 
 
 class TensorBoard:
-    """A callback that writes scalars for TensorBoard with tensorboardX, or with any `writer` with
-    `add_scalar`, such as torch's."""
+    """A callback that writes scalars for TensorBoard with tensorboardX.
+
+    `writer` is any other object with `add_scalar`, such as torch's.
+    """
 
     @checked
     def __init__(self, folder: str | Path = "runs", *, writer: Any = None):
@@ -188,8 +203,7 @@ class TensorBoard:
 
 
 class MLflow:
-    """A callback that logs metrics of an MLflow run: the active one, or one that is started and
-    ended here.
+    """A callback that logs metrics of an MLflow run: the active one, or one of its own.
 
     `tracking_uri` is MLflow's own setting where it is left out, in its newer versions a file
     `mlflow.db` where the program runs; "sqlite:///runs.db" names another.
@@ -228,8 +242,9 @@ class MLflow:
 
 
 class WandB:
-    """A callback for Weights & Biases that writes to a local folder: `mode="online"` sends it at
-    once, `wandb sync` later.
+    """A callback for Weights & Biases that writes to a local folder.
+
+    `mode="online"` sends it at once, `wandb sync` later.
 
     What else `wandb.init` takes is passed on: `name=`, `dir=`, `config=`.
     """
@@ -256,7 +271,9 @@ class WandB:
 
 def _library(module: str, extra: str) -> Any:
     """Import the library that a callback needs, or raise an error that says how to install it.
-    Constructors call this too: a missing library is noticed before the first round is played."""
+
+    Constructors call this too: a missing library is noticed before the first round is played.
+    """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

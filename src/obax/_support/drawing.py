@@ -1,4 +1,4 @@
-"""Small pictures of curves, for histories and regrets. matplotlib is loaded when one is drawn."""
+"""Figures of curves, for histories and regrets. matplotlib is loaded when one is drawn."""
 
 import dataclasses
 import functools
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-# Okabe and Ito's, which people with any colour vision can tell apart; then the same with dashes.
+# Okabe and Ito's, which people with any colour vision can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", ":")
 # More points than pixels only take time to draw.
 POINTS = 2000
 # The name of curves that are the background of others, and how many runs are named in a legend.
@@ -21,8 +20,10 @@ NAMED = 8
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """One chart: curves by name, several where there are several runs; `level` is a line to compare
-    with."""
+    """One chart: curves by name, several where there are several runs.
+
+    `level` is a line to compare with.
+    """
 
     title: str
     curves: Mapping[str, Sequence[np.ndarray]]
@@ -31,7 +32,7 @@ class Panel:
 
 
 def moving_mean(values: np.ndarray, span: int) -> np.ndarray:
-    """The mean of the last `span` values, leaving out NaN; NaN where there is none."""
+    """Return the mean of the last `span` values, leaving out NaN; NaN where there is none."""
     kept = np.isfinite(values)
     ends = [np.cumsum(np.where(kept, part, 0.0)) for part in (values, np.ones_like(values))]
     total, counted = (np.concatenate([end[:span], end[span:] - end[:-span]]) for end in ends)
@@ -39,16 +40,16 @@ def moving_mean(values: np.ndarray, span: int) -> np.ndarray:
 
 
 def spans_decades(lines: Sequence[np.ndarray]) -> bool:
-    """Whether values are positive and so far apart that only a logarithmic axis shows them."""
+    """Return whether values are positive and so far apart that a logarithmic axis is needed."""
     values = np.concatenate([line[np.isfinite(line)] for line in lines])
     return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
 
 
 @functools.cache
 def _picture() -> Any:
-    """matplotlib's figure, that a notebook shows whether or not pyplot was loaded.
+    """Return a class of figures that a notebook shows whether or not pyplot was loaded.
 
-    Not pyplot's own: a figure that nobody closes would stay in memory.
+    A figure of pyplot that nobody closes would stay in memory.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -67,7 +68,7 @@ def _picture() -> Any:
 
 
 def figure(panels: Sequence[Panel], unit: str, file: str | Path | None = None) -> Any:
-    """All panels in one figure, two in a row; saved to `file` where one is named."""
+    """Return all panels in one figure, two in a row; saved to `file` where one is named."""
     across = min(2, len(panels))
     down = -(-len(panels) // across)
     shown = _picture()(figsize=(5.2 * across, 3.2 * down), layout="constrained")
@@ -80,7 +81,7 @@ def figure(panels: Sequence[Panel], unit: str, file: str | Path | None = None) -
 
 
 def draw(axes: Any, panel: Panel, unit: str) -> None:
-    """A panel on axes of matplotlib."""
+    """Draw a panel on axes of matplotlib."""
     drawn = 0.0
     for number, (name, lines) in enumerate(panel.curves.items()):
         faint = name == FAINT
@@ -93,7 +94,6 @@ def draw(axes: Any, panel: Panel, unit: str) -> None:
             axes.plot(
                 x, y,
                 color="0.75" if faint else COLOURS[number % len(COLOURS)],
-                linestyle=DASHES[number // len(COLOURS) % len(DASHES)],
                 linewidth=0.6 if faint or len(lines) > 1 else 1.4,
                 marker="." if len(line) == 1 else None,
                 label=name if name and place == 0 else None,

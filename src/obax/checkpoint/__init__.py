@@ -15,21 +15,19 @@ if TYPE_CHECKING:
         Meta as Meta,
         ModelFolder as ModelFolder,
     )
-    from .resume import (
+    from .tree import (
         Digests as Digests,
+        Folder as Folder,
         Input as Input,
         check_seekable as check_seekable,
         digest as digest,
-        seek as seek,
-        source_digests as source_digests,
-        stacked_digests as stacked_digests,
-    )
-    from .tree import (
-        Folder as Folder,
         from_bytes as from_bytes,
         load as load,
         read_meta as read_meta,
         save as save,
+        seek as seek,
+        source_digests as source_digests,
+        stacked_digests as stacked_digests,
         to_bytes as to_bytes,
     )
 else:

@@ -35,7 +35,7 @@ SUFFIX = ".obax"
 def _with_past(manifest: Meta) -> Meta:
     """Return a manifest of version 1 with the names that past rounds have since version 2."""
     manifest = manifest | {"version": 2}
-    if manifest.get("kind") != "state" or _fault(manifest):
+    if manifest.get("kind") != "state" or not _has_form(manifest):
         return manifest
     leaves = []
     for entry in manifest["leaves"]:
@@ -117,8 +117,10 @@ def little_endian(leaf: Any, path: str) -> np.ndarray:
 
 
 class Checkpoint:
-    """A checkpoint that was opened: a manifest that was checked, and arrays that are read when they
-    are asked for. `name` is what messages call it."""
+    """A checkpoint that was opened: its manifest was checked, and arrays are read when asked for.
+
+    `name` is what messages call it.
+    """
 
     def __init__(self, data: bytes, name: str):
         self.name = name
@@ -135,11 +137,10 @@ class Checkpoint:
             data = self._archive.read(entry["file"])
         except BROKEN as error:
             raise DamagedError(f"{self.name} is damaged: {error}.") from error
-        if files.checksum(data) != entry["sha256"]:
-            raise DamagedError(f"{self.name} is damaged: the checksum of {path} does not match.")
         dtype = _dtype(entry["dtype"].split(":")[-1])
-        if len(data) != dtype.itemsize * math.prod(entry["shape"]):
-            raise DamagedError(f"{self.name} is damaged: {path} has the wrong size.")
+        wrong = "checksum" if files.checksum(data) != entry["sha256"] else "size"
+        if wrong == "checksum" or len(data) != dtype.itemsize * math.prod(entry["shape"]):
+            raise DamagedError(f"{self.name} is damaged: the {wrong} of {path} does not match.")
         # astype makes a copy that is writable and in the byte order of the machine.
         return np.frombuffer(data, dtype).astype(dtype.newbyteorder("=")).reshape(entry["shape"])
 
@@ -151,67 +152,55 @@ class Checkpoint:
             # obax stores and never compresses, so that nothing grows when it is read.
             stored = all(member.compress_type == zipfile.ZIP_STORED for member in members)
             if not stored or sum(member.file_size for member in members) > len(data):
-                raise DamagedError(
-                    f"{name} is not a checkpoint of obax: it unpacks to more than it is."
-                )
+                raise DamagedError("it unpacks to more than it is")
             text = self._archive.read("manifest.json")
             if files.checksum(text) != self._archive.read("manifest.sha256").decode():
-                raise DamagedError(
-                    f"{name} is damaged: the checksum of its manifest does not match."
-                )
+                raise DamagedError("the checksum of its manifest does not match")
             manifest = json.loads(text)
-        except DamagedError:
-            raise
         except (*BROKEN, OSError, OverflowError, ValueError, RecursionError) as error:
-            raise DamagedError(f"{name} is not a whole checkpoint of obax ({error}).") from error
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise DamagedError(f"{name} is damaged, or no checkpoint of obax: {error}.") from error
+        is_ours = isinstance(manifest, dict) and manifest.get("format") == FORMAT
+        if not is_ours or type(manifest.get("version")) is not int:
             raise CheckpointError(f"{name} is not a checkpoint of obax.")
         manifest = self._migrated(manifest)
-        if fault := _fault(manifest):
-            raise CheckpointError(f"{name} is not a checkpoint of obax: {fault}.")
+        if not _has_form(manifest):
+            raise CheckpointError(f"{name} is not a checkpoint of obax: its manifest is another.")
         return {"extra": None} | manifest
 
     def _migrated(self, manifest: Meta) -> Meta:
-        name, version = self.name, manifest.get("version")
-        if type(version) is not int:
-            raise CheckpointError(
-                f"{name} is not a checkpoint of obax: its version is {version!r}."
-            )
-        if version > VERSION:
-            raise CheckpointError(
-                f"{name} was written by a newer obax: its version is {version}, this one reads up "
-                f"to {VERSION}. Install a newer obax."
-            )
-        while manifest["version"] < VERSION:
-            if manifest["version"] not in MIGRATIONS:
+        while (version := manifest["version"]) != VERSION:
+            if version > VERSION:
                 raise CheckpointError(
-                    f"{name} has version {manifest['version']}, which this obax (version "
-                    f"{VERSION}) no longer reads. Load it with the obax that wrote it and save it "
-                    f"again."
+                    f"{self.name} was written by a newer obax: its version is {version}, this one "
+                    f"reads up to {VERSION}. Install a newer obax."
                 )
-            manifest = MIGRATIONS[manifest["version"]](manifest)
+            if version not in MIGRATIONS:
+                raise CheckpointError(
+                    f"{self.name} has version {version}, which this obax (version {VERSION}) no "
+                    f"longer reads. Load it with the obax that wrote it and save it again."
+                )
+            manifest = MIGRATIONS[version](manifest)
         return manifest
 
 
-def _fault(manifest: Meta) -> str | None:
-    """Return what is wrong with the form of a manifest, or `None`."""
-    if not isinstance(manifest.get("kind"), str) or not isinstance(manifest.get("meta"), dict):
-        return "its manifest does not say what it holds"
-    leaves = manifest.get("leaves")
-    if not isinstance(leaves, list) or not all(isinstance(entry, dict) for entry in leaves):
-        return "its manifest has no list of leaves"
-    for number, entry in enumerate(leaves):
-        if not isinstance(entry.get("path"), str):
-            return f"leaf {number} has no path"
-        if "file" not in entry and not isinstance(entry.get("value", ()), PLAIN):
-            return f"leaf {number} has neither an array nor a plain value"
-        shape = entry.get("shape", [])
-        named = all(isinstance(entry.get(key), str) for key in ("file", "dtype", "sha256"))
-        if "file" in entry and not (named and isinstance(shape, list) and len(shape) <= 64):
-            return f"leaf {number} is not described"
-        if not all(type(size) is int and 0 <= size < 2**63 for size in shape):
-            return f"the shape of leaf {number} is not one"
-    return None
+def _has_form(manifest: Meta) -> bool:
+    """Return whether a manifest has the form of those that `pack` writes."""
+    kind, meta, leaves = (manifest.get(key) for key in ("kind", "meta", "leaves"))
+    if not (isinstance(kind, str) and isinstance(meta, dict) and isinstance(leaves, list)):
+        return False
+    return all(map(_is_entry, leaves))
+
+
+def _is_entry(entry: Any) -> bool:
+    """Return whether this describes a leaf: a plain value, or an array in a file."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+        return False
+    if "file" not in entry:
+        return isinstance(entry.get("value", ()), PLAIN)
+    shape, words = entry.get("shape"), [entry.get(key) for key in ("file", "dtype", "sha256")]
+    if not isinstance(shape, list) or not all(isinstance(word, str) for word in words):
+        return False
+    return len(shape) <= 64 and all(type(size) is int and 0 <= size < 2**63 for size in shape)
 
 
 def _is_of_ml_dtypes(name: str) -> bool:

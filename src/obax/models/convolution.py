@@ -137,15 +137,20 @@ def _winograd(inputs: Images, kernel: Kernel) -> Images:
 
 
 def _unstack(array: Array, axis: int) -> list[Array]:
-    """Return the entries along an axis. A split, because its derivative is a concatenation; that of
-    an index is a sum of arrays that are mostly zero, which is several times slower."""
+    """Return the entries along an axis.
+
+    They are made by a split, because its derivative is a concatenation; that of an index is a sum
+    of arrays that are mostly zero, which is several times slower.
+    """
     parts = jnp.split(array, array.shape[axis], axis)
     return [jnp.squeeze(part, axis) for part in parts]
 
 
 def _tile_lines(fours: Array, axis: int) -> list[Array]:
-    """Return lines 0 to 5 of tiles that overlap by two, from lines in groups of four along `axis`
-    and `axis + 1`."""
+    """Return lines 0 to 5 of tiles that overlap by two.
+
+    They come from lines in groups of four along `axis` and `axis + 1`.
+    """
     lines = _unstack(fours, axis + 1)
     size = fours.shape[axis] - 1
     own = [jax.lax.slice_in_dim(line, 0, size, axis=axis) for line in lines]

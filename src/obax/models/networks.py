@@ -182,8 +182,11 @@ class MLP(eqx.Module):
         training: bool = True,
         key: Array | None = None,
     ) -> tuple[Logits, tuple[()]]:
-        """Return logits and the empty buffers. Dropout in training is drawn from `key`, a uint32[2]
-        or typed key; the same key drops the same units."""
+        """Return logits and the empty buffers.
+
+        Dropout in training is drawn from `key`, a uint32[2] or typed key; the same key drops the
+        same units.
+        """
         return self.head(self.features(inputs, training=training, key=key)), buffers
 
 

@@ -73,3 +73,9 @@ def linear_samples(
     a = rng.standard_normal((*models.shape[:-1], count, models.shape[-1]))
     b = np.einsum("...nd,...d->...n", a, models) + noise * rng.standard_normal(a.shape[:-1])
     return a, b
+
+
+def squared_error(y: jax.Array, data: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """Return half the mean squared error of the linear model y on features and targets."""
+    a, b = data
+    return 0.5 * jnp.mean((a @ y - b) ** 2)

@@ -78,8 +78,10 @@ class RunningMoments(NamedTuple):
         return cls(high, jax.tree.map(lambda leaf: jnp.asarray(leaf, float), left))
 
     def between(self, start: tuple[Array, ...], stop: tuple[Array, ...]) -> PyTree:
-        """Return the mean of the moments of rounds start, ..., stop - 1, counted from 0. Both may
-        begin with indices of other axes, such as that of seeds."""
+        """Return the mean of the moments of rounds start, ..., stop - 1, counted from 0.
+
+        Both may begin with indices of other axes, such as that of seeds.
+        """
         length = (stop[-1] - start[-1]).astype(float)
         return jax.tree.map(
             lambda high, low: ((high[stop] - high[start]) + (low[stop] - low[start])) / length,

@@ -17,7 +17,7 @@ from .._support.checks import BelowOne, Count, NonNegative, Number, Seed, checke
 from .._support.trees import PyTree
 from ..domain import Box
 from ..problem import Problem
-from .instance import Instance, in_rounds
+from .instance import Instance, in_rounds, squared_error
 
 
 @checked
@@ -86,19 +86,14 @@ def stage_of(horizon: int, stages: int) -> np.ndarray:
     return np.minimum(np.arange(horizon) // (horizon // stages), stages - 1)
 
 
-def _squared_error(y: Array, data: tuple[Array, Array]) -> Array:
-    a, b = data
-    return 0.5 * jnp.mean((a @ y - b) ** 2)
-
-
 def outer(x: Array, y: Array, round: PyTree) -> Array:
     """Return f_t, the squared error on the validation samples."""
-    return _squared_error(y, round["validation"])
+    return squared_error(y, round["validation"])
 
 
 def inner(x: Array, y: Array, round: PyTree) -> Array:
     """Return g_t, the squared error on the training samples plus the penalty."""
-    return _squared_error(y, round["training"]) + jnp.sum(jnp.exp(x) * y**2)
+    return squared_error(y, round["training"]) + jnp.sum(jnp.exp(x) * y**2)
 
 
 def _inner_argmin(x: Array, round: PyTree) -> Array:
@@ -118,8 +113,10 @@ class BestPenalty:
     upper: float
 
     def __call__(self, round: PyTree) -> Array:
-        """Return the x for which the prediction of the validation sample is nearest to its target;
-        the prediction is c / (|a|^2 + 2 exp(x)) with c = b a . a_validation."""
+        """Return the x for which the prediction of the validation sample is nearest to its target.
+
+        The prediction is c / (|a|^2 + 2 exp(x)) with c = b a . a_validation.
+        """
         (a, b), (seen, target) = round["training"], round["validation"]
         c = b * (a @ seen)
         # No penalty changes the sign of the prediction; with a target of the other sign the largest

@@ -131,12 +131,15 @@ def mean_with_interval(values: Sequence[float]) -> str:
     >>> mean_with_interval([1.0, 1.2, 0.8]), mean_with_interval([0.5])
     ('1.00 ± 0.50', '0.5')
     """
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return with_interval(float(np.mean(values)), deviation, len(values))
+
+
+def with_interval(mean: float, deviation: float, count: int) -> str:
+    """Return a mean and the half-width of its 95% t-interval, from a standard deviation."""
     from scipy.special import stdtrit
 
-    mean, count = float(np.mean(values)), len(values)
-    half = 0.0
-    if count > 1:
-        half = float(stdtrit(count - 1, 0.975) * np.std(values, ddof=1) / math.sqrt(count))
+    half = float(stdtrit(count - 1, 0.975) * deviation / math.sqrt(count)) if count > 1 else 0.0
     if not 1e-9 * abs(mean) < half < math.inf:
         return f"{mean:.4g}"
     decimals = 1 - math.floor(math.log10(half))

@@ -30,7 +30,7 @@ import numpy as np
 
 from ..._support import files
 from ..._support.messages import UserError
-from ..._support.versions import versions
+from ..._support.names import versions
 from .results import Value
 
 if TYPE_CHECKING:
