@@ -8,7 +8,7 @@ import pytest
 
 import obax
 from obax import regret
-from obax._support.static_leaves import StaticLeaf
+from obax._support.trees import StaticLeaf
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import obax
-from obax._support.footprint import footprint
+from obax._support.compiling import footprint
 from obax.round_buffer import RingBuffer
 from obax.window import Window
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         window as window,
     )
     from ._support.compiling import enable_compilation_cache as enable_compilation_cache
-    from ._support.static_leaves import whole as whole
+    from ._support.trees import whole as whole
     from .algorithms import *  # noqa: F403
     from .checkpoint import load as load, save as save
     from .domain import (

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ._support import formatting, trees
+from ._support import messages, trees
 from ._support.trees import PyTree, is_concrete
 from .round_buffer import NEVER as NEVER
 
@@ -139,8 +139,8 @@ class ScaleChange(Detector):
 
     def __repr__(self) -> str:
         named = (
-            f"{name}={formatting.format_value(value)}"
-            for name, value in formatting.changed_fields(self)
+            f"{name}={messages.format_value(value)}"
+            for name, value in messages.changed_fields(self)
         )
         return f"ScaleChange({', '.join(named)})"
 

@@ -16,9 +16,8 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from ._support import formatting, trees
-from ._support.static_leaves import as_variable
-from ._support.trees import PyTree
+from ._support import messages, trees
+from ._support.trees import PyTree, as_variable
 
 
 class Face(NamedTuple):
@@ -45,8 +44,8 @@ class Domain(eqx.Module):
 
     def __repr__(self) -> str:
         named = (
-            f"{name}={formatting.format_value(value)}"
-            for name, value in formatting.changed_fields(self)
+            f"{name}={messages.format_value(value)}"
+            for name, value in messages.changed_fields(self)
         )
         return f"{type(self).__name__}({', '.join(named)})"
 

@@ -15,10 +15,9 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
-from ._support import formatting, trees
+from ._support import messages, trees
 from ._support.checks import check, function_of, instance_of
-from ._support.static_leaves import on_whole
-from ._support.trees import PyTree
+from ._support.trees import PyTree, on_whole
 from .domain import Domain, Unconstrained
 
 SIGNATURES = {
@@ -110,8 +109,8 @@ class Problem(eqx.Module):
 
     def __repr__(self) -> str:
         named = [
-            f"{name}={formatting.format_value(inspect.unwrap(value) if callable(value) else value)}"
-            for name, value in formatting.changed_fields(self)
+            f"{name}={messages.format_value(inspect.unwrap(value) if callable(value) else value)}"
+            for name, value in messages.changed_fields(self)
             if not isinstance(value, Unconstrained)
         ]
         return f"Problem({', '.join(named)})"

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ._support import formatting, sharding, trees
+from ._support import messages, sharding, trees
 from ._support.checks import Count, check, instance_of
-from ._support.footprint import footprint
+from ._support.compiling import footprint
 from ._support.trees import PyTree, is_concrete
 from .replay import Replay
 from .round_buffer import NEVER, RingBuffer, Terms
@@ -140,10 +140,8 @@ class Window(eqx.Module):
             return str(self.size)
         u = np.asarray(self.weights, np.float64)
         if np.allclose(u, u[1] ** np.arange(self.size), rtol=1e-4):
-            return (
-                str(self.size) if u[1] == 1 else f"{self.size} x {formatting.format_number(u[1])}"
-            )
-        return f"{self.size}, weights={formatting.format_value(self.weights)}"
+            return str(self.size) if u[1] == 1 else f"{self.size} x {messages.format_number(u[1])}"
+        return f"{self.size}, weights={messages.format_value(self.weights)}"
 
     def terms(self, past: RingBuffer, round: PyTree, t: Int[Array, ""]) -> Terms:
         """Return the terms of round t, with their weights and which of them count."""

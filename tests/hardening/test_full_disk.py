@@ -134,11 +134,11 @@ def test_a_pool_that_cannot_put_models_aside_keeps_them(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_locked_for_want_of_room_is_named_and_let_go(tmp_path, monkeypatch):
-    def full(descriptor, data):
+    def full(path, text):
         raise FULL
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.write", full)
+        patch.setattr("pathlib.Path.write_text", full)
         with pytest.raises(OSError, match=r"No space left on device: .*there/\.lock"):
             checkpoint.Folder(tmp_path / "there")
     checkpoint.Folder(tmp_path / "there").close()

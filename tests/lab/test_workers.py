@@ -102,7 +102,7 @@ def set_data(folder):
 
 
 def set_version(version):
-    obax.__version__ = sys.modules["obax._support.versions"].__version__ = version
+    obax.__version__ = sys.modules["obax._support.names"].__version__ = version
 
 
 def test_another_version_is_named_before_the_first_job(client, tmp_path):

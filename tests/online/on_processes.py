@@ -27,7 +27,7 @@ import numpy as np
 
 import obax
 from obax._support import files
-from obax._support.processes import exchange
+from obax._support.sharding import exchange
 from obax.online.mesh import collect
 from tests.online.mesh_cases import START, algorithm, apart, first, stream, unstacked
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import obax
-from obax.online.device_put import check_divides
-from obax.online.mesh import Axes, on_mesh
+from obax.online.mesh import Axes, check_divides, on_mesh
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = ("own", "current", "each", "sobow", "itd")

@@ -15,7 +15,7 @@ ROOT = Path(obax.__file__).parent
 CACHED, FIRST = 20, 125
 """The largest numbers of different functions in a run that is compiled already, and in a first one.
 Functions without a name of their own (lambdas, comprehensions) are counted too."""
-UNUSED = ("mesh", "session", "device_put", "checkpoint", "processes", "progress", "live", "play")
+UNUSED = ("mesh", "session", "sharding", "checkpoint", "live", "play")
 
 
 def where(code):

@@ -283,60 +283,6 @@ def test_progress_ends_with_the_summary(whole, capsys):
     assert history.summary() in capsys.readouterr().out
 
 
-def test_the_bar_of_a_notebook(monkeypatch):
-    import sys
-    import types
-
-    from obax._support import progress
-
-    shown = []
-
-    class Handle:
-        def update(self, html):
-            shown.append(html)
-
-    display = types.ModuleType("IPython.display")
-    display.HTML = str
-    display.display = lambda html, display_id: shown.append(html) or Handle()
-    shell = types.ModuleType("IPython")
-    shell.get_ipython = lambda: types.SimpleNamespace(kernel=object())
-    monkeypatch.setitem(sys.modules, "IPython", shell)
-    monkeypatch.setitem(sys.modules, "IPython.display", display)
-    with progress.Progress(40, enabled=True) as bar:
-        bar.advance(10, 0.5)
-        bar.advance(30, 0.25)
-    assert "max='40'" in shown[0] and "10 of 40 rounds" in shown[1]
-    assert "40 of 40 rounds" in shown[-1] and "loss 0.25" in shown[-1]
-    # In a terminal with IPython there is no kernel to show it.
-    shell.get_ipython = lambda: None
-    assert not progress.in_notebook()
-
-
-@pytest.mark.slow
-def test_a_real_kernel_shows_bars_and_tables():
-    """What the test above plays; for who has ipykernel and nbclient."""
-    pytest.importorskip("ipykernel")
-    client, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
-    cells = [
-        "import jax, obax\ngame = obax.problems.quadratic(horizon=50)\n"
-        "algorithm = obax.OAGD(game.problem, 0.1, 0.2, 5)\n"
-        "start = algorithm.init(game.outer_var, game.inner_var, game.example_round)\n"
-        "_, history = obax.run(algorithm, start, game.rounds, progress=True)",
-        "rounds = [jax.tree.map(lambda leaf: leaf[t], game.rounds) for t in range(30)]\n"
-        "for _ in obax.play(algorithm, start, rounds, progress=True):\n    pass",
-        "history",
-    ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
-    client.NotebookClient(book, timeout=600, kernel_name="python3").execute()
-    shown = [
-        "".join(one.data.get("text/html", "") for one in cell.outputs if "data" in one)
-        for cell in book.cells
-    ]
-    assert "<progress value='50' max='50'" in shown[0] and "50 of 50 rounds" in shown[0]
-    assert "<progress value='30' max='30'" in shown[1]
-    assert "<table><caption>history" in shown[2] and "50 rounds, none rejected" in shown[2]
-
-
 # --- callbacks ------------------------------------------------------------------------------------
 
 
@@ -381,12 +327,15 @@ def test_a_mean_of_all_rounds_is_not_called_sampled(tmp_path):
 
 
 def test_what_is_watched_does_not_grow(whole, tmp_path):
+    from obax.watch.page import read as read_page
+
     watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
     info = jax.device_get(whole[1][3])
     for _ in range(3000):
         watch(None, info)
-    assert len(watch._rows) <= 601
     watch.close()
+    (loss, *_), _ = (chart["curves"] for chart in read_page(tmp_path)["charts"][:2])
+    assert len(loss["x"]) <= 601
 
 
 def test_long_leaders_are_told_by_their_norm(whole):

@@ -507,11 +507,16 @@ def test_schedules_are_tried_at_the_first_round(arguments, message):
         obax.OAGD(problem, **given)
 
 
-def test_a_loop_that_is_left_takes_its_bar_down():
+def test_leaving_a_loop_stops_the_progress_bar(monkeypatch):
+    from rich import progress
+
+    stopped = []
+    monkeypatch.setattr(progress.Progress, "stop", lambda bar: stopped.append(bar))
     problem = obax.Problem(lambda x, y, r: (x - r) ** 2)
     algorithm = obax.OGD(problem, 0.1)
     state = algorithm.init(0.0, None, jnp.zeros(()))
     with obax.play(algorithm, state, [jnp.zeros(())] * 3, progress=True) as rounds:
         for _ in rounds:
             break
-    assert not rounds._session.bar.enabled
+        assert not stopped
+    assert len(stopped) == 1

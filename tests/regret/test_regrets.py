@@ -262,7 +262,6 @@ def test_regrets_draw_themselves_and_each_other(tmp_path):
     one = regret.dynamic(problem, jnp.zeros(3), rounds)
     other = one.named("other")
     assert repr(one).startswith("RegretCurve('dynamic regret', 3 rounds, total=7")
-    assert "dynamic regret" in one._repr_html_()
     figure = (one + other + (one + other)).plot(tmp_path / "r.png")
     names = [line.get_label() for line in figure.axes[0].lines]
     assert names == ["dynamic regret", "other", "dynamic regret (3)", "other (4)"]

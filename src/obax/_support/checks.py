@@ -36,6 +36,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
+from .messages import is_traced
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -71,12 +73,6 @@ class NumberKind(Kind):
         # As a number of Python's: JAX would trace the comparison of an array inside `jit`.
         number = value if isinstance(value, int | float) else np.asarray(value).item()
         return None if self.accepts(number) else f"must be {self.expected}, but got {value!r}"
-
-
-def is_traced(value: object) -> bool:
-    """Return whether JAX is tracing this value, so that it cannot be tested with `if`."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(value, jax.core.Tracer)
 
 
 def is_integer(value: object) -> bool:

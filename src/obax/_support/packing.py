@@ -1,12 +1,15 @@
-"""Small leaves side by side in one array.
+"""Small arrays packed side by side into one, and modules that are unpacked field by field.
 
-On CPU every output of a scan costs a kernel launch per round; the dozen scalars of an `Info` would
-cost more than a round of a small problem. Packed by dtype they cost two.
+On CPU every output of a scan costs a kernel launch in every round, and every array that goes into
+or out of a compiled function costs a microsecond or more. The dozen scalars of an `Info` would cost
+more than a round of a small problem.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,62 +17,62 @@ from jaxtyping import Array
 
 from .trees import PyTree, structure
 
-SMALL = 64
-
-
-class Packing:
-    """How a tree of arrays is packed, decided once from its shapes."""
-
-    def __init__(self, example: PyTree):
-        self.treedef = structure(example)
-        leaves = jax.tree.leaves(example)
-        self.leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-        self.groups: dict[str, list[int]] = {}
-        self.alone: list[int] = []
-        for index, leaf in enumerate(leaves):
-            plain = not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            if plain and math.prod(leaf.shape) <= SMALL:
-                dtype = jnp.dtype(jnp.int32) if leaf.dtype == jnp.bool_ else leaf.dtype
-                self.groups.setdefault(str(dtype), []).append(index)
-            else:
-                self.alone.append(index)
-
-    def pack(self, tree: PyTree) -> PyTree:
-        """One vector for each dtype, and the large leaves as they are."""
-        leaves = jax.tree.leaves(tree)
-        rows = {
-            dtype: jnp.concatenate([leaves[i].ravel().astype(dtype) for i in members])
-            for dtype, members in self.groups.items()
-        }
-        return rows, [leaves[i] for i in self.alone]
-
-    def unpack(self, packed: PyTree) -> PyTree:
-        """The tree again, from packed rows stacked on any leading axes."""
-        rows, alone = packed
-        leaves: list = [None] * len(self.leaves)
-        for dtype, members in self.groups.items():
-            row = rows[dtype]
-            offset = 0
-            for i in members:
-                shape, size = self.leaves[i].shape, math.prod(self.leaves[i].shape)
-                block = row[..., offset : offset + size]
-                leaves[i] = block.reshape(*row.shape[:-1], *shape).astype(self.leaves[i].dtype)
-                offset += size
-        for i, leaf in zip(self.alone, alone, strict=True):
-            leaves[i] = leaf
-        return self.treedef.unflatten(leaves)
-
-
-# Numbers that a leaf may have to be packed: to copy 4 KB takes less time than to pass an array.
-SMALL_WORDS = 1024
+M = TypeVar("M", bound="Lazy")
+K = TypeVar("K")
+# The most numbers of a leaf that is packed: in a scan, and where to copy 4 KB takes less time than
+# to pass an array.
+SMALL, SMALL_WORDS = 64, 1024
 WORD = np.dtype(np.uint32)
 BOOL = np.dtype(bool)
 
 
-class Words:
-    """How the leaves of a tree become words, decided once from their shapes.
+class Rows:
+    """The leaves of one tree, with small ones side by side in one vector for each dtype.
 
-    Large leaves, and those whose numbers are not of four or eight bytes, stay `alone`.
+    `pack` is called while a scan is traced; `unpack` returns the tree, from what the scan stacked
+    on any leading axes.
+    """
+
+    def pack(self, tree: PyTree) -> PyTree:
+        """Return the vectors, and the large leaves as they are."""
+        leaves, self.treedef = jax.tree.flatten(tree)
+        # For each leaf its shape and dtype, its vector (`None` for large ones) and where it begins.
+        self.spans: list[tuple[tuple[int, ...], np.dtype, str | None, int]] = []
+        parts: dict[str, list[Array]] = {}
+        rows: dict[str, Array] = {}
+        alone: list[Array] = []
+        ends: dict[str, int] = {}
+        for leaf in leaves:
+            row, begin = None, 0
+            if leaf.size <= SMALL and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+                row = "int32" if leaf.dtype == BOOL else str(leaf.dtype)
+                begin = ends.get(row, 0)
+                ends[row] = begin + leaf.size
+                parts.setdefault(row, []).append(leaf.ravel().astype(row))
+            else:
+                alone.append(leaf)
+            self.spans.append((leaf.shape, leaf.dtype, row, begin))
+        for row in parts:
+            rows[row] = jnp.concatenate(parts[row])
+        return rows, alone
+
+    def unpack(self, packed: PyTree) -> PyTree:
+        """Return the tree."""
+        rows, alone = packed
+        large, leaves = iter(alone), []
+        for shape, dtype, row, begin in self.spans:
+            if row is None:
+                leaves.append(next(large))
+                continue
+            block = rows[row][..., begin : begin + math.prod(shape)]
+            leaves.append(block.reshape(*block.shape[:-1], *shape).astype(dtype))
+        return self.treedef.unflatten(leaves)
+
+
+class Words:
+    """The layout of the leaves of a tree as 32-bit words, decided once from their shapes.
+
+    Large leaves, and those whose numbers do not have four or eight bytes, stay `alone`.
     """
 
     def __init__(self, example: PyTree, small: int = SMALL_WORDS):
@@ -82,11 +85,8 @@ class Words:
         sizes = (4,) if jax.default_backend() == "tpu" else (4, 8)  # TPUs emulate eight bytes.
         for index, (shape, dtype) in enumerate(self.leaves):
             plain = not jnp.issubdtype(dtype, jax.dtypes.extended)
-            if (
-                math.prod(shape) > small
-                or not plain
-                or (dtype.itemsize not in sizes and dtype != BOOL)
-            ):
+            fits = plain and (dtype.itemsize in sizes or dtype == BOOL)
+            if math.prod(shape) > small or not fits:
                 self.alone.append(index)
                 continue
             stored = WORD if dtype == BOOL else np.dtype(dtype)
@@ -96,7 +96,7 @@ class Words:
         self.stored = [(index, span[2]) for index, span in self.spans.items()]
 
     def pack(self, tree: PyTree) -> tuple[list[Array], list[Array]]:
-        """Words, leaf by leaf, and large leaves, inside a traced function."""
+        """Return the words of each leaf, and the large leaves, inside a traced function."""
         leaves = jax.tree.leaves(tree)
         words = [
             jax.lax.bitcast_convert_type(leaves[i].astype(stored), WORD).ravel()
@@ -105,7 +105,7 @@ class Words:
         return words, [leaves[i] for i in self.alone]
 
     def unpack(self, words: Array, alone: Sequence[Array]) -> PyTree:
-        """The tree again, inside a traced function."""
+        """Return the tree, inside a traced function."""
         leaves = dict(zip(self.alone, alone, strict=True))
         for i, (begin, end, stored) in self.spans.items():
             shape, dtype = self.leaves[i]
@@ -115,7 +115,7 @@ class Words:
         return self.treedef.unflatten([leaves[i] for i in range(len(self.leaves))])
 
     def to_bytes(self, leaves: Sequence[Array | np.ndarray]) -> bytes:
-        """The bytes of the words, from leaves that can be read on the host."""
+        """Return the bytes of the words, from leaves that can be read on the host."""
         return b"".join(
             [
                 leaves[i].tobytes()
@@ -126,8 +126,64 @@ class Words:
         )
 
     def from_bytes(self, data: bytes, index: int) -> np.ndarray:
-        """A leaf of words that have been read back."""
+        """Return a leaf from words that have been read back."""
         begin, _, stored = self.spans[index]
         shape, dtype = self.leaves[index]
         leaf = np.frombuffer(data, stored, math.prod(shape), begin * WORD.itemsize)
         return leaf.astype(dtype, copy=False).reshape(shape)
+
+
+SOURCE = "_source"
+# The attribute `__dict__` as Python itself has it, below the property of the same name.
+_dict_of: Callable[[object], dict[str, object]] = next(
+    vars(kind)["__dict__"].__get__ for kind in eqx.Module.__mro__ if "__dict__" in vars(kind)
+)
+
+
+class Lazy(eqx.Module):
+    """An Equinox module that may be given a source of its fields in place of their values.
+
+    A field is made when it is first asked for. `jax.tree.map`, jitted functions and `obax.save`
+    read `__dict__`, as Equinox does, and find all fields there.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # Called only for a field that has not been made.
+            fields = _dict_of(self)
+            if SOURCE not in fields or name not in self.__dataclass_fields__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            make, packed = fields[SOURCE]
+            return fields.setdefault(name, make(packed, [name])[name])
+
+        @property
+        def __dict__(self) -> dict[str, object]:
+            fields = _dict_of(self)
+            if (source := fields.get(SOURCE)) is not None:
+                make, packed = source
+                missing = [name for name in self.__dataclass_fields__ if name not in fields]
+                for name, value in make(packed, missing).items():
+                    fields.setdefault(name, value)
+                # Equinox takes one entry too many for a wrapped function.
+                fields.pop(SOURCE, None)
+            return fields
+
+
+def lazy(
+    kind: type[M],
+    known: dict[str, object],
+    make: Callable[[K, list[str]], dict[str, object]],
+    packed: K,
+) -> M:
+    """Return a module of which some fields are known; `make(packed, names)` makes the others."""
+    module = object.__new__(kind)
+    fields = _dict_of(module)
+    fields.update(known)
+    fields[SOURCE] = (make, packed)
+    return module
+
+
+def is_packed(module: Lazy) -> bool:
+    """Return whether a module still has fields that were not made."""
+    return SOURCE in _dict_of(module)

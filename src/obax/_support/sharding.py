@@ -1,10 +1,13 @@
-"""Terms of a window spread over the devices of a mesh: what a driver says while it traces a step,
-and what the window and the memory of past rounds make of it.
+"""Terms of a window that are sharded over devices, and processes that compute together.
 
-`jit` divides what is computed from sharded arrays, so the mathematics stays as it is; here is what
-must be *written* otherwise where the leading axis of stacked terms is divided: a slot is read by a
+`jit` divides what is computed from sharded arrays, so the mathematics stays as it is. Here is what
+must be written differently where the leading axis of stacked terms is sharded: a slot is read by a
 gather and set by a selection, both of which stay on the devices that hold it, and chunks take as
 many terms from each device.
+
+A process that stops alone leaves the others in a sum that never completes, and at its exit JAX
+waits for them: all hang for minutes without a message. So where one of them may stop alone (at its
+part of the rounds, at the disk, in a callback), they tell each other before they go on.
 """
 
 from collections.abc import Iterator
@@ -14,10 +17,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool
 
 from .trees import PyTree
+
+# The bytes of what stopped a process that are sent. Every message has this size, so that processes
+# that are not at the same point read each other's messages instead of waiting.
+MESSAGE_BYTES = 400
 
 
 class TermSharding(NamedTuple):
@@ -28,17 +36,17 @@ class TermSharding(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Over how many devices, or groups of them, the terms are spread."""
+        """Over how many devices, or groups of them, the terms are sharded."""
         return self.mesh.shape[self.axis]
 
 
-_current: ContextVar[TermSharding | None] = ContextVar("spread", default=None)
+_current: ContextVar[TermSharding | None] = ContextVar("term sharding", default=None)
 
 
 @contextmanager
-def sharding_terms(spread: TermSharding | None) -> Iterator[None]:
-    """What is traced here spreads the terms of its window."""
-    token = _current.set(spread)
+def sharding_terms(terms: TermSharding | None) -> Iterator[None]:
+    """Shard the terms of windows in what is traced inside the block."""
+    token = _current.set(terms)
     try:
         yield
     finally:
@@ -46,18 +54,18 @@ def sharding_terms(spread: TermSharding | None) -> Iterator[None]:
 
 
 def is_sharded() -> bool:
-    """Whether terms are spread over devices in what is being traced."""
+    """Return whether terms are sharded over devices in what is being traced."""
     return _current.get() is not None
 
 
 def slots_of(slots: int) -> int:
-    """How many slots a buffer of past rounds has: one more, for the current round, where the terms
-    are spread, so that w terms and not w - 1 are divided among the devices."""
+    """Return how many slots a buffer of past rounds has. Where terms are sharded there is one more,
+    for the current round, so that w terms and not w - 1 are divided among the devices."""
     return slots + is_sharded()
 
 
 def entry(stacked: PyTree, index: int | Array) -> PyTree:
-    """One entry of stacked ones. From a divided axis a gather is one sum over devices of it; a
+    """Return one entry of stacked ones. From a sharded axis a gather is one sum over devices; a
     slice would bring the whole axis to every device."""
     if not is_sharded():
         return jax.tree.map(lambda leaf: leaf[index], stacked)
@@ -65,31 +73,32 @@ def entry(stacked: PyTree, index: int | Array) -> PyTree:
 
 
 def replace_entry(stacked: Array, index: int | Array, new: Array, where: Bool[Array, ""]) -> Array:
-    """The stacked entries with one replaced, if `where`, without moving any between devices."""
+    """Return the stacked entries with one replaced, if `where`, without moving any between
+    devices."""
     place = jnp.arange(len(stacked), dtype=jnp.result_type(index)) == index
     return jnp.where((place & where).reshape((-1,) + (1,) * (stacked.ndim - 1)), new, stacked)
 
 
 def shard_terms(tree: PyTree) -> PyTree:
-    """Stacked numbers or arrays, one for each term, which lie where their terms do."""
-    return _placed(tree, divide=True)
+    """Return stacked numbers or arrays, one for each term, sharded as their terms are."""
+    return _constrained(tree, divide=True)
 
 
 def replicate(tree: PyTree) -> PyTree:
-    """Stacked numbers or arrays that every device has for all terms, or for a few of them."""
-    return _placed(tree, divide=False)
+    """Return stacked numbers or arrays that every device has for all terms, or for a few."""
+    return _constrained(tree, divide=False)
 
 
-def _placed(tree: PyTree, *, divide: bool) -> PyTree:
-    spread = _current.get()
-    if spread is None:
+def _constrained(tree: PyTree, *, divide: bool) -> PyTree:
+    terms = _current.get()
+    if terms is None:
         return tree
 
     def one(leaf: Array) -> Array:
-        # How a batch inside a term lies is none of ours.
+        # The compiler decides how a batch inside a term is sharded.
         rest = [PartitionSpec.UNCONSTRAINED] * (leaf.ndim - 1)
-        spec = PartitionSpec(spread.axis if divide else None, *rest)
-        return jax.lax.with_sharding_constraint(leaf, NamedSharding(spread.mesh, spec))
+        spec = PartitionSpec(terms.axis if divide else None, *rest)
+        return jax.lax.with_sharding_constraint(leaf, NamedSharding(terms.mesh, spec))
 
     return jax.tree.map(one, tree)
 
@@ -103,15 +112,15 @@ class Chunks(NamedTuple):
 
     @classmethod
     def of(cls, size: int, chunk: int) -> "Chunks":
-        """At most so many terms at once; on each device, where the terms are spread."""
-        spread = _current.get()
-        parts = 1 if spread is None else spread.parts
-        held = size // parts
-        chunk = next(c for c in range(min(chunk, held), 0, -1) if held % c == 0)
-        return cls(parts, held // chunk, chunk)
+        """Return chunks of at most so many terms; on each device, where terms are sharded."""
+        terms = _current.get()
+        parts = 1 if terms is None else terms.parts
+        own = size // parts
+        chunk = next(c for c in range(min(chunk, own), 0, -1) if own % c == 0)
+        return cls(parts, own // chunk, chunk)
 
     def split(self, stacked: PyTree) -> PyTree:
-        """[w, ...] as [steps, terms of one step, ...]."""
+        """Return [w, ...] as [steps, terms of one step, ...]."""
 
         def one(leaf: Array) -> Array:
             apart = leaf.reshape(self.parts, self.steps, self.chunk, *leaf.shape[1:])
@@ -120,10 +129,71 @@ class Chunks(NamedTuple):
         return jax.tree.map(one, stacked)
 
     def join(self, split: PyTree) -> PyTree:
-        """What `split` took apart."""
+        """Return what `split` took apart."""
 
         def one(leaf: Array) -> Array:
             apart = leaf.reshape(self.steps, self.parts, self.chunk, *leaf.shape[2:])
             return jnp.moveaxis(apart, 0, 1).reshape(-1, *leaf.shape[2:])
 
         return jax.tree.map(one, split)
+
+
+class ProcessError(RuntimeError):
+    """Another process of the same computation has stopped, or is not at the same point."""
+
+
+@contextmanager
+def together(several: bool) -> Iterator[None]:
+    """Stop all processes where one of them fails: `with together(several): ...`
+
+    The process that fails inside raises its own error, and all others a `ProcessError` that repeats
+    it. All that wait for each other must come here, so nothing inside may wait for the others. An
+    interrupt from the keyboard does not wait for any process.
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as raised:
+        error = raised
+    if several:
+        own = _message(error)
+        messages = exchange(own)
+        stopped = [f"process {index} {text}" for index, text in enumerate(messages) if text]
+        # The end of the rounds is no error if it is the end for all.
+        alone = isinstance(error, StopIteration) and {*messages} != {own}
+        if stopped and (error is None or alone):
+            reasons = "; ".join(stopped).rstrip(".")
+            raise ProcessError(f"{reasons}. All processes stop here.") from None
+    if error is not None:
+        raise error
+
+
+def same(name: str, own: object, several: bool) -> None:
+    """Raise a `ValueError` in all processes if they do not have the same."""
+    values = exchange(str(own)) if several else []
+    if len({*values}) > 1:
+        each = ", ".join(f"process {index} has {value}" for index, value in enumerate(values))
+        raise ValueError(f"{name} must be the same in all processes, but {each}.")
+
+
+def exchange(message: str) -> list[str]:
+    """Return the messages of all processes, by their numbers; all of them must call this."""
+    from jax.experimental import multihost_utils
+
+    raw = message.encode()[:MESSAGE_BYTES]
+    padded = np.frombuffer(raw.ljust(MESSAGE_BYTES, b"\0"), np.uint8)
+    try:
+        messages = multihost_utils.process_allgather(padded)
+    except jax.errors.JaxRuntimeError as error:
+        raise ProcessError(
+            f"a process of this computation is gone, or did not come in time ({error})."
+        ) from error
+    return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in messages]
+
+
+def _message(error: Exception | None) -> str:
+    if error is None:
+        return ""
+    if isinstance(error, StopIteration):
+        return "has no more rounds, while others have"
+    return f"has stopped: {type(error).__name__}: {error}"

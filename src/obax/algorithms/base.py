@@ -17,9 +17,8 @@ from jaxtyping import Array, Int
 
 from .._support import trees
 from .._support.checks import Arrays, Checked, check, instance_of
-from .._support.lazy import Lazy
-from .._support.static_leaves import as_variable
-from .._support.trees import PyTree
+from .._support.packing import Lazy
+from .._support.trees import PyTree, as_variable
 from ..domain import Domain
 from ..hypergradient import Estimate, Hypergradient, Remedy, Unrolled
 from ..leader_check import warn_unreached

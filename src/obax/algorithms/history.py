@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from .._support import drawing, formatting, trees
+from .._support import drawing, messages, trees
 from .._support.messages import counted
 
 if TYPE_CHECKING:
@@ -205,11 +205,11 @@ def words(info: Info) -> str:
     """Return the repr: the losses of a round, or those of the first and the last round of a
     history."""
     if np.ndim(info.t) == 0:
-        said = [f"t={formatting.format_value(info.t)}"]
-        said += [f"{name}={formatting.format_short(getattr(info, name))}" for name in NUMBERS]
+        said = [f"t={messages.format_value(info.t)}"]
+        said += [f"{name}={messages.format_short(getattr(info, name))}" for name in NUMBERS]
         said += [
-            f"accepted={formatting.format_value(info.accepted)}",
-            f"x={formatting.format_value(info.outer_var)}",
+            f"accepted={messages.format_value(info.accepted)}",
+            f"x={messages.format_value(info.outer_var)}",
         ]
         return f"Info({', '.join(said)})"
     *runs, rounds = np.shape(info.t)
@@ -219,7 +219,7 @@ def words(info: Info) -> str:
     if np.ndim(info.t) > 1:
         return f"Info({shape}, rejected={int(np.sum(~np.asarray(info.accepted))):,})"
     said = [
-        f"{name}={'..'.join(formatting.format_short(getattr(info, name)[at]) for at in (0, -1))}"
+        f"{name}={'..'.join(messages.format_short(getattr(info, name)[at]) for at in (0, -1))}"
         for name in NUMBERS
     ]
     return f"Info({shape}, {', '.join(said)}, rejected={int(info.rejected):,})"

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._support.lazy import Lazy
+from .._support.packing import Lazy
 from .._support.trees import PyTree
 from ..domain import Domain, Unconstrained
 from ..hypergradient import Estimate

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._support import formatting
+from .._support import messages
 from ..hypergradient import Hypergradient
 from ..window import Window
 
@@ -14,7 +14,7 @@ def settings(algorithm: Any) -> list[tuple[str, str]]:
     """Return the arguments of an algorithm besides its problem, as pairs of a symbol or name and
     the formatted value."""
     found = []
-    for name, value in formatting.changed_fields(algorithm):
+    for name, value in messages.changed_fields(algorithm):
         if name == "problem":
             continue
         if isinstance(value, Window):
@@ -26,7 +26,7 @@ def settings(algorithm: Any) -> list[tuple[str, str]]:
         elif name.endswith("_optimiser"):
             words = "optax"
         else:
-            words = formatting.format_value(value)
+            words = messages.format_value(value)
         found.append((SYMBOLS.get(name, name), words))
     return found
 
@@ -46,5 +46,5 @@ def algorithm_words(algorithm: Any) -> str:
 def state_words(state: Any) -> str:
     """Return the repr of a state: t, x and y."""
     named = ("t", "outer_var", "inner_var")
-    said = [f"{name}={formatting.format_value(getattr(state, name))}" for name in named]
+    said = [f"{name}={messages.format_value(getattr(state, name))}" for name in named]
     return f"{type(state).__name__}({', '.join(said)})"

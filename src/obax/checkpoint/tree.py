@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 
 from .._support import files
 from .._support.checks import checked
-from .._support.processes import Together, same
+from .._support.sharding import same, together
 from .._support.trees import PyTree
 from .format import (
     PLAIN,
@@ -51,7 +51,7 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
     0.25
     """
     data, several = to_bytes(state, meta), is_shared(state)
-    with Together(several):
+    with together(several):
         if not several or jax.process_index() == 0:
             files.write_bytes(Path(path), data)
 
@@ -164,7 +164,7 @@ class Folder(ModelFolder):
 
     def __init__(self, path: str | Path, keep: int = 3, *, several: bool = False):
         self.several = several
-        with Together(several):
+        with together(several):
             super().__init__(path, keep)
 
     @property
@@ -182,7 +182,7 @@ class Folder(ModelFolder):
 
     def save(self, round: int, state: PyTree, meta: Meta | None = None) -> None:
         """Write a checkpoint after so many rounds, and remove the oldest ones."""
-        with Together(self.several):
+        with together(self.several):
             if self.writes:
                 super().save(round, state, meta)
 

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Float, Int
 
-from .._support import formatting, trees
+from .._support import messages, trees
 from .._support.trees import PyTree
 from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
@@ -105,8 +105,8 @@ class Hypergradient(eqx.Module):
     def __repr__(self) -> str:
         # `CG(5)`: the name of the first field is left out.
         fields = [
-            f"{name}={formatting.format_value(value)}"
-            for name, value in formatting.changed_fields(self)
+            f"{name}={messages.format_value(value)}"
+            for name, value in messages.changed_fields(self)
         ]
         first = next((field.name for field in dataclasses.fields(self)), "")
         return f"{type(self).__name__}({', '.join(fields).removeprefix(f'{first}=')})"

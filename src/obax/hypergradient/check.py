@@ -13,8 +13,7 @@ from jaxtyping import Array
 from .._support import trees
 from .._support.checks import Arrays, checked
 from .._support.compiling import compiled
-from .._support.static_leaves import as_variable
-from .._support.trees import PyTree
+from .._support.trees import PyTree, as_variable
 from ..domain import Unconstrained
 from ..problem import Problem
 from .base import Hypergradient

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .._support.messages import UserError
-from .._support.versions import source, versions
+from .._support.names import source, versions
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -4,13 +4,13 @@
 `vmap`. All three play the same `algorithm.step`.
 """
 
-from .._support.processes import ProcessError as ProcessError
+from .._support.sharding import ProcessError as ProcessError
 from .diagnostics import (
     HypergradientWarning as HypergradientWarning,
     RefusedTermWarning as RefusedTermWarning,
+    RejectedRoundError as RejectedRoundError,
 )
 from .mesh import collect as collect
 from .play import Play as Play, play as play
-from .rejection import RejectedRoundError as RejectedRoundError
 from .run import run as run
 from .sweep import sweep as sweep

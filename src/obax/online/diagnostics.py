@@ -1,14 +1,21 @@
-"""Warnings about runs whose hypergradients cannot be trusted or whose windows have lost rounds.
+"""Errors for rounds that the guard rejects, and warnings about runs that cannot be trusted.
 
 They are made on the host from histories: nothing is added to a compiled step.
 """
 
+import dataclasses
 import warnings
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import ArrayLike
 
+from .._support import trees
 from .._support.messages import counted
-from ..algorithms import Info
+from .._support.trees import PyTree
+from ..algorithms import Algorithm, Info
+from ..algorithms.base import State
 from ..hypergradient import Remedy
 
 # v = 0 has a residual of 1. A residual is called unsolved "in every round" after this many rounds:
@@ -16,12 +23,87 @@ from ..hypergradient import Remedy
 UNSOLVED, ROUNDS = 0.9, 20
 # Larger than the residual of any solver that works: a series diverges, or a Hessian is singular.
 ENORMOUS = 1e3
-# In a live stream each of the first CLOSELY rounds is looked at, then one in SELDOM.
+# A live stream reads the residual of each of the first CLOSELY rounds, then of one in SELDOM.
 CLOSELY, SELDOM = 128, 64
+
+
+class RejectedRoundError(RuntimeError):
+    """The guard rejected a round: it, or what it would have done to the state, is not finite.
+
+    `index` counts the rounds given to the driver from 0; `state` is the state before that round,
+    from which one can go on.
+    """
+
+    def __init__(self, message: str, index: int, state: State):
+        super().__init__(message)
+        self.index = index
+        self.state = state
 
 
 class HypergradientWarning(UserWarning):
     """A warning that the leader follows hypergradients whose linear systems are not solved."""
+
+
+class RefusedTermWarning(UserWarning):
+    """A warning that past rounds left the window: they are NaN or Inf at the present x and y."""
+
+
+def rejection(algorithm: Algorithm, state: State, round: PyTree, index: int) -> RejectedRoundError:
+    """Return the error for a rejected round, with the reason."""
+    bad = [
+        trees.leaf_name(path, "round")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(round)
+        if trees.is_float(leaf) and not np.all(np.isfinite(on_host(leaf)))
+    ]
+    if bad:
+        reason = f"{', '.join(bad)} is not finite"
+    else:
+        moved = " and ".join(_not_finite(algorithm, state, round)) or "the state"
+        alone = _without_past(state)
+        if alone is not None and not _not_finite(algorithm, alone, round, every=True):
+            reason = (
+                f"the round is finite and would be fine alone, but with the past rounds that the "
+                f"state keeps it would make {moved} NaN or Inf: one of them was fine when it came "
+                f"and is not at today's x and y. The step size is not to blame; a loss that is "
+                f"finite on all of the domain is the cure, or a window that is cut"
+            )
+        else:
+            reason = (
+                f"the round itself is finite, but it would make {moved} NaN or Inf; a smaller step "
+                f"size is the usual cure"
+            )
+    return RejectedRoundError(
+        f"round {index} (counted from 0) was rejected: {reason}. The state is as it was before the "
+        f"round (error.state). Pass on_rejected='skip' to leave such rounds out and count them.",
+        index,
+        state,
+    )
+
+
+def _not_finite(
+    algorithm: Algorithm, state: State, round: PyTree, *, every: bool = False
+) -> list[str]:
+    """Return which of x and y, or of all fields of the state, the round would make NaN or Inf."""
+    new = algorithm.attempt(state, round).changes(state.t)
+    names = list(new) if every else ["outer_var", "inner_var"]
+    return [name for name in names if not bool(trees.all_finite(new[name]))]
+
+
+def _without_past(state: State) -> State | None:
+    """Return the state without past rounds; `None` if it has none."""
+    past = state.past
+    if past is None or not np.any(on_host(past.present)):
+        return None
+    return dataclasses.replace(state, past=past.only(jnp.zeros_like(past.present)))
+
+
+def on_host(leaf: ArrayLike) -> np.ndarray:
+    """Return the whole of an array. All processes must ask for one that is sharded over them."""
+    if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        from jax.experimental import multihost_utils
+
+        return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
+    return np.asarray(leaf)
 
 
 def distrust(residuals: np.ndarray, remedy: Remedy) -> str | None:
@@ -48,8 +130,14 @@ def distrust(residuals: np.ndarray, remedy: Remedy) -> str | None:
     )
 
 
-class RefusedTermWarning(UserWarning):
-    """A warning that past rounds left the window: they are NaN or Inf at the present x and y."""
+def warn_of_residuals(
+    residuals: np.ndarray, remedy: Remedy, stacklevel: int, where: str = ""
+) -> bool:
+    """Warn if the hypergradients cannot be trusted, and return whether that is so."""
+    reason = distrust(residuals, remedy)
+    if reason is not None:
+        warnings.warn(where + reason, HypergradientWarning, stacklevel=stacklevel + 1)
+    return reason is not None
 
 
 def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where: str = "") -> None:
@@ -68,16 +156,6 @@ def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where:
         RefusedTermWarning,
         stacklevel=stacklevel + 1,
     )
-
-
-def warn_of_residuals(
-    residuals: np.ndarray, remedy: Remedy, stacklevel: int, where: str = ""
-) -> bool:
-    """Warn if there is reason to, and return whether there was."""
-    reason = distrust(residuals, remedy)
-    if reason is not None:
-        warnings.warn(where + reason, HypergradientWarning, stacklevel=stacklevel + 1)
-    return reason is not None
 
 
 def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
@@ -100,7 +178,7 @@ def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
 
 
 class LiveDiagnostics:
-    """The residuals of a live stream: each one until a round was solved, then one now and then.
+    """The residuals of a live stream: each one until a round was solved, then one in SELDOM rounds.
 
     Warns once. `due` is the next round, counted from 1, whose residual is wanted: reading it takes
     time.

@@ -21,85 +21,77 @@ from jaxtyping import Array
 
 from .._support import trees
 from .._support.compiling import MOST_PROGRAMS, OPTIONS
-from .._support.lazy import Lazy, lazy
-from .._support.packing import WORD, Words
+from .._support.packing import WORD, Lazy, Words, lazy
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..rounds import RoundSpec
+from .arguments import S
 
-T = TypeVar("T")
+M = TypeVar("M", bound=Lazy)
 # Types of arrays on the host.
 HOST = frozenset([np.ndarray, *np.sctypeDict.values()])
 # Bytes: JAX copies an array that does not begin at a multiple of this.
 ALIGNED = 64
+# An object between two rounds: its words on the host, its large leaves where they are, and the
+# device to which the state was committed, if it was.
 Packed = tuple[bytes, Sequence[Array], Sharding | None]
-"""An object between two rounds: its words on the host, its large leaves where they are, and the
-device to which the state was committed, if it was."""
 
 
-class View(Generic[T]):
-    """The layout of packed objects of one structure, and a way to unpack them field by field."""
+class View(Generic[M]):
+    """The layout of packed modules of one structure, and a way to unpack them field by field."""
 
-    def __init__(self, example: T):
+    def __init__(self, example: M):
         self.words = Words(example)
         self.kind = type(example)
         self.known: dict[str, object] = {}
         # For each field that holds arrays: its structure, and which leaves of the whole it has.
         self.fields: dict[str, tuple[PyTree, range]] = {}
-        if isinstance(example, Lazy):
-            end = 0
-            for field in dataclasses.fields(example):
-                value = getattr(example, field.name)
-                count = 0 if field.metadata.get("static") else len(jax.tree.leaves(value))
-                if count:
-                    self.fields[field.name] = trees.structure(value), range(end, end + count)
-                else:
-                    self.known[field.name] = value
-                end += count
-        # A default stands in the class, where it would be found in place of a field to be made.
+        end = 0
+        for field in dataclasses.fields(example):
+            value = getattr(example, field.name)
+            count = 0 if field.metadata.get("static") else len(jax.tree.leaves(value))
+            if count:
+                self.fields[field.name] = trees.structure(value), range(end, end + count)
+            else:
+                self.known[field.name] = value
+            end += count
+        # The default of a field is in the class, where it would be found before the field is made.
         self.at_once = [name for name in self.fields if hasattr(self.kind, name)]
-        self.is_eager = bool(self.at_once) or not self.fields
-        self.make = self._made
 
-    def unpacked(self, packed: Packed) -> T:
-        """Return the object. If its class is `Lazy`, its leaves are made when they are first read;
-        they are arrays of JAX, as if they had never been packed."""
+    def unpacked(self, packed: Packed) -> M:
+        """Return the module. Its leaves are made when they are first read; they are arrays of JAX,
+        as if they had never been packed."""
         known = self.known
-        if self.is_eager:
-            if not self.fields:
-                leaves = self._leaves(packed, range(len(self.words.leaves)))
-                return self.words.treedef.unflatten(leaves)
-            known = known | self._made(packed, self.at_once)
-        return lazy(self.kind, known, self.make, packed)  # type: ignore[type-var]
+        if self.at_once:
+            known = known | self.made(packed, self.at_once)
+        return lazy(self.kind, known, self.made, packed)
 
-    def _made(self, packed: Packed, names: list[str]) -> dict[str, object]:
-        parts = [self.fields[name] for name in names]
-        leaves = iter(self._leaves(packed, [i for _, part in parts for i in part]))
-        return {
-            name: structure.unflatten([next(leaves) for _ in part])
-            for name, (structure, part) in zip(names, parts, strict=True)
-        }
-
-    def _leaves(self, packed: Packed, indices: Sequence[int]) -> list[Array]:
+    def made(self, packed: Packed, names: list[str]) -> dict[str, object]:
+        """Return the fields of these names."""
         words, alone, place = packed
-        found = dict(zip(self.words.alone, alone, strict=True))
-        small = [i for i in indices if i not in found]
+        parts = [self.fields[name] for name in names]
+        indices = [i for _, part in parts for i in part]
+        leaves = dict(zip(self.words.alone, alone, strict=True))
+        small = [i for i in indices if i not in leaves]
         views = [self.words.from_bytes(words, i) for i in small]
         # A state may be looked at for the first time while a function is traced that closes over
         # it; what is made here is kept and must not belong to that function.
         with jax.ensure_compile_time_eval():
-            made = _on_device(*views)
+            arrays = _on_device(*views)
         if place is not None:
-            made = jax.device_put(made, place)
-        found.update(zip(small, made, strict=True))
-        return [found[i] for i in indices]
+            arrays = jax.device_put(arrays, place)
+        leaves.update(zip(small, arrays, strict=True))
+        return {
+            name: structure.unflatten([leaves[i] for i in part])
+            for name, (structure, part) in zip(names, parts, strict=True)
+        }
 
 
 # To copy arrays in one compiled call takes a fraction of the time of `device_put`, leaf by leaf.
 _on_device = jax.jit(lambda *leaves: [jnp.copy(leaf) for leaf in leaves])
 
 
-class LiveStep(Generic[T]):
+class LiveStep(Generic[S]):
     """`algorithm.step` on packed words, for algorithms, states and rounds of one structure.
 
     The compiled function takes the words of the algorithm's numbers, the state and the round in one
@@ -107,24 +99,23 @@ class LiveStep(Generic[T]):
     leaves the words alone, because a list of one array takes time too.
     """
 
-    def __init__(self, static: PyTree, numbers: Words, state: View[T], round: Words):
+    def __init__(self, static: PyTree, numbers: Words, state: View[S], round: Words):
         self.static = static
         self.numbers, self.state, self.round = numbers, state, round
         self.compiled = jax.jit(self._step, compiler_options=OPTIONS)
-        # Known once the step has been traced; `accepted` is the byte of the info that says so.
+        # Known once the step has been traced: bytes of the info.
         self.info: View[Info]
         self.accepted: int
-        self.residual: int
         self.refused: slice
         self.is_alone: bool
 
     def _step(self, words: Array, *alone: Array) -> Array | list[Array]:
-        given, end = iter(alone), 0
+        large, end = iter(alone), 0
 
         def unpacked(part: Words) -> PyTree:
             nonlocal end
             begin, end = end, end + part.length
-            return part.unpack(words[begin:end], [next(given) for _ in part.alone])
+            return part.unpack(words[begin:end], [next(large) for _ in part.alone])
 
         algorithm: Algorithm = eqx.combine(unpacked(self.numbers), self.static)
         before = unpacked(self.state.words)
@@ -136,50 +127,51 @@ class LiveStep(Generic[T]):
                 f"dtypes of the one it is given, but does not."
             )
         self.info = View(info)
-        span = self.info.words.spans[self.info.fields["accepted"][1].start]
-        self.accepted = span[0] * WORD.itemsize
-        begin, end, _ = self.info.words.spans[self.info.fields["refused_terms"][1].start]
-        self.refused = slice(begin * WORD.itemsize, end * WORD.itemsize)
-        self.residual = self.info.fields["solver_residual"][1].start
+        self.accepted = self._bytes_of("accepted").start
+        self.refused = self._bytes_of("refused_terms")
         left, left_alone = kept.pack(after)
         right, right_alone = self.info.words.pack(info)
         packed = jnp.concatenate([*left, *right])
-        large = [*left_alone, *right_alone]
-        self.is_alone = not large
-        return packed if self.is_alone else [packed, *large]
+        self.is_alone = not left_alone and not right_alone
+        return packed if self.is_alone else [packed, *left_alone, *right_alone]
+
+    def _bytes_of(self, field: str) -> slice:
+        begin, end, _ = self.info.words.spans[self.info.fields[field][1].start]
+        return slice(begin * WORD.itemsize, end * WORD.itemsize)
 
 
-class Live(Generic[T]):
+class Live(Generic[S]):
     """A state that moves from round to round in packed form."""
 
-    def __init__(self, algorithm: Algorithm, state: T, round_spec: RoundSpec):
+    def __init__(self, algorithm: Algorithm, state: S):
         numbers, static = eqx.partition(algorithm, eqx.is_array)
         leaves, treedef = jax.tree.flatten(static)
-        steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), round_spec)
-        self.view: View[T] = steps[0].state
+        self.round_spec = state.round_spec
+        steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), self.round_spec)
+        self.view: View[S] = steps[0].state
         self.cut = self.view.words.length * WORD.itemsize
         self.constants, self.fixed, _ = _packed(steps[0].numbers, numbers)
         self.kept = _packed(self.view.words, state)
-        self.packed, self.plain = [(step, *self._room(step)) for step in steps]
-        self.round_spec = round_spec
-        self.flatten = round_spec.treedef.flatten_up_to
-        self.expected = list(round_spec.leaves)
+        self.packed, self.plain = [(step, *self._input_array(step)) for step in steps]
+        self.flatten = self.round_spec.treedef.flatten_up_to
+        self.expected = list(self.round_spec.leaves)
 
-    def _room(self, step: LiveStep[T]) -> tuple[np.ndarray, memoryview]:
+    def _input_array(self, step: LiveStep[S]) -> tuple[np.ndarray, memoryview]:
         """Return the array that goes into a step, and the part of it that changes in every round.
 
         It can be written again when the result of a round has been read.
         """
         begin = len(self.constants)
         size = begin + self.cut + step.round.length * WORD.itemsize
-        room = np.empty(size + ALIGNED, np.uint8)
-        room = room[-room.ctypes.data % ALIGNED :][:size]
-        view = room.data
+        array = np.empty(size + ALIGNED, np.uint8)
+        array = array[-array.ctypes.data % ALIGNED :][:size]
+        view = array.data
         view[:begin] = self.constants
-        return room.view(WORD), view[begin:]
+        return array.view(WORD), view[begin:]
 
-    def play(self, round: PyTree) -> tuple[T, Info, bool]:
-        """Return the state after a round, the info, and whether the round was accepted.
+    def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
+        """Return the state after a round, the info, whether the round was accepted, and how many
+        past rounds left the window.
 
         A rejected round leaves every bit of the state as it was, so one can go on after it.
         """
@@ -199,42 +191,26 @@ class Live(Generic[T]):
                 way = self.plain
                 break
         before, large, place = self.kept
-        step, words, room = way
-        room[:] = before + step.round.to_bytes(leaves)
+        step, words, changing = way
+        changing[:] = before + step.round.to_bytes(leaves)
         if place is not None:
             words = jax.device_put(words, place)
         # Lists that are empty, as they mostly are, still take time to be unpacked.
         rest = [leaves[i] for i in step.round.alone] if step.round.alone else ()
         if self.fixed or large or rest:
-            found = step.compiled(words, *self.fixed, *large, *rest)
+            result = step.compiled(words, *self.fixed, *large, *rest)
         else:
-            found = step.compiled(words)
+            result = step.compiled(words)
         if step.is_alone:
-            data, kept, noted = np.asarray(found).tobytes(), (), ()
+            data, after, noted = np.asarray(result).tobytes(), (), ()
         else:
             end = 1 + len(large)
-            data, kept, noted = np.asarray(found[0]).tobytes(), found[1:end], found[end:]
+            data, after, noted = np.asarray(result[0]).tobytes(), result[1:end], result[end:]
         record = data[self.cut :]
-        self.kept = held = data[: self.cut], kept, place
-        self.last = record, step
+        self.kept = kept = data[: self.cut], after, place
         info = step.info.unpacked((record, noted, place))
-        return self.view.unpacked(held), info, record[step.accepted] != 0
-
-    def plain_state(self, state: T) -> T:
-        """Return the state, which lies on one device already."""
-        return state
-
-    def residual(self) -> float:
-        """Return the residual of the last round's solver, without making the info; 0 where it is
-        not packed (in half precision)."""
-        record, step = self.last
-        words, index = step.info.words, step.residual
-        return float(words.from_bytes(record, index)) if index in words.spans else 0.0
-
-    def refused(self) -> int:
-        """Return how many past rounds left the window in the last round."""
-        record, step = self.last
-        return int.from_bytes(record[step.refused], sys.byteorder)
+        refused = int.from_bytes(record[step.refused], sys.byteorder)
+        return self.view.unpacked(kept), info, record[step.accepted] != 0, refused
 
 
 def _packed(words: Words, tree: PyTree) -> Packed:

@@ -2,8 +2,8 @@
 
 The window's w terms, the buffer of past rounds and what an estimator carries for each of them are
 divided over `window_axis`: each of N devices holds w / N of them. The batch of a round, axis 0 of
-its leaves, is divided over `batch_axis`. Variables lie as the arrays of the given state do, or else
-whole on every device. `jit` then divides the work, and the numbers are those of one device, to
+its leaves, is divided over `batch_axis`. Variables are sharded as the arrays of the given state
+are, or else replicated. `jit` then divides the work, and the numbers are those of one device, to
 rounding: one sum over devices for an average of gradients, and one for a Hessian-vector product.
 """
 
@@ -16,15 +16,14 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from .._support import trees
 from .._support.checks import check, instance_of
 from .._support.compiling import compiled
 from .._support.files import checksum
 from .._support.function_identity import fingerprint
-from .._support.processes import Together, same
-from .._support.sharding import TermSharding, sharding_terms
+from .._support.sharding import TermSharding, same, sharding_terms, together
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
@@ -33,10 +32,61 @@ from ..hypergradient import Remedy
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import Window
-from .device_put import axis_size, check_divides, is_local, on_host, put, put_local
-from .stacks import S, check_given, refuse_explicit
+from .arguments import S, check_given, refuse_explicit
+from .diagnostics import on_host
 
-WHOLE = PartitionSpec()
+REPLICATED = PartitionSpec()
+
+
+def axis_size(mesh: Mesh, axis: str, name: str) -> int:
+    """Return the size of an axis of a mesh."""
+    if axis not in mesh.axis_names:
+        axes = ", ".join(map(repr, mesh.axis_names))
+        raise ValueError(f"{name} must be one of the axes of the mesh, {axes}, but got {axis!r}.")
+    return mesh.shape[axis]
+
+
+def check_divides(size: int, parts: int, axis: str, what: str) -> None:
+    """Raise a `ValueError` if `size` things cannot be divided evenly over an axis."""
+    if size % parts:
+        below = size - size % parts
+        multiples = " or ".join(str(number) for number in (below, below + parts) if number)
+        raise ValueError(
+            f"{what}, must be a multiple of the {parts} devices of {axis}, but is {size}; "
+            f"{multiples} would do."
+        )
+
+
+def put(leaf: ArrayLike, sharding: NamedSharding) -> Array:
+    """Put an array on the devices of a sharding, from one process or from several that all have it
+    whole."""
+    if sharding.is_fully_addressable or not _is_local(leaf):
+        return jax.device_put(leaf, sharding)
+    whole = np.asarray(leaf)
+    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
+
+
+def _is_local(leaf: ArrayLike) -> bool:
+    """Return whether this process has all of an array."""
+    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+
+
+def _put_part(leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...], name: str) -> Array:
+    """Put an array of which this process has a part, or the whole."""
+    if sharding.is_fully_addressable or not _is_local(leaf):
+        return jax.device_put(leaf, sharding)
+    slices = zip(*sharding.addressable_devices_indices_map(shape).values(), strict=True)
+    # How much of each dimension belongs to this process: slices that differ do not overlap.
+    own = tuple(
+        sum(len(range(*part)) for part in {one.indices(size) for one in some})
+        for some, size in zip(slices, shape, strict=True)
+    )
+    if np.shape(leaf) not in (own, shape):
+        raise ValueError(
+            f"{name} must have the shape {list(own)}, the part of this process, or {list(shape)}, "
+            f"all of it, but has {list(np.shape(leaf))}."
+        )
+    return jax.make_array_from_process_local_data(sharding, np.asarray(leaf), shape)
 
 
 class Axes(NamedTuple):
@@ -51,15 +101,14 @@ class Axes(NamedTuple):
         """Return the axes given to a driver, checked; `None` without a mesh."""
         named = [("window_axis", window_axis)]
         named += [("batch_axis", axis) for axis in jax.tree.leaves(batch_axis)]
+        named = [(name, axis) for name, axis in named if axis is not None]
         if mesh is None:
-            for name, axis in named:
-                if axis is not None:
-                    raise ValueError(f"{name} needs mesh, a jax.sharding.Mesh, but mesh is None.")
+            for name, _ in named:
+                raise ValueError(f"{name} needs mesh, a jax.sharding.Mesh, but mesh is None.")
             return None
         check(mesh, "mesh", Annotated[Any, instance_of(Mesh, "a jax.sharding.Mesh")])
         for name, axis in named:
-            if axis is not None:
-                axis_size(mesh, axis, name)
+            axis_size(mesh, axis, name)
         processes = {device.process_index for device in mesh.devices.flat}
         here, count = jax.process_index(), jax.process_count()
         if processes != {here} and len(processes) < count:
@@ -67,9 +116,9 @@ class Axes(NamedTuple):
                 f"mesh must have devices of this process alone (process {here}) or of all {count} "
                 f"processes, but has those of {sorted(processes)}."
             )
-        refuse_explicit(())
+        refuse_explicit()
         # With axes of the type Explicit, the default of `jax.make_mesh`, every operation of a loss
-        # would have to say how its result lies; with Auto the compiler finds it.
+        # would have to state its output sharding; with Auto the compiler finds it.
         return cls(Mesh(mesh.devices, mesh.axis_names), window_axis, batch_axis)
 
     @property
@@ -82,16 +131,16 @@ class Axes(NamedTuple):
         """Whether several processes play together."""
         return not self.sharding().is_fully_addressable
 
-    def sharding(self, spec: PartitionSpec = WHOLE) -> NamedSharding:
-        """Return a sharding over the mesh; by default whole on every device."""
+    def sharding(self, spec: PartitionSpec = REPLICATED) -> NamedSharding:
+        """Return a sharding over the mesh."""
         return NamedSharding(self.mesh, spec)
 
     def everywhere(self, tree: PyTree) -> PyTree:
-        """Return a tree with its arrays whole on every device."""
+        """Return a tree with its arrays replicated on every device."""
         return jax.tree.map(lambda leaf: put(leaf, self.sharding()), tree)
 
     def round_specs(self, spec: RoundSpec) -> PyTree:
-        """Return how the leaves of a round lie: their axis 0, if they have one, is divided over the
+        """Return how the leaves of a round are sharded: their axis 0, if they have one, over the
         batch axis."""
         is_axis = lambda node: node is None or isinstance(node, str)  # noqa: E731
         example = spec.example()
@@ -101,7 +150,7 @@ class Axes(NamedTuple):
         def one(name: str, leaf: jax.ShapeDtypeStruct) -> PartitionSpec:
             axis = next(axes)
             if axis is None or not leaf.shape:
-                return WHOLE
+                return REPLICATED
             what = f"the batch of {name}, axis 0 of {list(leaf.shape)}"
             check_divides(leaf.shape[0], self.mesh.shape[axis], f"batch_axis {axis!r}", what)
             return PartitionSpec(axis)
@@ -109,7 +158,7 @@ class Axes(NamedTuple):
         return trees.map_with_name(one, example, "round")
 
     def put_rounds(self, rounds: PyTree, spec: RoundSpec, *, stacked: bool) -> PyTree:
-        """Put a round, or stacked ones, on the mesh.
+        """Put a round, or stacked ones, on the mesh, and check them.
 
         Of several processes, each gives its own part of the batch, or the whole of it.
         """
@@ -122,26 +171,26 @@ class Axes(NamedTuple):
             part = PartitionSpec(None, *part) if stacked else part
             whole = (*np.shape(leaf)[:1], *shape) if stacked else shape
             name = trees.leaf_name(path, "rounds" if stacked else "round")
-            leaves.append(put_local(leaf, self.sharding(part), whole, name))
-        return spec.treedef.unflatten(leaves)
+            leaves.append(_put_part(leaf, self.sharding(part), whole, name))
+        on_devices = spec.treedef.unflatten(leaves)
+        spec.check(on_devices, stacked=stacked)
+        return on_devices
 
 
 def agree(algorithm: Algorithm, state: State, axes: Axes) -> None:
     """Raise a `ValueError` in all processes if their algorithms or states are not the same."""
     if not axes.several:
         return
-    plays = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
-    # An array that lies over all processes is the same for them anyway.
-    own = [leaf for leaf in jax.tree.leaves(state) if is_local(leaf)]
-    for name, hashed in (
-        ("algorithm", checksum(plays)[:16]),
-        ("state", digest(own, [leaf.dtype for leaf in own])),
-    ):
+    parts = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
+    # An array that is sharded over all processes is the same for them anyway.
+    own = [leaf for leaf in jax.tree.leaves(state) if _is_local(leaf)]
+    hashes = {"algorithm": checksum(parts)[:16], "state": digest(own, [one.dtype for one in own])}
+    for name, hashed in hashes.items():
         same(name, f"one with the checksum {hashed}", axes.several)
 
 
 class OnMesh(eqx.Module):
-    """An algorithm whose step keeps the state where it lies. Drivers use it like an algorithm."""
+    """An algorithm whose step keeps the sharding of the state. Drivers use it like an algorithm."""
 
     algorithm: Algorithm
     terms: TermSharding | None = eqx.field(static=True)
@@ -161,14 +210,14 @@ class OnMesh(eqx.Module):
     def step(self, state: S, round: PyTree) -> tuple[S, Info]:
         """Play one round."""
         with sharding_terms(self.terms):
-            state, info = self.algorithm.step(self._pinned(state), round)
-        return self._pinned(state), jax.tree.map(self._replicated, info)
+            state, info = self.algorithm.step(self._constrained(state), round)
+        return self._constrained(state), jax.tree.map(self._replicated, info)
 
     def attempt(self, state: S, round: PyTree) -> PyTree:
         """Return what a round would do, for the reason of a rejection."""
         return _attempt(self.algorithm, state, round, self.terms)
 
-    def _pinned(self, state: S) -> S:
+    def _constrained(self, state: S) -> S:
         pairs = zip(jax.tree.leaves(state), self.shardings, strict=True)
         leaves = [jax.lax.with_sharding_constraint(*pair) for pair in pairs]
         return trees.structure(state).unflatten(leaves)
@@ -182,12 +231,9 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
     plain, divided = (_shapes(algorithm, state, terms) for terms in (None, axes.terms))
     if axes.window is not None:
         _check_window(algorithm, plain, axes.mesh.shape[axes.window], axes.window)
-    x, y = (
-        jax.tree.map(lambda leaf: _spec_of(leaf, axes.mesh), var)
-        for var in (state.outer_var, state.inner_var)
-    )
-    round = state.round_spec.example(), axes.round_specs(state.round_spec)
-    kinds = [round, (state.outer_var, x), (state.inner_var, y)]
+    kinds = [(state.round_spec.example(), axes.round_specs(state.round_spec))]
+    for var in (state.outer_var, state.inner_var):
+        kinds.append((var, jax.tree.map(lambda leaf: _spec_of(leaf, axes.mesh), var)))
     leaves, shardings = [], []
     for field in dataclasses.fields(state):
         if field.metadata.get("static"):
@@ -196,8 +242,8 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
         stacked = own.rounds if field.name == "past" and own is not None else own
         specs = _specs_like(stacked, kinds)
         columns = [jax.tree.leaves(tree) for tree in (own, before, after)]
-        # Behind its rounds a buffer has masks, which every device has whole.
-        specs += [WHOLE] * (len(columns[0]) - len(specs))
+        # After its rounds a buffer has masks, which are replicated.
+        specs += [REPLICATED] * (len(columns[0]) - len(specs))
         for leaf, few, many, spec in zip(*columns, specs, strict=True):
             if few.shape == many.shape:
                 spec = _spec_of(leaf, axes.mesh)
@@ -217,7 +263,8 @@ def on_mesh(algorithm: Algorithm, state: S, axes: Axes) -> tuple[Algorithm, S]:
 
 
 def collect(algorithm: Algorithm, state: S) -> S:
-    """Return a state that lies over a mesh as one on the host, as a run without a mesh has it.
+    """Return a state that is sharded over a mesh as one on the host, as a run without a mesh has
+    it.
 
     Of several processes, all must call this, and all get the state.
     """
@@ -236,28 +283,15 @@ class LiveOnMesh(Generic[S]):
     """A state that moves from round to round on a mesh; see `Live` for one device."""
 
     def __init__(self, algorithm: Algorithm, state: S, axes: Axes):
-        self.plain, self.axes = algorithm, axes
+        self.axes = axes
         self.algorithm, self.state = on_mesh(algorithm, state, axes)
 
-    def play(self, round: PyTree) -> tuple[S, Info, bool]:
-        """Return the state after a round, the info, and whether the round was accepted."""
+    def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
+        """Return the state after a round, the info, whether the round was accepted, and how many
+        past rounds left the window."""
         round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
-        self.state.round_spec.check(round)
         self.state, info = _step(self.algorithm, self.state, round)
-        self._info = info
-        return self.state, info, bool(info.accepted)
-
-    def residual(self) -> float:
-        """Return the residual of the last round's solver."""
-        return float(self._info.solver_residual)
-
-    def refused(self) -> int:
-        """Return how many past rounds left the window in the last round."""
-        return int(self._info.refused_terms)
-
-    def plain_state(self, state: S) -> S:
-        """Return a state as a run without a mesh has it, for a checkpoint."""
-        return collect(self.plain, state)
+        return self.state, info, bool(info.accepted), int(info.refused_terms)
 
 
 class SharedSource(Iterator[PyTree]):
@@ -272,16 +306,14 @@ class SharedSource(Iterator[PyTree]):
 
     def seek(self, round: int) -> None:
         """Go to this round, counted from 0."""
-        with Together(self._axes.several):
+        with together(self._axes.several):
             self._rounds = seek(self._source, round)
 
     def __next__(self) -> PyTree:
-        with Together(self._axes.several):
+        with together(self._axes.several):
             if self._rounds is None:
                 self._rounds = iter(self._source)
-            round = self._axes.put_rounds(next(self._rounds), self._spec, stacked=False)
-            self._spec.check(round)
-        return round
+            return self._axes.put_rounds(next(self._rounds), self._spec, stacked=False)
 
 
 @compiled
@@ -305,23 +337,24 @@ def _shapes(algorithm: Algorithm, state: S, terms: TermSharding | None) -> S:
 
 
 def _spec_of(leaf: PyTree, mesh: Mesh) -> PartitionSpec:
-    """Return how an array lies on this mesh already; otherwise whole."""
+    """Return how an array is sharded over this mesh already; otherwise replicated."""
     sharding = getattr(leaf, "sharding", None)
     if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
-        return WHOLE
+        return REPLICATED
     other = sharding.mesh
     same_devices = np.array_equal(other.devices, mesh.devices)
-    return sharding.spec if same_devices and other.axis_names == mesh.axis_names else WHOLE
+    return sharding.spec if same_devices and other.axis_names == mesh.axis_names else REPLICATED
 
 
 def _specs_like(stacked: PyTree, kinds: list[tuple[PyTree, PyTree]]) -> list[PartitionSpec]:
-    """Return how the entries of stacked leaves lie: like the round or variable of their shapes."""
+    """Return how the entries of stacked leaves are sharded: like the round or variable of their
+    shapes."""
     leaves = jax.tree.leaves(stacked)
     shapes = [leaf.shape[1:] for leaf in leaves]
     for example, specs in kinds:
         if [leaf.shape for leaf in jax.tree.leaves(example)] == shapes:
             return jax.tree.leaves(specs, is_leaf=_is_spec)
-    return [WHOLE] * len(leaves)
+    return [REPLICATED] * len(leaves)
 
 
 def _check_window(algorithm: Algorithm, state: State, parts: int, axis: str) -> None:

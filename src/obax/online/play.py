@@ -10,11 +10,10 @@ from jax.sharding import Mesh
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..checkpoint import Input, check_seekable, digest, seek, source_digests
-from .diagnostics import LiveDiagnostics, warn_of_refused
+from .arguments import S, check_given, refuse_explicit
+from .diagnostics import LiveDiagnostics, rejection, warn_of_refused
 from .live import Live
-from .rejection import rejection
 from .session import OnRound, Session
-from .stacks import S, check_given, check_options, refuse_explicit
 
 if TYPE_CHECKING:
     from .mesh import Axes, LiveOnMesh
@@ -40,21 +39,22 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self.state = state
         self.rounds = 0
         self.rejected = 0
-        self._session, self._algorithm = session, algorithm
+        self._session, self._algorithm, self._plain = session, algorithm, algorithm
         self._raises = policy == "raise"
-        spec = state.round_spec
+        self._on_mesh = axes is not None
+        total = len(source) if isinstance(source, Sized) else None
         if axes is not None and axes.several:
             from .mesh import SharedSource, agree
 
             agree(algorithm, state, axes)
-            source = SharedSource(source, axes, spec)
+            source = SharedSource(source, axes, state.round_spec)
         self._next_digest: float = float("inf")
         if session.path is not None:
-            source = self._restored(source, axes, other_input)
+            source = self._restored(source, other_input)
         self._live: Live[S] | LiveOnMesh[S]
         if axes is None:
             refuse_explicit(self.state)
-            self._live = Live(algorithm, self.state, spec)
+            self._live = Live(algorithm, self.state)
         else:
             from . import mesh
 
@@ -65,23 +65,17 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._diagnostics = LiveDiagnostics(algorithm.remedy)
         # Only a window has terms to refuse; the warning comes once.
         self._may_refuse = algorithm.has_window
-        session.start_bar(session.total)
+        session.start_bar(total)
 
-    def _restored(
-        self, source: Iterable[PyTree], axes: "Axes | None", other_input: bool
-    ) -> Iterable[PyTree]:
+    def _restored(self, source: Iterable[PyTree], other_input: bool) -> Iterable[PyTree]:
         """Take the newest checkpoint, if there is one, and return the source from there on."""
-        session, spec, like = self._session, self.state.round_spec, self.state
+        session, spec = self._session, self.state.round_spec
         session.open_folder()
-        if axes is not None:
-            from .mesh import collect
-
-            like = collect(self._algorithm, self.state)
         self._dtypes = [dtype for _, dtype in spec.leaves]
         parts = {"algorithm": self._algorithm}
         self._input = Input(parts, spec.example(), "source", other=other_input)
         digests = source_digests(source, self._dtypes)
-        restored = session.restore(like, self._input, digests, stacklevel=8)
+        restored = session.restore(self._on_host(self.state), self._input, digests, stacklevel=8)
         if restored is not None:
             self.state, meta = restored
             self.rounds, self.rejected = meta["round"], meta.get("rejected", 0)
@@ -89,10 +83,18 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._next_digest = self._input.due(self.rounds, session.save_every)
         return source
 
+    def _on_host(self, state: S) -> S:
+        """Return a state as a run without a mesh has it, for a checkpoint."""
+        if not self._on_mesh:
+            return state
+        from .mesh import collect
+
+        return collect(self._plain, state)
+
     def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            state, info, accepted = self._live.play(round)
+            state, info, accepted, refused = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
@@ -100,8 +102,8 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
             if accepted and self.rounds >= self._diagnostics.due:
-                self._diagnostics.look(self.rounds, self._live.residual(), stacklevel=2)
-            if self._may_refuse and accepted and (refused := self._live.refused()):
+                self._diagnostics.look(self.rounds, float(info.solver_residual), stacklevel=2)
+            if refused and accepted and self._may_refuse:
                 self._may_refuse = False
                 warn_of_refused(np.asarray([refused]), 2, self.rounds - 1)
             if self._has_session:
@@ -118,10 +120,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
             self._input.note(self.rounds, digest(round, self._dtypes))
             self._next_digest = self._input.due(self.rounds, session.save_every)
         if session.folder is not None and self.rounds % session.save_every == 0:
-            session.save(self.rounds, self._live.plain_state(state), {"rejected": self.rejected})
+            session.save(self.rounds, self._on_host(state), {"rejected": self.rejected})
         session.advance(1, info.played_value)
-        if session.callbacks:
-            session.played(self.rounds, state, info)
+        session.played(self.rounds, state, info)
 
     def __enter__(self) -> "Play[S]":
         return self
@@ -188,18 +189,16 @@ def play(
     2 False 0.50
     2 True 0.75
     """
-    check_options(on_rejected, other_input=other_input, progress=progress)
-    check_given(algorithm, state)
+    check_given(algorithm, state, None, on_rejected, other_input=other_input, progress=progress)
     if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
         raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
-    session = Session(progress, on_round, every, checkpoint_dir, checkpoint_every, keep)
-    session.total = len(source) if isinstance(source, Sized) else None
     axes = None
     if mesh is not None or window_axis is not None or batch_axis is not None:
         from .mesh import Axes
 
         axes = Axes.of(mesh, window_axis, batch_axis)
-        session.several = axes is not None and axes.several
+    options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
+    session = Session(*options, axes is not None and axes.several)
     if session.path is not None:
         check_seekable(source)
     return Play(algorithm, state, source, session, on_rejected, axes, other_input)

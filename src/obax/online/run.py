@@ -12,28 +12,14 @@ from jax.sharding import Mesh
 from .._support import trees
 from .._support.compiling import compiled
 from .._support.function_identity import interned
-from .._support.packing import Packing
-from .._support.processes import Together, same
+from .._support.packing import Rows
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..algorithms.base import State
 from ..algorithms.record import with_edges
-from .diagnostics import warn_of_refused, warn_of_residuals
-from .rejection import rejection
-from .stacks import (
-    Record,
-    S,
-    at,
-    check_given,
-    check_options,
-    check_stacked,
-    length,
-    recorded_step,
-    refuse_explicit,
-)
+from .arguments import Record, S, at, check_given, check_rounds, recorded_step, refuse_explicit
+from .diagnostics import rejection, warn_of_refused, warn_of_residuals
 
 if TYPE_CHECKING:
-    from .mesh import Axes
     from .session import OnRound
 
 # Frames from a warning to whoever called `run`, without and with `_run_in_pieces`.
@@ -95,8 +81,7 @@ def run(
     >>> print(history.played_value, state.t)
     [0.5     0.125   0.03125] 4
     """
-    check_given(algorithm, state, record)
-    check_options(on_rejected, other_input=other_input, progress=progress)
+    check_given(algorithm, state, record, on_rejected, other_input=other_input, progress=progress)
     record = None if record is None else interned(record)
     options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
     places = mesh, window_axis, batch_axis
@@ -104,9 +89,8 @@ def run(
         return _run_in_pieces(
             algorithm, state, rounds, record, on_rejected, options, other_input, places
         )
-    check_stacked(state.round_spec, rounds)
-    refuse_explicit((state, rounds))
-    length(rounds)
+    check_rounds(state, rounds)
+    refuse_explicit(state, rounds)
     end, history = _scan(algorithm, state, rounds, record)
     if not isinstance(history.accepted, jax.core.Tracer):
         if on_rejected == "raise":
@@ -127,87 +111,78 @@ def _run_in_pieces(
 ) -> tuple[S, Info]:
     """Run with a progress bar, callbacks, checkpoints or a mesh: one scan for each piece."""
     # Loaded by those who ask for it.
+    from .._support.sharding import same, together
     from ..checkpoint import Input, stacked_digests
-    from .mesh import Axes, collect, on_mesh
-    from .session import History, Session
+    from .mesh import Axes, agree, collect, on_mesh
+    from .session import Session, load_history, save_history
 
-    session, axes = Session(*options), Axes.of(*places)
-    session.several = axes is not None and axes.several
-    rounds, horizon = _placed_rounds(algorithm, state, rounds, axes)
+    axes = Axes.of(*places)
+    session = Session(*options, axes is not None and axes.several)
+    spec, plain, placed = state.round_spec, state, algorithm
+    if axes is None:
+        horizon = check_rounds(state, rounds)
+        refuse_explicit(state, rounds)
+    else:
+        with together(axes.several):
+            # Each of several processes may have given a part.
+            rounds = axes.put_rounds(rounds, spec, stacked=True)
+            horizon = check_rounds(state, rounds)
+        same("the number of rounds", horizon, axes.several)
+        agree(algorithm, state, axes)
+        plain = collect(algorithm, state)
     session.open_folder()
-    plain = state if axes is None else collect(algorithm, state)
     histories: list[Info] = []
     begin = 0
     if session.folder is not None:
-        files = History(session.folder.path)
-        parts = {"algorithm": algorithm, "record": record}
-        given = Input(parts, state.round_spec.example(), "rounds", other=other_input)
-        digests = stacked_digests(rounds, [dtype for _, dtype in state.round_spec.leaves])
-        restored = session.restore(plain, given, digests, stacklevel=7)
+        folder = session.folder.path
+        played = Input(
+            {"algorithm": algorithm, "record": record}, spec.example(), "rounds", other=other_input
+        )
+        digests = stacked_digests(rounds, [dtype for _, dtype in spec.leaves])
+        restored = session.restore(plain, played, digests, stacklevel=7)
         if restored is not None:
             state, begin = restored[0], restored[1]["round"]
-            histories = files.load(
-                begin, lambda n: _history_shapes(algorithm, plain, rounds, record, n)
+            histories = load_history(
+                folder, begin, lambda n: _history_shapes(algorithm, plain, rounds, record, n)
             )
-            histories = histories if axes is None else axes.everywhere(histories)
     if begin > horizon:
         raise ValueError(
             f"rounds must be those of the run in checkpoint_dir, which has played {begin:,}, "
             f"but there are {horizon:,}; choose another folder to start anew."
         )
-    placed = algorithm
     if axes is not None:
+        histories = axes.everywhere(histories)
         placed, state = on_mesh(algorithm, state, axes)
     session.start_bar(horizon)
     if begin:
         session.advance(begin, histories[-1].played_value[-1])
-    piece, played, saved, since = session.piece(horizon), begin, begin, len(histories)
+    piece, end, saved, since = session.piece(horizon), begin, begin, len(histories)
     try:
         for start in range(begin, horizon, piece):
             part = rounds if piece >= horizon else at(rounds, slice(start, start + piece))
-            before, end = state, min(start + piece, horizon)
+            before = state
             state, history = _scan(placed, state, part, record)
             if on_rejected == "raise" and trees.is_concrete(history.accepted):
                 _raise_if_rejected(placed, before, part, history, start, IN_PIECES)
             histories.append(history)
-            played = end
+            end = min(start + piece, horizon)
             if session.folder is not None and (end % session.save_every == 0 or end == horizon):
-                files.save(saved, end, _joined(histories[since:]))
-                kept = state if axes is None else collect(algorithm, state)
-                given.ends(digests, end)
-                session.save(end, kept, {"rejected": 0, "driver": "run"})
+                save_history(folder, saved, end, _joined(histories[since:]))
+                played.ends(digests, end)
+                on_host = state if axes is None else collect(algorithm, state)
+                session.save(end, on_host, {"rejected": 0, "driver": "run"})
                 saved, since = end, len(histories)
             session.advance(end - start, history.played_value[-1])
             if session.callbacks:
                 session.played(end, state, history[-1], last=end == horizon)
     finally:
-        session.close(played)
+        session.close(end)
     whole = _joined(histories)
     if trees.is_concrete(whole.accepted):
         _warn(algorithm, whole, IN_PIECES)
-        if session.bar is not None:
+        if session.shows_progress:
             print(whole.summary())
     return state, whole
-
-
-def _placed_rounds(
-    algorithm: Algorithm, state: State, rounds: PyTree, axes: "Axes | None"
-) -> tuple[PyTree, int]:
-    """Return the rounds where the axes put them, checked, and how many there are."""
-    if axes is None:
-        check_stacked(state.round_spec, rounds)
-        refuse_explicit((state, rounds))
-        return rounds, length(rounds)
-    from .mesh import agree
-
-    with Together(axes.several):
-        # Each of several processes may have given a part.
-        rounds = axes.put_rounds(rounds, state.round_spec, stacked=True)
-        check_stacked(state.round_spec, rounds)
-    horizon = length(rounds)
-    same("the number of rounds", horizon, axes.several)
-    agree(algorithm, state, axes)
-    return rounds, horizon
 
 
 def _joined(histories: list[Info]) -> Info:
@@ -227,17 +202,14 @@ def _history_shapes(
 def _play(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None) -> tuple[S, Info]:
     """Scan the step over the rounds. On a CPU each output of a scan costs a kernel launch in every
     round, so the numbers of the record are packed into a few arrays."""
-    packing: Packing | None = None
+    rows = Rows()
 
     def step(state: S, round: PyTree) -> tuple[S, PyTree]:
-        nonlocal packing
         state, info = recorded_step(algorithm, state, round, record)
-        packing = Packing(info)
-        return state, packing.pack(info)
+        return state, rows.pack(info)
 
     state, packed = jax.lax.scan(step, state, rounds)
-    assert packing is not None
-    return state, with_edges(packing.unpack(packed), algorithm.problem.domain)
+    return state, with_edges(rows.unpack(packed), algorithm.problem.domain)
 
 
 _scan = compiled(_play)

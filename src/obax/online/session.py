@@ -7,6 +7,7 @@ when the driver is done; it may be called again later.
 
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, SupportsFloat
@@ -14,13 +15,52 @@ from typing import Annotated, Any, SupportsFloat
 import jax
 
 from .._support.checks import Count, check, function_of
-from .._support.processes import Together
-from .._support.progress import Progress
+from .._support.sharding import together
 from .._support.trees import PyTree
 from ..algorithms import Info
 from ..checkpoint import SUFFIX, CheckpointError, Digests, Folder, Input, Meta, load, save
 
 OnRound = Callable[[Any, Info], object]
+REFRESH_SECONDS = 0.1
+
+
+class Progress:
+    """A bar of rich's: rounds played, time gone and time left, and the loss of the last round."""
+
+    def __init__(self, total: int | None):
+        # rich is slow to import and only needed here.
+        from rich import console, progress
+
+        self._bar = progress.Progress(
+            progress.TextColumn("rounds"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("loss {task.fields[loss]}"),
+            # In a notebook rich would warn in every refresh if ipywidgets are not installed.
+            console=console.Console(force_jupyter=False),
+        )
+        self._bar.start()
+        self._task = self._bar.add_task("", total=total, loss="-")
+        self._done, self._drawn = 0, 0.0
+        self._loss: SupportsFloat | None = None
+
+    def advance(self, rounds: int, loss: SupportsFloat) -> None:
+        """Count rounds. Draws at most ten times a second, so that a fast stream is not slowed."""
+        self._done, self._loss = self._done + rounds, loss
+        if time.monotonic() - self._drawn >= REFRESH_SECONDS:
+            self._draw()
+
+    def _draw(self) -> None:
+        loss = "-" if self._loss is None else f"{float(self._loss):.4g}"
+        self._bar.update(self._task, completed=self._done, loss=loss)
+        self._drawn = time.monotonic()
+
+    def close(self) -> None:
+        """Draw the last state and stop."""
+        self._draw()
+        self._bar.stop()
 
 
 class Session:
@@ -34,6 +74,7 @@ class Session:
         checkpoint_dir: str | Path | None,
         checkpoint_every: int | None,
         keep: int,
+        several: bool,
     ):
         if on_round is None and every is not None:
             raise ValueError("every needs on_round, the function to call.")
@@ -49,24 +90,18 @@ class Session:
             )
         if checkpoint_dir is None and checkpoint_every is not None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
-        given = 1000 if checkpoint_every is None else checkpoint_every
-        self.save_every = check(given, "checkpoint_every", Count)
+        saves = 1000 if checkpoint_every is None else checkpoint_every
+        self.save_every = check(saves, "checkpoint_every", Count)
         self.keep = check(keep, "keep", Count)
         self.path = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.shows_progress = progress
-        self.several = False
-        """Whether several processes play together."""
-        self.total: int | None = None
-        """How many rounds there will be, if that is known."""
+        self.is_used = progress or bool(self.callbacks) or self.path is not None
+        # Whether several processes play together.
+        self.several = several
         self.called_after = 0
         self.last: tuple[Any, Info] | None = None
         self.folder: Folder | None = None
         self.bar: Progress | None = None
-
-    @property
-    def is_used(self) -> bool:
-        """Whether anything is to be done after a round."""
-        return self.shows_progress or bool(self.callbacks) or self.path is not None
 
     def piece(self, horizon: int) -> int:
         """Return how many rounds to play between two callbacks, checkpoints or moves of the bar."""
@@ -83,7 +118,7 @@ class Session:
     def start_bar(self, total: int | None) -> None:
         """Show the progress bar, if one was asked for."""
         if self.shows_progress:
-            self.bar = Progress(total, enabled=True)
+            self.bar = Progress(total)
 
     def open_folder(self) -> None:
         """Open the folder of checkpoints, if there is one: no other process can have it then."""
@@ -91,17 +126,15 @@ class Session:
             self.folder = Folder(self.path, self.keep, several=self.several)
 
     def restore(
-        self, like: PyTree, rounds: Input, digests: Digests, stacklevel: int
+        self, like: PyTree, played: Input, digests: Digests, stacklevel: int
     ) -> tuple[PyTree, Meta] | None:
         """Return the newest state in the folder and its meta, or `None` if there is none.
 
         Raises an error if it is not of this algorithm and these rounds.
         """
-        self.input = rounds
-        if self.folder is None:
-            return None
-        path = self.folder.path
-        check = lambda meta: rounds.check(meta, path, digests, stacklevel)  # noqa: E731
+        assert self.folder is not None
+        self.input, path = played, self.folder.path
+        check = lambda meta: played.check(meta, path, digests, stacklevel)  # noqa: E731
         return self.folder.latest(like, check)
 
     def save(self, rounds: int, state: PyTree, meta: Meta) -> None:
@@ -117,12 +150,11 @@ class Session:
     def played(self, rounds: int, state: Any, info: Info, last: bool = False) -> None:
         """Call the callbacks if they are due after this many rounds."""
         self.last = state, info
-        if last or rounds % self.every == 0:
-            with Together(self.several):
-                self.call(rounds)
+        if self.callbacks and (last or rounds % self.every == 0):
+            with together(self.several):
+                self._call(rounds)
 
-    def call(self, rounds: int) -> None:
-        """Call all callbacks after this many rounds."""
+    def _call(self, rounds: int) -> None:
         assert self.last is not None
         self.called_after = rounds
         for callback in self.callbacks:
@@ -133,47 +165,39 @@ class Session:
         folder."""
         if self.bar is not None:
             self.bar.close()
+            self.bar = None
         if self.folder is not None:
             self.folder.close()
         if self.last is not None:
             if self.called_after != rounds:
-                self.call(rounds)
+                self._call(rounds)
             self.last = None
             for callback in self.callbacks:
                 if hasattr(callback, "close"):
                     callback.close()
 
 
-class History:
-    """The history of a run in pieces, each in a file beside the checkpoints.
+def save_history(folder: Path, begin: int, end: int, history: Info) -> None:
+    """Write the history of some rounds of a run to a file beside its checkpoints.
 
-    A piece is written before the state that comes after it, so that a state is never there without
-    its history.
+    It is written before the state that comes after it, so that a state is never there without its
+    history.
     """
+    save(folder / f"{begin:012d}-{end:012d}{SUFFIX}", history)
 
-    def __init__(self, folder: Path):
-        self.folder = folder
 
-    def save(self, begin: int, end: int, history: Info) -> None:
-        """Write the history of some rounds."""
-        save(self._file(begin, end), history)
-
-    def load(self, rounds: int, shapes: Callable[[int], Info]) -> list[Info]:
-        """Return the history of the first rounds, in pieces; `shapes` gives that of n rounds."""
-        ends = {int(file.stem.split("-")[1]): file for file in self.folder.glob("*-*" + SUFFIX)}
-        pieces, end = [], rounds
-        while end:
-            if end not in ends:
-                raise CheckpointError(
-                    f"checkpoint_dir {self.folder} holds no history of the rounds up to {end}: it "
-                    f"is not the folder of an obax.run (obax.play keeps none). Choose another "
-                    f"folder."
-                )
-            begin = int(ends[end].stem.split("-")[0])
-            zeros = lambda leaf: jax.lax.full(leaf.shape, 0, leaf.dtype)  # noqa: E731
-            pieces.append(load(ends[end], like=jax.tree.map(zeros, shapes(end - begin))))
-            end = begin
-        return pieces[::-1]
-
-    def _file(self, begin: int, end: int) -> Path:
-        return self.folder / f"{begin:012d}-{end:012d}{SUFFIX}"
+def load_history(folder: Path, rounds: int, shapes: Callable[[int], Info]) -> list[Info]:
+    """Return the history of the first rounds, in pieces; `shapes` gives that of n rounds."""
+    ends = {int(file.stem.split("-")[1]): file for file in folder.glob("*-*" + SUFFIX)}
+    pieces, end = [], rounds
+    while end:
+        if end not in ends:
+            raise CheckpointError(
+                f"checkpoint_dir {folder} holds no history of the rounds up to {end}: it is not "
+                f"the folder of an obax.run (obax.play keeps none). Choose another folder."
+            )
+        begin = int(ends[end].stem.split("-")[0])
+        zeros = lambda leaf: jax.lax.full(leaf.shape, 0, leaf.dtype)  # noqa: E731
+        pieces.append(load(ends[end], like=jax.tree.map(zeros, shapes(end - begin))))
+        end = begin
+    return pieces[::-1]

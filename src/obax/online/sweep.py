@@ -1,5 +1,6 @@
-"""`sweep`: many settings and seeds as one batch inside one scan."""
+"""`sweep`: many settings and seeds as one batch inside one scan, or in batches on Dask workers."""
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -14,23 +15,22 @@ from .._support import trees
 from .._support.checks import check, instance_of
 from .._support.compiling import compiled
 from .._support.function_identity import interned
-from .._support.packing import Packing
+from .._support.packing import Rows
 from .._support.sharding import TermSharding
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.record import with_edges
-from .device_put import axis_size, check_divides, put
-from .diagnostics import warn_of_sweep
-from .stacks import (
+from .arguments import (
     Record,
     S,
     at,
     check_given,
-    check_stacked,
+    check_rounds,
     length,
     recorded_step,
     refuse_explicit,
 )
+from .diagnostics import warn_of_sweep
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -63,6 +63,8 @@ def sweep(
     - `record`: as in `run`.
     - `client`: a `dask.distributed.Client`; the workers of its cluster share the work, in batches
       of `batch` settings x seeds (by default one batch for each worker). Each worker compiles once.
+      The results are those of the sweep without client to rounding, and bit for bit where one batch
+      holds everything.
     - `mesh`, `axis`: devices, and the axis of the mesh over which settings x seeds are divided. No
       device waits for another.
 
@@ -96,9 +98,7 @@ def sweep(
             f"rounds must have one leading length, the number of seeds, but the leaves have "
             f"{sorted(lengths)}."
         )
-    one_seed = at(rounds, 0) if seeds else rounds
-    check_stacked(state.round_spec, one_seed)
-    length(one_seed)
+    check_rounds(state, at(rounds, 0) if seeds else rounds)
     if state.t.ndim and (not seeds or len(state.t) != horizon):
         raise ValueError(
             f"state must be one state, or with seeds=True one for each of the seeds in rounds, "
@@ -112,31 +112,25 @@ def sweep(
     if batch is not None and client is None:
         raise ValueError("batch goes with client: without workers a sweep is one batch.")
     if client is not None:
-        from .workers import sweep_on_workers
-
-        states, history = sweep_on_workers(
-            numbers, shared, len(family), state, rounds, seeds, record, client, batch
-        )
-        return _checked(family, single, states, history)
-    devices = _devices(mesh, axis, len(family) * (horizon if seeds else 1))
-    if devices is None:
-        refuse_explicit((state, rounds))
+        work = numbers, shared, state, rounds, record, seeds
+        states, history = _sweep_on_workers(client, batch, len(family), *work)
     else:
-        everywhere = NamedSharding(devices.mesh, PartitionSpec())
-        numbers, shared, state, rounds = jax.tree.map(
-            lambda leaf: put(leaf, everywhere) if eqx.is_array(leaf) else leaf,
-            (numbers, shared, state, rounds),
-        )
-    states, history = _sweep(numbers, shared, state, rounds, record, seeds, len(family), devices)
-    return _checked(family, single, states, history)
+        devices = _devices(mesh, axis, len(family) * (horizon if seeds else 1))
+        if devices is None:
+            refuse_explicit(state, rounds)
+        else:
+            from .mesh import put
 
-
-def _checked(family: list[Algorithm], single: bool, states: S, history: Info) -> tuple[S, Info]:
-    """Return states and histories with the axes that were asked for, and warn of histories that
-    cannot be trusted."""
+            everywhere = NamedSharding(devices.mesh, PartitionSpec())
+            numbers, shared, state, rounds = jax.tree.map(
+                lambda leaf: put(leaf, everywhere) if eqx.is_array(leaf) else leaf,
+                (numbers, shared, state, rounds),
+            )
+        work = numbers, shared, state, rounds, record, seeds
+        states, history = _sweep(*work, len(family), devices)
     states, history = at((states, history), 0) if single else (states, history)
     if trees.is_concrete(history.solver_residual):
-        warn_of_sweep(history, family[0].remedy, stacklevel=3)
+        warn_of_sweep(history, family[0].remedy, stacklevel=2)
     return states, history
 
 
@@ -161,14 +155,11 @@ def _sweep(
     else:
         batch = settings * replicas
         states = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (batch, *leaf.shape)), state)
-
-    packing: Packing | None = None
+    rows = Rows()
 
     def step(numbers: PyTree, state: S, round: PyTree) -> tuple[S, PyTree]:
-        nonlocal packing
         state, info = recorded_step(eqx.combine(numbers, shared), state, round, record)
-        packing = Packing(info)
-        return state, packing.pack(info)
+        return state, rows.pack(info)
 
     def play(numbers: PyTree, states: S, seed_of: Array, rounds: PyTree) -> tuple[S, Info]:
         def body(states: S, round: PyTree) -> tuple[S, PyTree]:
@@ -176,8 +167,7 @@ def _sweep(
             return jax.vmap(step, in_axes=(0, 0, 0 if seeds else None))(numbers, states, batch)
 
         states, packed = jax.lax.scan(body, states, rounds)
-        assert packing is not None
-        return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), packing.unpack(packed))
+        return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rows.unpack(packed))
 
     if seeds:
         rounds = jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), rounds)
@@ -191,12 +181,108 @@ def _sweep(
     )
 
 
+def _sweep_on_workers(
+    client: "Client", batch: int | None, settings: int, *work: Any
+) -> tuple[PyTree, Info]:
+    """Play all settings and seeds on the workers of a cluster.
+
+    Every batch has the same shape, so that a worker compiles once: the last ones repeat settings or
+    seeds to be full, and what is repeated is left out of the result.
+    """
+    from ..integrations import dask, job_queue
+
+    *_, rounds, _, seeds = work
+    replicas = length(rounds) if seeds else 1
+    if batch is None:
+        batch = -(-settings * replicas // max(1, len(client.nthreads())))
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1, but got {batch}.")
+    rows = _cuts(settings, max(1, batch // replicas))
+    columns = _cuts(replicas, min(batch, replicas))
+    token = uuid.uuid4().hex
+    # A worker reads arrays of NumPy before it knows whether it computes in double precision.
+    is_array = lambda leaf: isinstance(leaf, jax.Array)  # noqa: E731
+    sent = jax.tree.map(lambda leaf: np.asarray(leaf) if is_array(leaf) else leaf, work)
+    jobs = {
+        f"sweep-{token[:8]}-{i}-{j}": (token, row.tolist(), column.tolist())
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+    }
+
+    def welcome(addresses: list[str]) -> dict[str, str]:
+        # Sent once to each worker, also to those that come later or come back.
+        replies = dask.on_workers(client, dask.keep, token, sent, workers=addresses)
+        return {
+            address: dask.GONE if isinstance(error, OSError) else f"it cannot take this: {error}."
+            for address, error in replies.items()
+            if error is not None
+        }
+
+    try:
+        finished = dict(job_queue.results(client, play_batch, jobs, welcome=welcome))
+    finally:
+        if client.status == "running":
+            client.run(dask.drop, token, on_error="ignore")
+    batches = [finished[name] for name in jobs]
+    if seeds:
+        width = len(columns)
+        starts = range(0, len(batches), width)
+        batches = [_joined(batches[start : start + width], 1, replicas) for start in starts]
+    return jax.tree.map(jnp.asarray, _joined(batches, 0, settings))
+
+
+def play_batch(token: str, settings: list[int], seeds: list[int]) -> PyTree:
+    """Play some settings on some seeds on a worker, and return arrays of the host."""
+    from ..integrations import dask
+
+    numbers, shared, state, rounds, record, has_seeds = _on_device(token, dask.kept(token))
+    numbers = at(numbers, jnp.asarray(settings))
+    if has_seeds:
+        index = jnp.asarray(seeds)
+        rounds = at(rounds, index)
+        state = at(state, index) if state.t.ndim else state
+    result = _sweep(numbers, shared, state, rounds, record, has_seeds, len(settings))
+    return jax.tree.map(np.asarray, result)
+
+
+# The work of the last sweep, on the device once for all its batches, so that compiled functions are
+# found again.
+_last_work: dict[str, Any] = {}
+
+
+def _on_device(token: str, sent: Any) -> Any:
+    if token not in _last_work:
+        is_array = lambda leaf: isinstance(leaf, np.ndarray)  # noqa: E731
+        _last_work.clear()
+        _last_work[token] = jax.tree.map(
+            lambda leaf: jnp.asarray(leaf) if is_array(leaf) else leaf, sent
+        )
+    return _last_work[token]
+
+
+def _cuts(count: int, size: int) -> np.ndarray:
+    """Return indices in rows of one length; the last row repeats its last index."""
+    rows = -(-count // size)
+    return np.minimum(np.arange(rows * size), count - 1).reshape(rows, size)
+
+
+def _joined(trees: list[PyTree], axis: int, count: int) -> PyTree:
+    """Return the batches side by side, without what was repeated."""
+
+    def join(*leaves: np.ndarray) -> np.ndarray:
+        return np.take(np.concatenate(leaves, axis), np.arange(count), axis)
+
+    return jax.tree.map(join, *trees)
+
+
 def _devices(mesh: Mesh | None, axis: str | None, batch: int) -> TermSharding | None:
     """Return the axis over which a sweep of this many settings x seeds is divided, or `None`."""
     if (mesh is None) != (axis is None):
         raise ValueError(f"mesh and axis must be given together, but got mesh={mesh}, axis={axis}.")
     if mesh is None or axis is None:
         return None
+    from .mesh import axis_size, check_divides
+
     check_divides(batch, axis_size(mesh, axis, "axis"), f"axis {axis!r}", "settings x seeds")
     return TermSharding(Mesh(mesh.devices, mesh.axis_names), axis)
 

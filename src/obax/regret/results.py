@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._support import drawing, formatting, trees
+from .._support import drawing, messages, trees
 from .._support.messages import counted
 from .._support.trees import PyTree
 from ..implicit import Convexity, curvature_noise
@@ -195,16 +195,13 @@ class RegretCurve(eqx.Module):
 
     def __repr__(self) -> str:
         if self.cumulative.ndim != 1 or not trees.is_concrete(self.cumulative):
-            return f"RegretCurve({formatting.format_value(self.cumulative)})"
-        words = f"{counted(len(self), 'round')}, total={formatting.format_short(self.total)}"
+            return f"RegretCurve({messages.format_value(self.cumulative)})"
+        words = f"{counted(len(self), 'round')}, total={messages.format_short(self.total)}"
         if self.comparators is not None and np.any(self.comparators.lower_estimate):
             words += f" (a lower estimate: {self.comparators.global_evidence})"
         if self.comparators is not None and self.comparators.inner_residual.ndim == 1:
-            words += f", comparators reached {formatting.format_short(self.comparators.reached)}"
+            words += f", comparators reached {messages.format_short(self.comparators.reached)}"
         return f"RegretCurve({self.label!r}, {words})"
-
-    def _repr_html_(self) -> str:
-        return formatting.table(self.label, [("regret", repr(self))])
 
 
 @dataclasses.dataclass(frozen=True)

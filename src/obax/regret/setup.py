@@ -11,8 +11,7 @@ from jaxtyping import Array
 
 from .._support import compiling, trees
 from .._support.checks import Arrays, Count, Kind, check, is_numeric
-from .._support.static_leaves import as_variable
-from .._support.trees import PyTree
+from .._support.trees import PyTree, as_variable
 from ..implicit import FlatProblem, Solver, length_of
 from ..problem import Problem
 

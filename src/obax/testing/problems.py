@@ -8,8 +8,7 @@ import numpy as np
 
 from .._support import trees
 from .._support.checks import Arrays, checked
-from .._support.static_leaves import as_variable
-from .._support.trees import PyTree
+from .._support.trees import PyTree, as_variable
 from ..hypergradient import check_hypergradient
 from ..problem import Problem
 from .checks import ConformanceError

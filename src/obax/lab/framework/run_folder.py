@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._support import files
 from ..._support.messages import UserError
-from ..._support.versions import versions
+from ..._support.names import versions
 
 if TYPE_CHECKING:
     import pandas as pd

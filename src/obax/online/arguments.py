@@ -1,4 +1,4 @@
-"""Rounds stacked on axis 0, and the checks of what a driver is given."""
+"""Checks of what drivers are given, and rounds that are stacked on axis 0."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -12,12 +12,11 @@ from jaxtyping import Array
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
-from ..rounds import RoundSpec
 
 S = TypeVar("S", bound=State)
 Record = Callable[[PyTree], PyTree]
+# What to do with a round that the guard rejects.
 POLICIES = ("raise", "skip")
-"""What to do with a round that the guard rejects."""
 
 
 def recorded_step(
@@ -31,8 +30,14 @@ def recorded_step(
     return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
 
 
-def check_given(algorithm: object, state: object, record: object = None) -> None:
-    """Raise a `ValueError` if one of these is not an algorithm, a state or a function."""
+def check_given(
+    algorithm: object,
+    state: object,
+    record: object = None,
+    on_rejected: str = POLICIES[0],
+    **flags: object,
+) -> None:
+    """Raise a `ValueError` if an argument of a driver is not what it must be."""
     if not isinstance(algorithm, Algorithm):
         example = "an algorithm such as obax.OAGD(...)"
         raise ValueError(f"algorithm must be {example}, but got {algorithm!r}.")
@@ -40,10 +45,6 @@ def check_given(algorithm: object, state: object, record: object = None) -> None
         raise ValueError(f"state must be a state, which algorithm.init makes, but got {state!r}.")
     if record is not None and not callable(record):
         raise ValueError(f"record must be a function state -> pytree, but got {record!r}.")
-
-
-def check_options(on_rejected: object, **flags: object) -> None:
-    """Raise a `ValueError` if `on_rejected` is no policy, or a flag neither True nor False."""
     if on_rejected not in POLICIES:
         policies = ", ".join(map(repr, POLICIES))
         raise ValueError(f"on_rejected must be one of {policies}, but got {on_rejected!r}.")
@@ -52,8 +53,10 @@ def check_options(on_rejected: object, **flags: object) -> None:
             raise ValueError(f"{name} must be True or False, but got {flag!r}.")
 
 
-def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:
-    """Raise a `ValueError` where rounds are not stacked, or not like the example round."""
+def check_rounds(state: State, rounds: PyTree) -> int:
+    """Return the number of stacked rounds; raise a `ValueError` where they are not stacked, or not
+    like the example round."""
+    spec = state.round_spec
     one_by_one = isinstance(rounds, Iterator) or (
         isinstance(rounds, list | tuple) and jax.tree.structure(rounds) != spec.treedef
     )
@@ -65,12 +68,13 @@ def check_stacked(spec: RoundSpec, rounds: PyTree) -> None:
             f"*rounds)."
         )
     spec.check(rounds, stacked=True)
+    return length(rounds)
 
 
 def length(rounds: PyTree) -> int:
     """Return the number of stacked rounds, at least one."""
     leaves = jax.tree.leaves(rounds)
-    if not all(np.ndim(leaf) for leaf in leaves):
+    if not all(map(np.ndim, leaves)):
         raise ValueError("rounds must be arrays stacked on axis 0, but has one without axes.")
     if not leaves or leaves[0].shape[0] == 0:
         raise ValueError("rounds must hold at least one round, but is empty.")
@@ -82,11 +86,11 @@ def at(rounds: PyTree, index: int | slice | tuple[int, int] | Array) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[index], rounds)
 
 
-def refuse_explicit(tree: PyTree) -> None:
+def refuse_explicit(*trees: PyTree) -> None:
     """Raise a `ValueError` for arrays on a mesh with axes of the type Explicit, the default of
-    `jax.make_mesh`: every operation of every loss would have to say how its result lies there."""
+    `jax.make_mesh`: every operation of every loss would have to state its output sharding."""
     meshes: list[Any] = [jax.sharding.get_abstract_mesh()]
-    for leaf in jax.tree.leaves(tree):
+    for leaf in jax.tree.leaves(trees):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
             meshes.append(getattr(leaf.sharding, "mesh", None))
     for mesh in meshes:
