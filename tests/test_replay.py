@@ -180,8 +180,6 @@ def test_counts_stop_where_32_bits_end():
     held = Reservoir(
         held.rounds,
         jnp.ones(2, bool),
-        jnp.asarray(2, jnp.int32),
-        False,
         jnp.full(2, late),
         jnp.full((), late - 1),
         None,
@@ -203,7 +201,7 @@ COMPLAINTS = [
     (lambda: obax.Window(1, replay=obax.Replay(9)), "Window.size must be at least 2 with replay"),
     (lambda: obax.Window(9, replay=obax.Replay(8)), "at least as many rounds.*9, but.* is 8"),
     (
-        lambda: obax.Replay(9, label=lambda round: 3).room(jnp.zeros(())),
+        lambda: obax.Replay(9, label=lambda round: 3).reservoir(jnp.zeros(())),
         "Replay.label must return how much of each class a round has, a vector such as jax.nn.one",
     ),
 ]
