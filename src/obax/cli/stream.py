@@ -111,7 +111,7 @@ def stream(
         raise UserError(f"--format must be csv, jsonl or auto, but is {format!r}.")
     hidden = [p.name for p in context.command.params if getattr(p, "hidden", False) and p.name]
     flags = [f"{n}={context.params[n]}" for n in hidden if context.params[n] is not None]
-    model: Any = models[task](**_options(models[task], task, [*flags, *(settings or ())]))
+    model: Any = models[task](**model_options(models[task], task, [*flags, *(settings or ())]))
     if key is not None:
         model = Pool(model, key, max_keys=max_keys, start=start or "default")
     elif max_keys is not None or start is not None:
@@ -205,7 +205,7 @@ def _why_nothing_is_learned(job: "Job") -> str:
     return f"{rejected.count:,} were rejected, {rejected.most_often()}."
 
 
-def _options(model: type, task: str, settings: Iterable[str]) -> dict[str, object]:
+def model_options(model: type, task: str, settings: Iterable[str]) -> dict[str, object]:
     """Return the options of a model from `KEY=VALUE` texts; the model checks the values."""
     fields = {field.name: field.type for field in dataclasses.fields(model)}
     options: dict[str, object] = {}
