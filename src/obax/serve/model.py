@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from .._support import files
 from .._support.messages import UserError
 from ..checkpoint import format
-from ..estimators import Played, Pool, StreamingRegressor, Table
+from ..estimators import Pool, StreamingRegressor, Table
 from ..estimators.pending import Pending
 from .journal import Journal, JournalError
 from .protocol import Request, RequestError, parse, tensor
 
-INLINE_ROWS = 32
+INLINE_ROWS = 256
 """Requests of more rows are handled in a thread, so that others need not wait for them."""
 TURN_SECONDS = 30.0
 """How long a request waits until those before it have been learned."""
@@ -176,28 +178,13 @@ class ServedModel:
             rows = [self._waiting(id) for id in request.ids or []]
             if request.size == 1 and isinstance(rows[0], Table):
                 raise RequestError(rows[0].rejected[0], 404)
-        targets = request.targets or []
         try:
-            played = self._play(rows, request.keys, targets)
+            rejected = self._learn_rows(rows, request.keys, request.targets or [])
         except (ValueError, TypeError) as error:
             raise RequestError(str(error)) from error
-        rejected: list[dict[str, Any]] = [
-            {"row": i, "reason": reason}
-            for i, reason in enumerate(played.rejected)
-            if reason is not None
-        ]
         self.rejected += [line["reason"] for line in rejected]
-        learned = [
-            i
-            for i, reason in enumerate(played.rejected)
-            if reason is None and targets[i] is not None
-        ]
-        return _header(self, request) | {
-            "learned": len(learned),
-            "loss": [float(played.loss[i]) for i in learned],
-            "rejected": rejected,
-            "rows": self.rows,
-        }
+        learned = {"learned": request.size - len(rejected), "rejected": rejected}
+        return _header(self, request) | learned | {"rows": self.rows}
 
     def _waiting(self, id: Any) -> dict[Any, Any] | Table:
         """Return a row that waits for its label, or one that says why there is none."""
@@ -206,15 +193,27 @@ class ServedModel:
         except (KeyError, ValueError, TypeError) as error:
             return Table.unreadable(str(error.args[0]))
 
-    def _play(self, rows: Any, keys: list[Any] | None, targets: list[Any]) -> Played:
-        played: Played
-        if self.pool is not None:
+    def _learn_rows(
+        self, rows: Any, keys: list[Any] | None, targets: list[Any]
+    ) -> list[dict[str, Any]]:
+        """Learn rows; return those that were rejected."""
+        if self.pool is None and len(targets) == 1:
+            rejected = self.model.rejected_
+            before = rejected.count
+            self.model.learn_one(_row(rows, 0), targets[0])
+            new = rejected.count > before
+            return [{"row": 0, "reason": rejected[-1]["reason"]}] if new else []
+        if self.pool is None:
+            reasons = self.model.play(rows, targets).rejected
+        else:
             if keys is None:
                 keys = [_row(rows, i).get(self.pool.key) for i in range(len(targets))]
-            played = self.pool.play(keys, _without(rows, self.pool.key), targets)
-        else:
-            played = self.model.play(rows, targets)
-        return played
+            reasons = self.pool.play(keys, _without(rows, self.pool.key), targets).rejected
+        return [
+            {"row": i, "reason": reason or "its target is missing"}
+            for i, (reason, target) in enumerate(zip(reasons, targets, strict=True))
+            if reason is not None or target is None
+        ]
 
     def _infer(self, request: Request) -> dict[str, Any]:
         try:
@@ -244,14 +243,16 @@ class ServedModel:
         if request.size == 1 and not keys:
             found = model.predict_proba_one(_row(rows, 0))
             found.pop(None, None)
-            classes, lines = list(found), [list(found.values())]
+            classes, lines = list(found), np.array([list(found.values())])
         else:
             table = model.predict_proba_many(*keys, rows)
-            classes, lines = list(table.columns), table.to_numpy().tolist()
-        best = [
-            classes[max(range(len(line)), key=line.__getitem__)] if any(line) else None
-            for line in lines
-        ]
+            classes, lines = list(table.columns), table.to_numpy()
+        best: list[Any] = [None] * len(lines)
+        if classes:
+            # A key that has learned nothing has no chance of any class.
+            known = lines.any(axis=1).tolist()
+            places = lines.argmax(axis=1).tolist()
+            best = [classes[i] if seen else None for i, seen in zip(places, known, strict=True)]
         sets = None
         if request.coverage is not None:
             sets = model.predict_set_many(rows, request.coverage)
@@ -296,7 +297,7 @@ class Prediction:
     """What is predicted for the rows of a request."""
 
     values: list[Any]
-    probabilities: list[list[float]] | None = None
+    probabilities: np.ndarray | None = None
     classes: Sequence[Any] = ()
     intervals: list[list[float]] | None = None
     sets: list[set[Any]] | None = None
@@ -317,9 +318,15 @@ def _tensors(prediction: Prediction) -> list[dict[str, Any]]:
     rows, classes = len(prediction.values), list(prediction.classes)
     outputs = [tensor("prediction", prediction.values)]
     if prediction.probabilities is not None:
-        flat = [float(p) for line in prediction.probabilities for p in line]
-        outputs.append(tensor("probabilities", flat, (rows, len(classes))))
-        outputs[-1] |= {"datatype": "FP64", "parameters": {"classes": classes}}
+        outputs.append(
+            {
+                "name": "probabilities",
+                "datatype": "FP64",
+                "shape": [rows, len(classes)],
+                "data": prediction.probabilities.ravel(),
+                "parameters": {"classes": classes},
+            }
+        )
     if prediction.intervals is not None:
         flat = [float(v) for line in prediction.intervals for v in line]
         outputs.append(tensor("interval", flat, (rows, 2)))
@@ -334,7 +341,9 @@ def _plain(prediction: Prediction, row: int) -> dict[str, Any]:
     line: dict[str, Any] = {"prediction": prediction.values[row]}
     if prediction.probabilities is not None:
         labels = map(str, prediction.classes)
-        line["probabilities"] = dict(zip(labels, prediction.probabilities[row], strict=True))
+        line["probabilities"] = dict(
+            zip(labels, prediction.probabilities[row].tolist(), strict=True)
+        )
     if prediction.intervals is not None:
         line["interval"] = prediction.intervals[row]
     if prediction.sets is not None:

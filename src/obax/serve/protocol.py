@@ -6,18 +6,19 @@ A request has `inputs`, a tensor for each feature, or `row`, or `rows`. Beside t
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from ..estimators import Table
 
 FLOATS = {"FP16", "FP32", "FP64"}
 INTEGERS = {f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
 DATATYPES = {"BOOL", "BYTES"} | FLOATS | INTEGERS
+OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 Rows = Table | list[dict[Any, Any]]
 
 
@@ -49,8 +50,8 @@ class Request:
 def parse(body: bytes) -> Request:
     """Return the request that some JSON is; raise a `RequestError` if it is none."""
     try:
-        values = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        values = orjson.loads(body)
+    except ValueError as error:
         raise RequestError(f"the request is not JSON: {error}.") from None
     if not isinstance(values, dict):
         raise RequestError(f"the request must be an object, but is a {type(values).__name__}.")
@@ -128,7 +129,7 @@ def _checked_tensor(tensor: Any) -> tuple[str, list[int], list[Any]]:
     sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     if not sizes or len(shape) not in (1, 2):
         raise RequestError(f"the shape of {name} must be [rows] or [rows, columns].")
-    if isinstance(data, list) and any(isinstance(line, list) for line in data):
+    if isinstance(data, list) and data and isinstance(data[0], list):
         # The protocol allows nested data as well as flat.
         data = [value for line in data for value in (line if isinstance(line, list) else [line])]
     if not isinstance(data, list) or len(data) != math.prod(shape):
@@ -149,19 +150,8 @@ def tensor(name: str, values: Sequence[Any], shape: Sequence[int] | None = None)
 
 def to_json(value: Any) -> bytes:
     """Return standard JSON, in which NaN and infinite numbers are null."""
-    try:
-        return json.dumps(value, allow_nan=False, default=_plain, separators=(",", ":")).encode()
-    except ValueError:
-        return json.dumps(_finite(value), default=_plain, separators=(",", ":")).encode()
+    return orjson.dumps(value, default=_plain, option=OPTIONS)
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
