@@ -228,7 +228,7 @@ def test_the_metrics(tmp_path):
         ):
             assert line in text, line
         # Reasons that differ in a value are one kind.
-        kinds = [line for line in text.splitlines() if line.startswith("obax_rejected_rows_total")]
+        kinds = [line for line in text.splitlines() if line.startswith("obax_rejected_by_reason{")]
         assert sorted(float(line.split()[-1]) for line in kinds) == [1.0, 30.0]
 
 

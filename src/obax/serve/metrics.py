@@ -1,6 +1,5 @@
 """What a server measures, in the format of Prometheus."""
 
-import re
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,11 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from .model import ServedModel
 
-MAX_REASONS = 20
-"""Kinds of reasons of a model; further ones count as `other`."""
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-VALUES = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d[\d.,e+-]*")
-"""Matches names and numbers in a reason, which would make each a kind of its own."""
 
 
 class Metrics:
@@ -36,13 +31,6 @@ class Metrics:
             ("status",),
             registry=self._registry,
         )
-        self._rejected = Counter(
-            "obax_rejected_rows",
-            "Rows that were rejected, by reason.",
-            ("model", "reason"),
-            registry=self._registry,
-        )
-        self._kinds: dict[str, set[str]] = {}
         self._registry.register(self)
 
     def answered(self, model: str, operation: str, seconds: float) -> None:
@@ -55,10 +43,6 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics."""
-        for model in self._models:
-            reasons, model.rejected = model.rejected, []
-            for reason in reasons:
-                self._rejected.labels(model.name, self._kind(model.name, reason)).inc()
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -77,6 +61,7 @@ class Metrics:
             "pending_labels": ("Rows that wait for their labels.", (), []),
             "dropped_labels": ("Rows that were dropped before their labels came.", (), []),
             "checkpoint_age_seconds": ("Time since the model was saved or loaded.", (), []),
+            "rejected_by_reason": ("Rows rejected since the server started.", ("reason",), []),
             "keys": ("Keys of a pool.", (), []),
             "member_share": ("Share of a member in the prediction.", ("member",), []),
             "hyperparameter": ("Hyperparameters now.", ("name", "of"), []),
@@ -85,6 +70,8 @@ class Metrics:
             name = served.name
             for column, number in numbers(served).items():
                 columns[column][2].append(([name], number))
+            for reason, number in served.reasons.counts.items():
+                columns["rejected_by_reason"][2].append(([name, reason], number))
             if served.pool is None and served.rows:
                 values = dict(served.model.hyperparameters_)
                 for member, share in values.pop("members").items():
@@ -94,14 +81,6 @@ class Metrics:
                     for of, number in each.items():
                         columns["hyperparameter"][2].append(([name, label, str(of)], number))
         return columns
-
-    def _kind(self, model: str, reason: str) -> str:
-        kind = VALUES.sub("...", reason)[:120]
-        kinds = self._kinds.setdefault(model, set())
-        if kind not in kinds and len(kinds) >= MAX_REASONS:
-            return "other"
-        kinds.add(kind)
-        return kind
 
 
 def numbers(served: ServedModel) -> dict[str, float]:

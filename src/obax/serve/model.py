@@ -15,6 +15,7 @@ from .._support.messages import UserError
 from ..checkpoint import format
 from ..estimators import Pool, StreamingRegressor, Table
 from ..estimators.pending import Pending
+from ..streaming.reasons import Reasons
 from .journal import Journal, JournalError
 from .protocol import Request, RequestError, parse, tensor
 
@@ -68,8 +69,8 @@ class ServedModel:
         self.pending: Pending = Pending(single.max_pending) if self.pool else model.pending_
         if self.pool and "pending" in meta:
             self.pending = Pending.from_plain(single.max_pending, meta["pending"])
-        self.rejected: list[str] = []
-        """Reasons of rows that were rejected since they were last counted."""
+        self.reasons = Reasons()
+        """Why rows were rejected since the start."""
         self.saved_at, self._saved_rows = time.time(), self.rows
         self._changed, self._turn, self.due = False, asyncio.Lock(), asyncio.Event()
         if self.journal is not None:
@@ -182,7 +183,8 @@ class ServedModel:
             rejected = self._learn_rows(rows, request.keys, request.targets or [])
         except (ValueError, TypeError) as error:
             raise RequestError(str(error)) from error
-        self.rejected += [line["reason"] for line in rejected]
+        for line in rejected:
+            self.reasons.add(line["reason"])
         learned = {"learned": request.size - len(rejected), "rejected": rejected}
         return _header(self, request) | learned | {"rows": self.rows}
 
@@ -250,7 +252,7 @@ class ServedModel:
         best: list[Any] = [None] * len(lines)
         if classes:
             # A key that has learned nothing has no chance of any class.
-            known = lines.any(axis=1).tolist()
+            known = [any(line) for line in lines]
             places = lines.argmax(axis=1).tolist()
             best = [classes[i] if seen else None for i, seen in zip(places, known, strict=True)]
         sets = None
