@@ -252,7 +252,7 @@ class ServedModel:
         best: list[Any] = [None] * len(lines)
         if classes:
             # A key that has learned nothing has no chance of any class.
-            known = [any(line) for line in lines]
+            known: list[bool] = np.any(lines, axis=1).tolist()
             places = lines.argmax(axis=1).tolist()
             best = [classes[i] if seen else None for i, seen in zip(places, known, strict=True)]
         sets = None
