@@ -22,6 +22,7 @@ WITHOUT_CODE = {
     "glossary.md",
     "guides.md",
     "results.md",
+    "serve.md",
     "speed.md",
     "workers.md",
     "start.md",

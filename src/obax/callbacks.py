@@ -29,7 +29,7 @@ from ._support.checks import check, checked
 from ._support.messages import counted
 from .algorithms import Info
 from .algorithms.history import NUMBERS, coordinates, size_of_x
-from .watch import page
+from .serve import page
 
 # Of x: as many coordinates as a person looks at; of more, the norm.
 COORDINATES = 16

@@ -9,13 +9,13 @@ import sys
 import threading
 
 import pytest
+from obax.watch.page import read as read_page
+from obax.watch.server import HOST, MAX_CONNECTIONS, serve
 
 from obax._support import files
 from obax._support.messages import UserError
 from obax.checkpoint import Folder
 from obax.lab.framework.run_folder import RunFolder
-from obax.watch.page import read as read_page
-from obax.watch.server import HOST, MAX_CONNECTIONS, serve
 
 HOLD = """
 import sys

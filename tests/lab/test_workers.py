@@ -30,7 +30,7 @@ from obax.integrations.dask import ClusterLost, Seat
 from obax.lab import RunFolder, UserError
 from obax.lab.framework import workers
 from obax.rounds import RoundSpec
-from obax.watch.page import read as read_page
+from obax.serve.page import read as read_page
 
 # Python warns of files and processes that Dask leaves to the collector.
 pytestmark = [

@@ -301,7 +301,7 @@ def test_lines_of_json(whole, tmp_path):
 
 
 def test_ones_own_run_can_be_watched(tmp_path):
-    from obax.watch.page import read as read_page
+    from obax.serve.page import read as read_page
 
     watch = obax.callbacks.Watch(tmp_path / "mine", title="my run", seconds=0.0)
     done = []
@@ -319,7 +319,7 @@ def test_ones_own_run_can_be_watched(tmp_path):
 
 
 def test_a_mean_of_all_rounds_is_not_called_sampled(tmp_path):
-    from obax.watch.page import read as read_page
+    from obax.serve.page import read as read_page
 
     obax.run(ALGORITHM, STATE, ROUNDS_50, every=1, on_round=obax.callbacks.Watch(tmp_path))
     answer = read_page(tmp_path)["answer"]

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from obax import cli
-from obax.watch.page import read as read_page
+from obax.serve.page import read as read_page
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

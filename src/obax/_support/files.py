@@ -61,9 +61,14 @@ def write_bytes(path: Path, data: bytes) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-    # The rename itself must reach the disk too; not every system lets a folder be opened.
+    # The rename itself must reach the disk too.
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names in a folder reach the disk; not every system lets a folder be opened."""
     with contextlib.suppress(OSError):
-        folder = os.open(path.parent, os.O_RDONLY)
+        folder = os.open(path, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:

@@ -10,6 +10,7 @@ It is written aside, flushed to disk and renamed, so that a crash leaves the old
 one. Nothing in a file can name code to run, and nothing is believed before it is checked.
 """
 
+import importlib
 import io
 import json
 import math
@@ -55,6 +56,10 @@ BROKEN = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeEr
 PLAIN = (bool, int, float, str, type(None))
 # What a model may raise for arrays and values that no model wrote.
 STRANGE = (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+# The models that a file may name.
+MODELS = ("StreamingClassifier", "StreamingRegressor")
 
 
 class CheckpointError(ValueError):
@@ -236,9 +241,11 @@ def model_to_bytes(model: Any, meta: Meta | None = None) -> bytes:
     return pack(type(model).__name__, leaves, extra, meta)
 
 
-def model_from_bytes(checkpoint: Checkpoint, like: Any) -> Any:
-    """Return a new model of the class of `like` from what `model_to_bytes` wrote."""
+def model_from_bytes(checkpoint: Checkpoint, like: Any = None) -> Any:
+    """Return a new model from what `model_to_bytes` wrote; `like` is one of its class, by default a
+    new one of the class that the file names."""
     kind, name = checkpoint.kind, checkpoint.name
+    like = _new_model(checkpoint) if like is None else like
     if kind != type(like).__name__:
         raise CheckpointError(f"{name} holds a {kind}, but like is a {type(like).__name__}.")
     arrays = {path: checkpoint.read(path) for path in checkpoint.entries}
@@ -248,6 +255,23 @@ def model_from_bytes(checkpoint: Checkpoint, like: Any) -> Any:
         raise CheckpointError(
             f"{name} does not hold what a {kind} writes ({type(error).__name__}: {error})."
         ) from error
+
+
+def _new_model(checkpoint: Checkpoint) -> Any:
+    """Return a new model of the class that a file names, one of three."""
+    # The packages of models import this one; they are loaded when a file has one.
+    models = importlib.import_module("obax.estimators")
+    kind = checkpoint.kind
+    if kind == "Pool":
+        extra = checkpoint.extra
+        of = extra.get("model") if isinstance(extra, dict) else None
+        if of in MODELS:
+            return models.Pool(getattr(models, of)())
+    elif kind in MODELS:
+        return getattr(models, kind)()
+    raise CheckpointError(
+        f"{checkpoint.name} holds a {kind}, which does not say its own structure; pass like=."
+    )
 
 
 class ModelFolder:

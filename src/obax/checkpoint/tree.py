@@ -73,12 +73,13 @@ def save(path: str | Path, state: PyTree, *, meta: Meta | None = None) -> None:
 
 
 @checked
-def load(path: str | Path, *, like: PyTree) -> PyTree:
+def load(path: str | Path, *, like: PyTree = None) -> PyTree:
     """Read what `save` wrote.
 
     `like` has the structure, shapes and dtypes of what was saved: a state from `algorithm.init`, or
     a model of the same class (rows that it has learned are not used: a new model gets the saved
-    parameters and state). What does not fit is a `CheckpointError` that names the leaf.
+    parameters and state). It may be left out for a model or pool of `obax.estimators`, whose file
+    says what it holds. What does not fit is a `CheckpointError` that names the leaf.
     """
     return from_bytes(read_bytes(path), like, str(path))
 
@@ -124,7 +125,7 @@ def _as_numpy(leaf: Any) -> tuple[Any, str]:
 
 
 def _restored(checkpoint: Checkpoint, like: PyTree) -> PyTree:
-    if hasattr(like, "__obax_load__"):
+    if hasattr(like, "__obax_load__") or (like is None and checkpoint.kind != "state"):
         return model_from_bytes(checkpoint, like)
     kind, name = checkpoint.kind, checkpoint.name
     if kind != "state":

@@ -1,4 +1,4 @@
-"""The command line: `obax list | run | report | certify | data | stream | watch`.
+"""The command line: `obax list | run | report | certify | data | stream | serve | watch`.
 
 Exit codes: 0 success; 1 a certificate was violated or a run failed; 2 invalid arguments or files;
 130 interrupted.
@@ -16,8 +16,8 @@ from .listing import list_experiments
 from .report import rebuild_report
 from .run import run
 from .screen import errors, print_error
+from .serve import serve, watch
 from .stream import stream
-from .watch import watch
 
 app = typer.Typer(
     name="obax",
@@ -50,6 +50,7 @@ app.command("report")(rebuild_report)
 app.command("certify")(certify)
 app.command("data")(data)
 app.command("stream")(stream)
+app.command("serve")(serve)
 app.command("watch")(watch)
 
 

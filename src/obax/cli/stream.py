@@ -24,7 +24,7 @@ WARN_AFTER = 100
 FIRST_SCORE = 1000
 """Away from a terminal, the score is printed after so many rows, then twice as many, and so on."""
 RENEW_SECONDS = 0.2
-WARNINGS = ("features beyond the first", "the last 100 rows were all rejected")
+WARNINGS = ("features beyond the first", "the last 100 rows were all rejected", "column ")
 """Warnings of the models that are repeated each time."""
 Hidden = Annotated[str | None, typer.Option(hidden=True)]
 """A model option as a flag, as in version 0.2: the same as `--set NAME=VALUE`."""
@@ -36,14 +36,27 @@ def stream(
         str, typer.Argument(metavar="[FILE]", help="A file or a pipe; - is standard input.")
     ] = "-",
     target: Annotated[str, typer.Option(help="The column to predict.")] = ...,  # type: ignore[assignment]
-    task: Annotated[str, typer.Option(help="classify or regress.")] = "classify",
-    format: Annotated[str, typer.Option(help="csv, jsonl, or auto.")] = "auto",
+    task: Annotated[
+        str,
+        typer.Option(help="classify, regress, or auto: by the target's first values in a file."),
+    ] = "auto",
+    format: Annotated[str, typer.Option(help="csv, jsonl, parquet, or auto.")] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Where predictions go; by default standard output.")
     ] = None,
     drop: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="A column to leave out; may be repeated."),
+    ] = None,
+    numeric: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column of numbers.")
+    ] = None,
+    date: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column of dates.")
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column of categories, whatever it looks like."),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder to save in and to resume from.")
@@ -100,23 +113,29 @@ def stream(
 ) -> None:
     """Learn from rows as they come; write predictions and hyperparameters as JSON lines."""
     from ..estimators import Pool, StreamingClassifier, StreamingRegressor
-    from ..streaming import Checkpoint, Input, Job, Output, Stop, StreamError
+    from ..streaming import Checkpoint, Input, Job, Kinds, Output, Stop, StreamError
 
     models: dict[str, type] = {"classify": StreamingClassifier, "regress": StreamingRegressor}
-    if task not in models:
-        raise UserError(f"--task must be classify or regress, but is {task!r}.")
+    if task not in (*models, "auto"):
+        raise UserError(f"--task must be classify, regress or auto, but is {task!r}.")
     if format == "auto":
-        format = "jsonl" if source.endswith((".jsonl", ".json", ".ndjson")) else "csv"
-    if format not in ("csv", "jsonl"):
-        raise UserError(f"--format must be csv, jsonl or auto, but is {format!r}.")
+        endings = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+        format = endings.get(Path(source).suffix, "csv")
+    if format not in ("csv", "jsonl", "parquet"):
+        raise UserError(f"--format must be csv, jsonl, parquet or auto, but is {format!r}.")
+    kinds = Kinds(*(frozenset(columns or ()) for columns in (numeric, date, category)))
+    rows = Input(
+        _open(source), target, format, tuple(drop or ()), id, continues, other_input, kinds
+    )
+    if task == "auto":
+        task = _guessed(rows)
     hidden = [p.name for p in context.command.params if getattr(p, "hidden", False) and p.name]
     flags = [f"{n}={context.params[n]}" for n in hidden if context.params[n] is not None]
-    model: Any = models[task](**_options(models[task], task, [*flags, *(settings or ())]))
+    model: Any = models[task](**model_options(models[task], task, [*flags, *(settings or ())]))
     if key is not None:
         model = Pool(model, key, max_keys=max_keys, start=start or "default")
     elif max_keys is not None or start is not None:
         raise UserError("--max-keys and --start are for many models; name their column with --key.")
-    rows = Input(_open(source), target, format, tuple(drop or ()), id, continues, other_input)
     output = Output(sys.stdout.buffer if out is None else out, coverage, overwrite)
     saves = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every)
     screen = Screen(renew=sys.stderr.isatty() and not (out is None and sys.stdout.isatty()))
@@ -142,6 +161,8 @@ def stream(
     finally:
         stop.close()
     screen.print(f"obax: {_score(job)}.")
+    for line in job.reasons.summary():
+        screen.print(f"obax: rejected {line}")
     if stop.signal is not None:
         resume = "the same command goes on from here" if checkpoint else "without --checkpoint"
         name = signal.Signals(stop.signal).name
@@ -150,6 +171,21 @@ def stream(
     if job.rows and not job.score.rows:
         screen.print(f"obax: nothing was learned: {_why_nothing_is_learned(job)}")
         raise typer.Exit(1)
+
+
+def _guessed(rows: Any) -> str:
+    """Return the task that the target of a file looks like, and say so."""
+    from ..streaming import StreamError, guess_task
+
+    if not isinstance(rows.source, Path):
+        return "classify"
+    try:
+        task, reason = guess_task(rows)
+    except StreamError:
+        return "classify"  # The job meets the same error.
+    other = "regress" if task == "classify" else "classify"
+    typer.echo(f"obax: --task {task}: {reason} (--task {other} for the other).", err=True)
+    return task
 
 
 def _open(source: str) -> Path | int:
@@ -205,7 +241,7 @@ def _why_nothing_is_learned(job: "Job") -> str:
     return f"{rejected.count:,} were rejected, {rejected.most_often()}."
 
 
-def _options(model: type, task: str, settings: Iterable[str]) -> dict[str, object]:
+def model_options(model: type, task: str, settings: Iterable[str]) -> dict[str, object]:
     """Return the options of a model from `KEY=VALUE` texts; the model checks the values."""
     fields = {field.name: field.type for field in dataclasses.fields(model)}
     options: dict[str, object] = {}

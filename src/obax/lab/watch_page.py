@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._support.messages import UserError, counted
-from ..watch import page
+from ..serve import page
 from .framework.run_folder import RunFolder, rejected_rounds
 from .report.figures import styles
 

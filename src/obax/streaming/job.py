@@ -24,6 +24,8 @@ from ..estimators import Played, Pool, StreamingClassifier, StreamingRegressor
 from .input_checks import Ends, StreamError
 from .late_labels import join_late_labels
 from .page import write_page
+from .parquet import ParquetSource
+from .reasons import Reasons
 from .results import results, to_json
 from .score import Score
 from .signals import Stop, reader_has_gone
@@ -87,12 +89,13 @@ class Job:
                 )
             key, single = model.key, model.model
         self.model: Any = model.prepare()
-        self.output, self.rows = output, 0
+        self.output, self.rows, self.reasons = output, 0, Reasons()
         self.score = Score(isinstance(single, StreamingRegressor), output.coverage)
         self._every = checkpoint.every if checkpoint else 0
         self._on_batch, self._stop = on_batch, stop
         settings: dict[str, Any] = {"target": input.target, "kind": input.format}
         settings |= {"drop": list(input.drop), "id": input.id, "coverage": output.coverage}
+        settings |= input.kinds.to_dict()
         self._settings = settings if key is None else settings | {"key": key}
         self.folder: ModelFolder | None = None
         with contextlib.ExitStack() as opened:
@@ -102,7 +105,8 @@ class Job:
                 )
             saved = self._restore()
             resumes = saved and (isinstance(input.source, Path) or input.continues)
-            self.source = Source(
+            open_source = ParquetSource if input.format == "parquet" else Source
+            self.source: Source | ParquetSource = open_source(
                 input,
                 Position.from_dict(saved) if resumes else None,
                 key=key,
@@ -157,7 +161,10 @@ class Job:
         """Predict and learn some rows, and write a line for each."""
         if self.source.input.id is not None:
             batch = join_late_labels(batch, self.model.pending_)
-        lines = results(self._predict_and_learn(batch), batch, self.score)
+        played = self._predict_and_learn(batch)
+        for reason in filter(None, played.rejected):
+            self.reasons.add(reason)
+        lines = results(played, batch, self.score)
         numbered = [to_json({"t": t} | line) for t, line in enumerate(lines, self.rows + 1)]
         with self._name_output_in_errors():
             self.out.write(("\n".join(numbered) + "\n").encode())
@@ -191,6 +198,7 @@ class Job:
             "output": ends.to_dict(),
             "setup": self._settings,
             "score": self.score.to_dict(),
+            "rejected": self.reasons.to_dict(),
         }
         self.folder.save(self.rows, self.model, meta)
 
@@ -207,17 +215,15 @@ class Job:
             )
         self.model, self.rows = model, meta["round"]
         self.score = Score(**meta["score"])
+        self.reasons = Reasons(**meta.get("rejected", {}))
         return meta
 
     def _check_input(self, saved: dict[str, Any]) -> None:
         """Check that the input is the one of the checkpoint; skip its rows if it starts again."""
-        input, position = self.source.input, self.source.position
-        seen = position.seen
-        if isinstance(input.source, Path):
-            seen = read_ends(self.source.descriptor, position.offset)
-        elif not input.continues:
+        input = self.source.input
+        if not isinstance(input.source, Path) and not input.continues:
             self._skip_processed_rows()
-            seen = position.seen
+        seen = self.source.seen()
         if saved and not input.allow_changed and seen != Ends.from_dict(saved["seen"]):
             raise StreamError(
                 f"the input is not the one of the checkpoint in {self.folder.path}: its "  # type: ignore[union-attr]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._support.messages import counted
 from ..estimators import Pool
-from ..watch import page
+from ..serve import page
 from .results import rounded, select
 
 if TYPE_CHECKING:
@@ -36,9 +36,12 @@ def write_page(job: "Job", *, done: bool = False) -> None:
         charts[-1]["curves"].append(requested | GREY_DOTS)
         means[f"coverage, requested {score.coverage:g}"] = means.pop("coverage")
     main = "MAE" if score.numbers else "accuracy"
+    # A job that is resumed after its end has processed nothing.
+    new = job.rows - job.first_row
+    speed = {"rows per second": f"{new / seconds:,.1f}"} if new else {}
     facts = {
         "rows": f"{job.rows:,}",
-        "rows per second": f"{(job.rows - job.first_row) / seconds:,.1f}",
+        **speed,
         **means,
         "mean loss": f"{model.mean_loss_:.4g}",
         "rejected": f"{model.rejected_.count:,}",
@@ -46,9 +49,9 @@ def write_page(job: "Job", *, done: bool = False) -> None:
     table: list[list[str]] = []
     if isinstance(model, Pool):
         # A pool of models has no history of its own.
-        table, facts["keys"] = _worst_keys(model), f"{len(model):,}"
+        table, facts["keys"] = worst_keys(model), f"{len(model):,}"
     else:
-        charts += _history_charts(model)
+        charts += history_charts(model)
     page.write(
         Path(job.folder.path),
         "stream",
@@ -65,7 +68,7 @@ def write_page(job: "Job", *, done: bool = False) -> None:
     )
 
 
-def _history_charts(model: Any) -> list[dict[str, Any]]:
+def history_charts(model: Any) -> list[dict[str, Any]]:
     """Return the charts of the loss and of each hyperparameter."""
     history = model.hyperparameter_history_
     every = slice(None, None, max(1, len(history["row"]) // page.MAX_POINTS))
@@ -82,15 +85,22 @@ def _history_charts(model: Any) -> list[dict[str, Any]]:
     return charts
 
 
-def _worst_keys(pool: Pool) -> list[list[str]]:
+def worst_keys(pool: Pool) -> list[list[str]]:
     """Return the keys with the largest loss as a table, the head first."""
     table = pool.tenants(MAX_KEYS)
     columns = list(table.columns)
     cells = [
-        [str(row["key"]), *("-" if row[n] != row[n] else f"{row[n]:,.4g}" for n in columns[1:])]
+        [str(row["key"]), *(_cell(row[name]) for name in columns[1:])]
         for row in table.to_dict("records")
     ]
     return [[f"{columns[0]}, worst first", *columns[1:]], *cells]
+
+
+def _cell(value: float) -> str:
+    """Return a number as a table shows it; counts have all their digits."""
+    if value != value:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 def _title(name: str) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..estimators import Table
+from .columns import AS_THEY_LOOK, Identifiers, Kinds, ValueRejected, parse_number, parse_word
 from .input_checks import BYTE_ORDER_MARK, ENDS_SIZE, Ends, check_first_bytes, check_header
 
 MAX_BATCH = 512
 MAX_LINE_BYTES = 1 << 20
 TOO_LONG = f"a line longer than {MAX_LINE_BYTES:,} bytes"
 CHUNK_BYTES = 1 << 16
-MISSING = {"", "na", "nan", "null", "none", "?"}
 Parsed = list[str] | dict[str, object]
 """A line that is a row: the fields of a CSV line, or an object of JSON."""
 Row = dict[Any, object]
@@ -32,7 +32,7 @@ class Input:
     target: str
     """The column to predict."""
     format: str = "csv"
-    """`"csv"` or `"jsonl"`."""
+    """`"csv"`, `"jsonl"`, or `"parquet"` for a file."""
     drop: tuple[str, ...] = ()
     """Columns to leave out."""
     id: str | None = None
@@ -43,6 +43,8 @@ class Input:
     right byte."""
     allow_changed: bool = False
     """Whether to go on although the input is not the one of the checkpoint."""
+    kinds: Kinds = AS_THEY_LOOK
+    """Columns that are said to be numbers, dates or categories."""
 
 
 @dataclasses.dataclass
@@ -121,6 +123,7 @@ class Source:
         self.position = position or Position()
         self._not_features = {*input.drop, input.target, input.id, key}
         self._ended = False
+        self._identifiers = Identifiers()
         if isinstance(input.source, Path):
             self.descriptor = os.open(input.source, os.O_RDONLY)
             os.lseek(self.descriptor, self.position.offset, os.SEEK_SET)
@@ -133,6 +136,12 @@ class Source:
         """Close what was opened here."""
         if isinstance(self.input.source, Path):
             os.close(self.descriptor)
+
+    def seen(self) -> Ends:
+        """Return the ends of what was handed out."""
+        if isinstance(self.input.source, Path):
+            return read_ends(self.descriptor, self.position.offset)
+        return self.position.seen
 
     def take(self, limit: int) -> Batch:
         """Return up to `limit` rows that are there; wait for the first.
@@ -235,18 +244,27 @@ class Source:
         return (self._json_batch if self.input.format == "jsonl" else self._csv_batch)(lines)
 
     def _json_batch(self, lines: list[Parsed | str]) -> Batch:
-        rows: list[Row | Table] = [
-            {name: value for name, value in line.items() if name not in self._not_features}
-            if isinstance(line, dict)
-            else Table.unreadable(str(line))
-            for line in lines
-        ]
+        rows = [self._json_row(line) for line in lines]
+        for name in {name for row in rows if isinstance(row, dict) for name in row}:
+            values = (row.get(name) for row in rows if isinstance(row, dict))
+            self._identifiers.look(name, values)
         objects = [line if isinstance(line, dict) else {} for line in lines]
         targets, ids, keys = (
             [None if name is None else one.get(name) for one in objects]
             for name in (self.input.target, self.input.id, self.key)
         )
+        if self.numeric:
+            targets = [parse_number(y) if isinstance(y, str) else y for y in targets]
         return Batch(rows, targets, ids, keys)
+
+    def _json_row(self, line: Parsed | str) -> Row | Table:
+        if not isinstance(line, dict):
+            return Table.unreadable(str(line))
+        convert, names = self.input.kinds.convert, line.keys() - self._not_features
+        try:
+            return {name: convert(name, line[name]) for name in line if name in names}
+        except ValueRejected as error:
+            return Table.unreadable(str(error))
 
     def _csv_batch(self, lines: list[Parsed | str]) -> Batch:
         header = self.position.header or []
@@ -258,21 +276,37 @@ class Source:
             return [line[index[name]] for line in fields] if name in index else None
 
         names = sorted(index.keys() - self._not_features)
-        columns = [_parse_numbers(texts(name) or []) for name in names]
+        rejected = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
+        columns = [self._csv_column(name, texts(name) or [], rejected) for name in names]
         has_words = any(column.dtype.kind == "O" for column in columns)
         values = np.empty((len(fields), len(names)), object if has_words else np.float64)
         for j, column in enumerate(columns):
             values[:, j] = column
         table = Table(names, values)
-        table.rejected.update({i: line for i, line in enumerate(lines) if isinstance(line, str)})
-        parse = _parse_number if self.numeric else _parse_word
+        table.rejected.update(rejected)
+        parse = parse_number if self.numeric else parse_word
         # Before there is a header all lines are rejected.
         targets = [parse(text) for text in texts(self.input.target) or [""] * len(lines)]
         ids, keys = (
-            [_parse_word(text) for text in texts(name) or [""] * len(lines)]
+            [parse_word(text) for text in texts(name) or [""] * len(lines)]
             for name in (self.input.id, self.key)
         )
         return Batch(table, targets, ids, keys)
+
+    def _csv_column(self, name: str, texts: Sequence[str], rejected: dict[int, str]) -> np.ndarray:
+        """Return a column as floats, or as objects if there are words in it."""
+        if not self.input.kinds.of(name):
+            column = _parse_numbers(texts)
+            if column.dtype.kind == "O":
+                self._identifiers.look(name, column)
+            return column
+        values = np.full(len(texts), None, object)
+        for i, text in enumerate(texts):
+            try:
+                values[i] = self.input.kinds.convert(name, text)
+            except ValueRejected as error:
+                rejected.setdefault(i, str(error))
+        return values
 
 
 def read_ends(descriptor: int, size: int) -> Ends:
@@ -298,18 +332,6 @@ def _parse_numbers(texts: Sequence[str]) -> np.ndarray:
     try:
         return np.array([float(text) for text in texts])
     except ValueError:
-        values = np.array([_parse_number(text) for text in texts], object)
+        values = np.array([parse_number(text) for text in texts], object)
     has_words = any(isinstance(value, str) for value in values)
     return values if has_words else values.astype(np.float64)
-
-
-def _parse_word(text: str) -> str | None:
-    return None if (text := text.strip()).lower() in MISSING else text
-
-
-def _parse_number(text: str) -> float | str | None:
-    word = _parse_word(text)
-    try:
-        return word if word is None else float(word)
-    except ValueError:
-        return word

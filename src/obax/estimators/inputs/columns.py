@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..json_codec import tagged, untagged
-from .table import LONGEST, Features, Table, short, since_epoch
+from .table import LONGEST, Category, Features, Table, short, since_epoch
 
 NUMBER, WORD, DATE = "number", "word", "date"
 DATE_PARTS = ("days", "day_sin", "day_cos", "week_sin", "week_cos")
@@ -164,7 +164,8 @@ class Columns:
         if kind == DATE:
             self.dates[name] = None
         if kind == WORD:
-            if name not in self.words and reads_as_number(word):
+            declared = type(word) is Category
+            if name not in self.words and not declared and reads_as_number(word):
                 warnings.warn(
                     f"feature {name!r} holds texts such as {word!r}: they are taken for the names "
                     f"of categories. Convert them with float() if they are numbers.",
@@ -173,7 +174,7 @@ class Columns:
             words = list(self.words[name].columns) if name in self.words else []
             full = len(words) >= self.most
             # Replaced as a whole, so that an interrupt leaves the old or the new one.
-            self.words[name] = Words.of(name, words if full else [*words, word], full)
+            self.words[name] = Words.of(name, words if full else [*words, str(word)], full)
         self.busy = bool(self.words or self.dates)
 
     def _encoded(

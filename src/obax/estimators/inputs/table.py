@@ -3,6 +3,7 @@
 import copy
 import datetime
 import numbers
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,10 +14,17 @@ LARGEST = 1e15
 EPOCH = datetime.datetime(1970, 1, 1)
 LONGEST = 100
 """Characters of a word."""
+ISO_DATE = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?"
+)
 NUMBERS = frozenset({float, int, bool, type(None), np.float64, np.float32, np.int64})
 """Types of values that are numbers, or missing, without a second look."""
 Features = Mapping[Any, object]
 """One row as River has it: values by the name of the feature."""
+
+
+class Category(str):
+    """A word that is the name of a category even where it reads as a date."""
 
 
 class Table:
@@ -111,11 +119,11 @@ class Table:
                 value = number(item)
                 if value is not None:
                     values[i, j] = value
-                elif isinstance(item, str) and len(item) <= LONGEST:
-                    words = self.words.setdefault(j, [None] * len(objects))
-                    words[i] = str(item) or None
                 elif (date := since_epoch(item)) is not None:
                     self.days.setdefault(j, np.full(len(objects), np.nan))[i] = date
+                elif isinstance(item, str) and len(item) <= LONGEST:
+                    words = self.words.setdefault(j, [None] * len(objects))
+                    words[i] = (item if type(item) is Category else str(item)) or None
                 else:
                     kind = "a longer text" if isinstance(item, str) else f"a {type(item).__name__}"
                     found = f"feature {self.names[j]!r} is {short(item)}"
@@ -149,7 +157,15 @@ def number(value: object) -> float | None:
 
 
 def since_epoch(value: object) -> float | None:
-    """Return a date as days since 1970-01-01: NaN for a missing one, `None` for no date."""
+    """Return a date as days since 1970-01-01: NaN for a missing one, `None` for no date. A text is
+    one if it is written as in ISO 8601."""
+    if type(value) is str:
+        if ISO_DATE.fullmatch(value) is None:
+            return None
+        try:
+            value = datetime.datetime.fromisoformat(value)
+        except ValueError:  # Such as the 30th of February.
+            return None
     if isinstance(value, np.datetime64):
         value = value.astype("M8[us]").item()
         if value is None:

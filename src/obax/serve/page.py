@@ -29,8 +29,12 @@ class WatchError(Exception):
     """A folder has nothing to show."""
 
 
-def write(
-    folder: Path,
+def write(folder: Path, *arguments: Any, **options: Any) -> None:
+    """Write what the page shows: the arguments are those of `contents`."""
+    files.write_text(folder / FILE, json.dumps(contents(*arguments, **options)))
+
+
+def contents(
     title: str,
     charts: Sequence[Mapping[str, Any]],
     facts: Iterable[Sequence[str]],
@@ -42,13 +46,13 @@ def write(
     text: str = "",
     done: bool = False,
     trouble: str | None = None,
-) -> None:
-    """Write what the page shows.
+) -> dict[str, Any]:
+    """Return what the page shows, as plain values.
 
     `charts` come from `chart`: the first is shown, the others are folded. `facts` are pairs of a
     name and a value. The first row of `table` is its head. `rejected` are rows with reasons.
     """
-    page = {
+    return {
         "title": title,
         "charts": list(charts),
         "facts": [list(fact) for fact in facts],
@@ -61,7 +65,6 @@ def write(
         "trouble": trouble,
         "updated": time.time(),
     }
-    files.write_text(folder / FILE, json.dumps(page))
 
 
 def read(folder: Path) -> dict[str, Any]:

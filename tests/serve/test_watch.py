@@ -1,10 +1,10 @@
 """`obax watch`: what the page is told, and that nothing else is served."""
 
 import ast
+import asyncio
 import http.client
 import json
 import re
-import threading
 import types
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from browser import FOUND, browser
+from running_server import running
 from typer.testing import CliRunner
 
 import obax.lab
@@ -24,10 +25,10 @@ from obax.lab.framework.playing import timed
 from obax.lab.report import Answer, Figure, Findings, Series, Table
 from obax.lab.report.figures import colour_of
 from obax.lab.watch_page import write_page
+from obax.serve.app import page_and_policy, watch_application
+from obax.serve.guard import Bounds
+from obax.serve.page import read as read_page
 from obax.streaming import Checkpoint, Input, Job, Output
-from obax.watch import serve
-from obax.watch.page import read as read_page
-from obax.watch.server import page
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -51,12 +52,9 @@ def stream_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(stream_folder):
-    with serve(stream_folder) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address
-        server.shutdown()
-        thread.join()
+    application = watch_application(stream_folder, Bounds())
+    with running(application, asyncio.Event()) as client:
+        yield client.base_url.host, client.base_url.port
 
 
 def get(address, path="/", method="GET", **headers):
@@ -127,16 +125,16 @@ def test_only_the_page_and_only_for_this_machine(address):
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
     assert get(address, method="HEAD")[1] == b""
-    for path in ("/watch.json", "/../rows.csv", "/data.json?x"):
+    for path in ("/watch.json", "/../rows.csv", "/data.json/x"):
         assert get(address, path)[0].status == 404
     for method in ("POST", "PUT", "DELETE"):
-        assert get(address, method=method)[0].status == 501
+        assert get(address, method=method)[0].status == 405
     assert get(address, Host="evil.example")[0].status == 403
     assert get(address, Host=f"localhost:{address[1]}")[0].status == 200
 
 
 def test_the_page_asks_nobody_else():
-    body, policy = page()
+    body, policy = page_and_policy()
     text = body.decode()
     assert not re.search(r"https?:|//[a-z]|@import|url\(|\bsrc=|href=", text)
     assert not re.search(r"\son\w+=|\sstyle=", text)
