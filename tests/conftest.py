@@ -9,6 +9,7 @@ import gc
 import http.server
 import os
 import sys
+import tempfile
 import threading
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +21,20 @@ import pytest
 # does not know ends the process, so it is given only to versions that were tried, and early.
 if (0, 8) <= tuple(map(int, metadata.version("jaxlib").split(".")[:2])) <= (0, 10):
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+
+# Compilation is what tests wait for. Without most of XLA's optimisations it takes two thirds of the
+# time, and what one process of this session has compiled is not compiled again by another one.
+SETTINGS = {
+    "jax_disable_most_optimizations": True,
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="obax-tests-", ignore_cleanup_errors=True)
+    SETTINGS["jax_compilation_cache_dir"] = _cache.name
+for name, value in SETTINGS.items():
+    jax.config.update(name, value)
+    os.environ[name.upper()] = str(value)
 
 jax.config.update("jax_enable_x64", True)
 
