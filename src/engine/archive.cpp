@@ -5,8 +5,8 @@
 namespace obax {
 
 const NamedArray& Archive::find(const std::string& name) const {
-    const auto found = source_->find(name);
-    if (found == source_->end()) throw std::invalid_argument(name + " is missing in the file.");
+    const auto found = source_->find(begin_ + name);
+    if (found == source_->end()) throw std::invalid_argument(begin_ + name + " is missing in the file.");
     return found->second;
 }
 
@@ -21,7 +21,7 @@ void Archive::check(const std::string& name, View values, Rule rule) const {
 void Archive::array(const std::string& name, Span values, const std::vector<std::size_t>& shape,
                     Rule rule) {
     if (!reading()) {
-        (*target_)[name] = {shape, Vector(values.begin(), values.end())};
+        (*target_)[begin_ + name] = {shape, Vector(values.begin(), values.end())};
         return;
     }
     const NamedArray& found = find(name);
@@ -33,7 +33,7 @@ void Archive::array(const std::string& name, Span values, const std::vector<std:
 
 void Archive::list(const std::string& name, Vector& values, std::size_t most, Rule rule) {
     if (!reading()) {
-        (*target_)[name] = {{values.size()}, values};
+        (*target_)[begin_ + name] = {{values.size()}, values};
         return;
     }
     const NamedArray& found = find(name);

@@ -30,6 +30,12 @@ class Archive {
     static Archive reader(const NamedArrays& arrays) { return Archive(nullptr, &arrays); }
 
     bool reading() const { return source_ != nullptr; }
+    // The same archive for parts whose names begin so.
+    Archive within(const std::string& begin) const {
+        Archive part(*this);
+        part.begin_ += begin;
+        return part;
+    }
 
     void array(const std::string& name, Span values, const std::vector<std::size_t>& shape,
                Rule rule = Rule::finite);
@@ -45,7 +51,7 @@ class Archive {
     // Throws, when reading, unless the condition holds.
     void require(bool condition, const std::string& name, const std::string& expected) const {
         if (reading() && !condition)
-            throw std::invalid_argument(name + " must be " + expected + "; the file is damaged.");
+            throw std::invalid_argument(begin_ + name + " must be " + expected + "; the file is damaged.");
     }
     void require_whole(double value, double low, double high, const std::string& name) const {
         require(value >= low && value <= high && value == std::floor(value), name,
@@ -57,6 +63,7 @@ class Archive {
     const NamedArray& find(const std::string& name) const;
     void check(const std::string& name, View values, Rule rule) const;
 
+    std::string begin_;
     NamedArrays* target_;
     const NamedArrays* source_;
 };

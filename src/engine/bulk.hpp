@@ -121,7 +121,8 @@ class Bulk {
         for (std::size_t i = 0; i < HYPERPARAMETERS; ++i)
             for (std::size_t j = 0; j < now.spans[i].size(); ++j)
                 out[last.spans[i].begin + j] = trail_[now.spans[i].begin + j];
-        for (std::size_t i = 0; i < now.members; ++i) out[last.width + i] = trail_[now.width + i];
+        for (std::size_t i = 0; i < now.trail - now.width; ++i)
+            out[last.width + i] = trail_[now.width + i];
     }
 
     double* prediction_data() { return predictions_.get(); }

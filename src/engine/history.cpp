@@ -49,7 +49,8 @@ History History::widened(std::size_t width, const std::vector<std::size_t>& plac
     wide.trails_.assign(size() * width, std::numeric_limits<double>::quiet_NaN());
     for (std::size_t i = 0; i < size(); ++i)
         for (std::size_t j = 0; j < width_; ++j)
-            wide.trails_[i * width + places[j]] = trails_[i * width_ + j];
+            if (places[j] < width)
+                wide.trails_[i * width + places[j]] = trails_[i * width_ + j];
     return wide;
 }
 

@@ -14,13 +14,16 @@ namespace {
 // 1e-288 in the bound.
 constexpr double LEAST_SHARE = 1e-300;
 // The memory of the running means of the losses.
-constexpr double RESIDUAL_ROWS = 100.0;
+constexpr double RESIDUAL_ROWS = 100.0, CAUTIOUS_ROWS = 1000.0;
+// By which a loss in units of twice the running mean counts: 0.1 of the squared error.
+constexpr double CAUTIOUS_RATE = 0.2;
 constexpr double LEAST_RESIDUAL = 1e-12;
 
 }  // namespace
 
-Mixture::Mixture(std::size_t members, bool regression)
-    : shares_(members, 1.0 / static_cast<double>(members)),
+Mixture::Mixture(std::size_t members, bool regression, bool cautious)
+    : cautious_(cautious),
+      shares_(members, 1.0 / static_cast<double>(members)),
       residuals_(regression ? members : 0, 1.0),
       sat_out_(members, 0.0) {}
 
@@ -67,15 +70,16 @@ void Mixture::update(std::vector<MemberWork>& members, double weight, double sha
 
 void Mixture::set_densities(std::vector<MemberWork>& members, double rows) {
     double scale = std::numeric_limits<double>::infinity(), least = scale;
-    for (std::size_t i = 0; i < members.size(); ++i) {
+    const double rate = cautious_ ? CAUTIOUS_RATE : 1.0;
+    for (std::size_t i = 0; i < shares_.size(); ++i) {
         if (!members[i].awake) continue;
         scale = std::min(scale, residuals_[i]);
         least = std::min(least, members[i].loss);
     }
     for (auto& member : members)
-        member.likelihood = member.awake ? std::exp((least - member.loss) / scale) : 0.0;
-    const double by = 1.0 / std::min(rows + 2.0, RESIDUAL_ROWS);
-    for (std::size_t i = 0; i < members.size(); ++i) {
+        member.likelihood = member.awake ? std::exp(rate * (least - member.loss) / scale) : 0.0;
+    const double by = 1.0 / std::min(rows + 2.0, cautious_ ? CAUTIOUS_ROWS : RESIDUAL_ROWS);
+    for (std::size_t i = 0; i < shares_.size(); ++i) {
         if (!members[i].awake) continue;
         residuals_[i] += by * (2.0 * members[i].loss - residuals_[i]);
         residuals_[i] = std::max(residuals_[i], LEAST_RESIDUAL);
@@ -83,7 +87,7 @@ void Mixture::set_densities(std::vector<MemberWork>& members, double rows) {
 }
 
 Mixture Mixture::resized(const std::vector<std::size_t>& places, std::size_t count) const {
-    Mixture mixture(count, !residuals_.empty());
+    Mixture mixture(count, !residuals_.empty(), cautious_);
     // A member that is new gets the share of one among all.
     const double left = static_cast<double>(places.size()) / static_cast<double>(count);
     for (std::size_t i = 0; i < places.size(); ++i) {

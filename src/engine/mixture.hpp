@@ -30,7 +30,8 @@ struct MemberWork;
 
 class Mixture {
   public:
-    Mixture(std::size_t members, bool regression);
+    // A `cautious` mixture moves its shares by a fifth as much where targets are numbers.
+    Mixture(std::size_t members, bool regression, bool cautious = false);
 
     // The members' mean prediction under the shares; false if no member is finite.
     bool predict(const std::vector<MemberWork>& members, Span out) const;
@@ -50,6 +51,7 @@ class Mixture {
     void visit(Archive& archive);
 
   private:
+    bool cautious_;
     Vector shares_;
     Vector residuals_;  // running mean of twice the loss of each member, for regression
     Vector sat_out_;    // rows in which a member could not take part

@@ -67,6 +67,7 @@ Workspace::Workspace(const Plan& plan)
         member.right = member.solutions = Matrix(1 + k, d);
         member.centre = Matrix(k, d);
     }
+    if (plan.auto_members > 0) beside = std::make_unique<AutoWork>(plan);
     row.values.assign(d, 0.0);
     row.slope.assign(d, 0.0);
     scratch.step.resize(k);
@@ -93,6 +94,7 @@ Model::Model(PlanPointer plan, std::vector<std::unique_ptr<Member>> members)
       tuned_(*plan_),
       mixture_(plan_->members, !plan_->classifies),
       members_(std::move(members)),
+      auto_(plan_->auto_members > 0 ? std::make_unique<AutoMembers>(*plan_) : nullptr),
       moments_(plan_->spec.sparse ? 0 : plan_->features),
       frequencies_{Vector(plan_->slots, 0.0)},
       recent_(plan_->spec.lags, MISSING),
@@ -103,6 +105,10 @@ Model::Model(PlanPointer plan, std::vector<std::unique_ptr<Member>> members)
     for (auto& member : members_)
         static_cast<DiagonalMember&>(*member).fit(*plan_, cells_, features_);
 }
+
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::~Model() = default;
 
 Model Model::copy() const { return resized(plan_, features_); }
 
@@ -124,6 +130,7 @@ Model Model::resized(PlanPointer plan, std::size_t features) const {
     larger.rows_ = rows_;
     larger.tuned_ = tuned_.resized(old, now, rows_ > 0.0);
     larger.mixture_ = mixture_.resized(places, now.members);
+    if (auto_ && larger.auto_) larger.auto_ = auto_->resized(old, now);
     std::copy(moments_.begin(), moments_.end(), larger.moments_.begin());
     larger.target_ = target_;
     std::copy(frequencies_.counts.begin(), frequencies_.counts.end(),
@@ -132,9 +139,7 @@ Model Model::resized(PlanPointer plan, std::size_t features) const {
     larger.last_target_ = last_target_;
     larger.scores_ = scores_;
     larger.underflow_ = underflow_;
-    auto trail = x_places(old.spec, now.spec);
-    for (std::size_t place : places) trail.push_back(now.width + place);
-    larger.history_ = history_.widened(now.trail, trail);
+    larger.history_ = history_.widened(now.trail, trail_places(old.spec, now.spec));
     if (!now.spec.sparse) return larger;
     const bool same_cells = cell_width(old) == cell_width(now) && old.entries == now.entries;
     const Matrix cells = same_cells ? cells_ : widened_cells(old, now, cells_);
@@ -159,9 +164,7 @@ Model Model::made_sparse(PlanPointer plan, std::size_t features) const {
               sparse.frequencies_.counts.begin());
     sparse.last_target_ = last_target_;
     sparse.scores_ = scores_;
-    auto trail = x_places(old.spec, now.spec);
-    for (std::size_t place : places) trail.push_back(now.width + place);
-    sparse.history_ = history_.widened(now.trail, trail);
+    sparse.history_ = history_.widened(now.trail, trail_places(old.spec, now.spec));
 
     Matrix& cells = sparse.cells_ = Matrix(cells_for(std::max(features, f)), cell_width(now));
     for (std::size_t i = 0; i < f; ++i) {
@@ -205,6 +208,12 @@ Model Model::made_sparse(PlanPointer plan, std::size_t features) const {
 
 Context Model::context(Workspace& work) const {
     return {*plan_, *work.loss, tuned_, rows_, &cells_, work.scratch};
+}
+
+AutoContext Model::auto_context(const Workspace& work) const {
+    const RunningMoments& target = target_.moments();
+    return {*plan_, *work.loss, target.mean, std::sqrt(target.variance), frequencies_.counts,
+            rows_};
 }
 
 bool Model::same_row(const RawRow& raw, const Workspace& work) const {
@@ -315,7 +324,8 @@ void Model::expand(Workspace& work) const {
 
 bool Model::predict(const RawRow& raw, Workspace& work, Span prediction) const {
     const Plan& plan = *plan_;
-    if (!(work.prepared && work.predicted && same_row(raw, work))) {
+    const bool fresh = !(work.prepared && work.predicted && same_row(raw, work));
+    if (fresh) {
         read(raw, work);
         const Context seen = context(work);
         for (std::size_t i = 0; i < plan.members; ++i) {
@@ -326,7 +336,8 @@ bool Model::predict(const RawRow& raw, Workspace& work, Span prediction) const {
         }
         work.prepared = work.predicted = true;
     }
-    const bool able = mixture_.predict(work.members, prediction);
+    bool able = mixture_.predict(work.members, prediction);
+    if (auto_) able = auto_->predict(auto_context(work), raw, work.raw, able, *work.beside, prediction);
     if (!plan.classifies) {
         work.mean_output = prediction[0];
         const RunningMoments& target = target_.moments();
@@ -360,7 +371,7 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     const double rarity =
         plan.spec.balance == Balance::none ? 1.0 : frequencies_.rarity(label);
     double loss;
-    if (plan.members == 1)
+    if (plan.members == 1 && !auto_)
         loss = work.loss->value(work.members[0].outputs, example.target);
     else if (plan.classifies)
         loss = -std::log(std::max(prediction[label], LEAST_PROBABILITY));
@@ -376,6 +387,8 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     if (doubtful) {
         // A glitch teaches nothing, and of a jump nothing but the statistics has to move.
         rows_ += 1.0;
+        if (auto_)
+            auto_->update(auto_context(work), raw, target, weight, example, true, *work.beside);
         compare_with_last_target(work, target, example.target, factor, loss);
         learn_statistics(work, target, label);
         work.reset();
@@ -396,6 +409,8 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     for (std::size_t i = 0; i < plan.members; ++i)
         if (!work.members[i].learned) mixture_.count_sat_out(i);
     move_shares(work, example);
+    if (auto_)
+        auto_->update(auto_context(work), raw, target, weight, example, false, *work.beside);
     if (work.members[0].learned) tuned_.step(plan, work.scratch.slopes, rows_);
     if (!plan.spec.sparse) {
         rows_ += 1.0;
@@ -503,7 +518,13 @@ void Model::compare_with_last_target(Workspace& work, double target, double targ
 void Model::write_trail(Span out) const {
     const Vector& x = tuned_.x();
     std::copy(x.begin(), x.end(), out.begin());
-    std::copy(mixture_.shares().begin(), mixture_.shares().end(), out.begin() + x.size());
+    Vector shares = mixture_.shares();
+    if (auto_) {
+        const Vector& all = auto_->shares();
+        for (double& share : shares) share *= all[0];
+        shares.insert(shares.end(), all.begin() + 1, all.end());
+    }
+    std::copy(shares.begin(), shares.end(), out.begin() + x.size());
 }
 
 Matrix Model::centre(Workspace& work) const {
@@ -548,6 +569,7 @@ double Model::bytes(const Plan& plan, std::size_t features) {
     const double slopes = n - number(plan.first_curved);
     const double f = number(features);
     numbers += second_order * (d * d + k * d) + slopes * d * d + n * k * d;  // state
+    if (plan.auto_members > 0) numbers += AutoMembers::bytes(plan) / 8.0;
     numbers += first_order * k * (f + 1.0) + GuardedMoments::NUMBERS * (f + 1.0);
     numbers += second_order * (d * d + 2.0 * k * d + 2.0 * d);  // buffers
     numbers += 3.0 * (1.0 + k) * d + n * d + 2.0 * n * k * d + 4.0 * d;
@@ -583,6 +605,7 @@ void Model::visit(Archive& archive) {
     }
     for (std::size_t i = 0; i < members_.size(); ++i)
         members_[i]->visit(archive, "member." + names[i]);
+    if (auto_) auto_->visit(archive);
     Matrix lines(moments_.size() + 1, GuardedMoments::NUMBERS);
     for (std::size_t i = 0; i < moments_.size(); ++i) moments_[i].write(lines[i]);
     target_.write(lines[moments_.size()]);

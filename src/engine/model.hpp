@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "auto_members.hpp"
 #include "conformal.hpp"
 #include "history.hpp"
 #include "member.hpp"
@@ -45,6 +46,7 @@ struct Workspace {
 
     std::unique_ptr<Loss> loss;
     std::vector<MemberWork> members;
+    std::unique_ptr<AutoWork> beside;  // of the members beside the linear ones
     Scratch scratch;
     Row row;
     Vector raw;                          // values of the row that was read last
@@ -64,8 +66,9 @@ struct Outcome {
 class Model {
   public:
     explicit Model(PlanPointer plan);
-    Model(Model&&) noexcept = default;
-    Model& operator=(Model&&) noexcept = default;
+    Model(Model&&) noexcept;
+    Model& operator=(Model&&) noexcept;
+    ~Model();
 
     Model copy() const;
 
@@ -95,6 +98,7 @@ class Model {
     // Feature whose values differ too little for a variance in double precision; -2 for the target,
     // -1 for none.
     std::ptrdiff_t underflow() const { return underflow_; }
+    const AutoMembers* beside() const { return auto_.get(); }
     // x and the members' shares.
     void write_trail(Span out) const;
     // The weights that the tuned member's next prediction uses; features first.
@@ -114,6 +118,7 @@ class Model {
     Model(PlanPointer plan, std::vector<std::unique_ptr<Member>> members);
 
     Context context(Workspace& work) const;
+    AutoContext auto_context(const Workspace& work) const;
     void read(const RawRow& raw, Workspace& work) const;
     bool same_row(const RawRow& raw, const Workspace& work) const;
     void expand(Workspace& work) const;
@@ -134,6 +139,7 @@ class Model {
     TunedHyperparameters tuned_;
     Mixture mixture_;
     std::vector<std::unique_ptr<Member>> members_;
+    std::unique_ptr<AutoMembers> auto_;  // none in a model whose members are all linear
     std::vector<GuardedMoments> moments_;  // dense: of each feature
     mutable Matrix cells_;                 // sparse: see sparse.hpp
     GuardedMoments target_;

@@ -184,7 +184,11 @@ class PythonModel {
         Vector lines;
         for (const MemberWork& member : work_.members)
             lines.insert(lines.end(), member.prediction.begin(), member.prediction.end());
-        return to_numpy(lines, {plan.members, plan.predictions});
+        for (std::size_t i = 1; i < plan.auto_members; ++i) {
+            const Vector& line = work_.beside->members[i].prediction;
+            lines.insert(lines.end(), line.begin(), line.end());
+        }
+        return to_numpy(lines, {spec().all_names().size(), plan.predictions});
     }
 
     // ---- many rows ----

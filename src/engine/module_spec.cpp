@@ -34,6 +34,7 @@ constexpr std::array<const char*, 3> EXPANSIONS = {"linear", "fourier", "interac
 
 using Frozen = std::vector<std::tuple<std::string, double, double, double>>;
 using Rates = std::vector<std::tuple<std::string, double>>;
+using Trees = std::vector<std::tuple<std::string, double, bool>>;
 using Doubles2 = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Doubles1 = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -77,6 +78,14 @@ void set_field(Spec& spec, const std::string& name, nb::handle value) {
     else if (name == "share") spec.share = nb::cast<double>(value);
     else if (name == "history_points") spec.history_points = nb::cast<std::size_t>(value);
     else if (name == "intervals") spec.intervals = nb::cast<bool>(value);
+    else if (name == "blocks") spec.blocks = nb::cast<std::vector<std::string>>(value);
+    else if (name == "trees") {
+        spec.trees.clear();
+        for (const auto& [word, memory, corrects] : nb::cast<Trees>(value))
+            spec.trees.push_back({word, memory, corrects});
+    }
+    else if (name == "tree_bytes") spec.tree_bytes = nb::cast<double>(value);
+    else if (name == "seed") spec.seed = nb::cast<std::size_t>(value);
     else if (name == "waves") spec.waves = nb::cast<SharedWaves&>(value).waves;
     else throw std::invalid_argument("a spec has no field '" + name + "'.");
 }
@@ -111,7 +120,7 @@ nb::dict spans_of(const Spec& spec) {
 
 nb::tuple names_of(const Spec& spec) {
     nb::list names;
-    for (const auto& name : spec.member_names()) names.append(name);
+    for (const auto& name : spec.all_names()) names.append(name);
     return nb::tuple(names);
 }
 

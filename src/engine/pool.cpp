@@ -137,7 +137,8 @@ void Pool::write_trail(const PoolRows& rows, std::size_t i, const Tenant& tenant
                 out[last.spans[h].begin + at] = trail[now.spans[h].begin + j];
         }
     }
-    for (std::size_t m = 0; m < now.members; ++m) out[last.width + m] = trail[now.width + m];
+    for (std::size_t m = 0; m < now.trail - now.width; ++m)
+        out[last.width + m] = trail[now.width + m];
 }
 
 void Pool::play_row(const PoolRows& rows, std::size_t i, Workspaces& workspaces,

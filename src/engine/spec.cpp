@@ -42,6 +42,13 @@ std::vector<std::string> Spec::member_names() const {
     return names;
 }
 
+std::vector<std::string> Spec::all_names() const {
+    auto names = member_names();
+    names.insert(names.end(), blocks.begin(), blocks.end());
+    for (const auto& member : trees) names.push_back(member.name);
+    return names;
+}
+
 Range Spec::span(Hyperparameter which) const {
     const std::size_t sizes[HYPERPARAMETERS] = {
         per_feature ? features : 1,       1, 1, slots(), slots(),
@@ -134,11 +141,21 @@ void Spec::check() const {
         require(member.rate > 0 && std::isfinite(member.rate), "rates", "numbers > 0");
     require(!sparse || (!per_feature && lags == 0 && expansion == Expansion::linear), "sparse",
             "False with per_feature, lags, waves or products");
-    auto names = member_names();
+    for (const auto& block : blocks)
+        require(block == "lags" || block == "interactions" || block == "fourier", "blocks",
+                "some of 'lags', 'interactions' and 'fourier'");
+    for (const auto& member : trees)
+        require(member.memory >= 2 && std::isfinite(member.memory), "trees", "with memory >= 2");
+    require(tree_bytes >= 0, "tree_bytes", "a number >= 0");
+    require(seed <= most, "seed", "at most 16,777,216");
+    require(auto_members() == 0 || (!sparse && !per_feature && expansion == Expansion::linear),
+            "blocks and trees", "none in a model that is sparse or sees computed columns");
+    auto names = all_names();
     std::sort(names.begin(), names.end());
     require(std::adjacent_find(names.begin(), names.end()) == names.end(), "members",
             "different from each other");
-    require(expansion != Expansion::fourier ||
+    const bool waved = std::find(blocks.begin(), blocks.end(), "fourier") != blocks.end();
+    require((expansion != Expansion::fourier && !waved) ||
                 (waves && waves->phases.size() == WAVES && waves->directions.columns() == WAVES &&
                  waves->directions.rows() >= features),
             "waves", "directions for each feature and a phase for each wave");
@@ -183,6 +200,49 @@ std::vector<std::size_t> member_places(const Spec& old, const Spec& now) {
         places.push_back(static_cast<std::size_t>(at - names.begin()));
     }
     return places;
+}
+
+std::vector<std::size_t> auto_member_places(const Spec& old, const Spec& now) {
+    const std::size_t before = old.members(), after = now.members();
+    const auto from = old.all_names(), to = now.all_names();
+    std::vector<std::size_t> places{0};
+    for (std::size_t i = before; i < from.size(); ++i) {
+        const auto begin = to.begin() + static_cast<std::ptrdiff_t>(after);
+        const auto at = std::find(begin, to.end(), from[i]);
+        if (at == to.end()) throw std::invalid_argument("members must stay what they are.");
+        places.push_back(1 + static_cast<std::size_t>(at - begin));
+    }
+    return places;
+}
+
+std::vector<std::size_t> trail_places(const Spec& old, const Spec& now) {
+    auto places = x_places(old, now);
+    const auto names = now.all_names();
+    for (const auto& name : old.all_names()) {
+        const auto at = std::find(names.begin(), names.end(), name);
+        places.push_back(at == names.end() ? NOWHERE
+                                           : now.width() + static_cast<std::size_t>(at - names.begin()));
+    }
+    return places;
+}
+
+Spec block_spec(const Spec& spec, const std::string& name) {
+    Spec block = spec;
+    block.blocks.clear();
+    block.trees.clear();
+    block.frozen.clear();
+    block.gradient_steps.clear();
+    block.intervals = false;
+    block.history_points = 2;
+    if (name == "lags") block.lags = std::max<std::size_t>(spec.lags, 1);
+    if (name == "interactions") block.expansion = Expansion::interactions;
+    if (name == "fourier") block.expansion = Expansion::fourier;
+    return block;
+}
+
+bool has_block(const Spec& spec, const std::string& name) {
+    if (name == "interactions") return spec.features > 0 && spec.features <= MOST_MULTIPLIED;
+    return name == "lags" || spec.features > 0;
 }
 
 Vector output_factors(const Spec& old, const Spec& now) {

@@ -37,6 +37,8 @@ enum class Expansion { linear, fourier, interactions };
 inline constexpr std::size_t WAVES = 90;
 // Products are taken of the first 19 features with each other: 190 columns.
 inline constexpr std::size_t MULTIPLIED = 19;
+// The block of products is there up to so many features.
+inline constexpr std::size_t MOST_MULTIPLIED = 9;
 
 struct Range {
     std::size_t begin = 0, end = 0;
@@ -53,6 +55,13 @@ struct FrozenMember {
 struct GradientSteps {
     std::string name;
     double rate;
+};
+
+// An ensemble of gradient trees.
+struct TreeMember {
+    std::string name;
+    double memory;
+    bool corrects;  // the linear mixture; otherwise it learns from the features alone
 };
 
 // Directions and phases of the random Fourier features. Row i of `directions` belongs to feature i,
@@ -83,6 +92,11 @@ struct Spec {
     std::size_t history_points = 1024;
     bool intervals = true;         // whether scores for prediction intervals are kept
     std::shared_ptr<const Waves> waves;
+    // Members beside the linear ones: models of other columns, and ensembles of trees.
+    std::vector<std::string> blocks;
+    std::vector<TreeMember> trees;
+    double tree_bytes = 33554432;  // of what an ensemble counts
+    std::size_t seed = 0;          // of the columns that trees see
 
     bool classifies() const { return loss == LossKind::logistic; }
     // Classes that there is room for: two at least; none for regression.
@@ -96,11 +110,18 @@ struct Spec {
     std::size_t lag_width() const { return slots() > 0 ? slots() : 1; }
     std::size_t members() const { return 1 + frozen.size() + gradient_steps.size(); }
     std::vector<std::string> member_names() const;
+    // Members of the mixture around the linear model, which is the first; 0 where there is none.
+    std::size_t auto_members() const {
+        const std::size_t beside = blocks.size() + trees.size();
+        return beside > 0 ? 1 + beside : 0;
+    }
+    // The linear members, blocks and trees.
+    std::vector<std::string> all_names() const;
     // Where each hyperparameter stands in x.
     Range span(Hyperparameter which) const;
     std::size_t width() const { return span(BANDWIDTH).end; }
     // x and the members' shares: what the history keeps of a row.
-    std::size_t trail() const { return width() + members(); }
+    std::size_t trail() const { return width() + all_names().size(); }
     // Entries of x that are learned, in increasing order.
     std::vector<std::size_t> entries() const;
     // How many of them, the first ones, have no derivative of the curvature.
@@ -123,6 +144,15 @@ std::vector<std::size_t> x_places(const Spec& old, const Spec& now);
 std::vector<std::size_t> column_places(const Spec& old, const Spec& now);
 // For each member of the old spec its place in the new one.
 std::vector<std::size_t> member_places(const Spec& old, const Spec& now);
+// The same for the linear model, blocks and trees.
+std::vector<std::size_t> auto_member_places(const Spec& old, const Spec& now);
+// For each entry of a trail of the old spec its place in the new one; NOWHERE if it has none.
+inline constexpr std::size_t NOWHERE = static_cast<std::size_t>(-1);
+std::vector<std::size_t> trail_places(const Spec& old, const Spec& now);
+// The spec of a block, which is a dense model of other columns.
+Spec block_spec(const Spec& spec, const std::string& name);
+// Whether a model with so many features has this block: products are cheap for a few.
+bool has_block(const Spec& spec, const std::string& name);
 // How outputs continue when a model with one logit gets one for each class: z becomes -z/2 and z/2.
 Vector output_factors(const Spec& old, const Spec& now);
 

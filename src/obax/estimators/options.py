@@ -30,6 +30,17 @@ RATES = (0.01, 0.1, 0.3, 1.0)
 FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
 """Penalty, memory and inertia of frozen members that do not depend on the start."""
 
+TREES = {
+    "trees 30": (30.0, False),
+    "trees 300": (300.0, False),
+    "correcting trees 30": (30.0, True),
+    "correcting trees 300": (300.0, True),
+}
+"""Ensembles of gradient trees of `features="auto"`: rows that a leaf remembers, and whether they
+correct the linear members or learn from the features alone."""
+MOST_TREE_BYTES = 2**25
+"""Of what one ensemble counts, where `max_memory` leaves so much."""
+
 T = TypeVar("T")
 Expected = str | None
 Check = Callable[[object], Expected]
@@ -126,8 +137,9 @@ class Options:
     members: str | tuple[str, ...] = option("auto", members)
     share: float = option(0.001, fraction, live=True)
     per_feature: bool = option(False, boolean)
-    features: str = option("linear", one_of("linear", "fourier", "interactions"))
+    features: str = option("linear", one_of("auto", "linear", "fourier", "interactions"))
     lags: int = option(0, integer_from_zero)
+    seed: int = option(0, integer_from_zero)
     step_size: float = option(0.01, positive, live=True)
     horizon: float = option(500.0, at_least_two, live=True)
     scale_memory: float = option(10_000.0, at_least_two, live=True)
@@ -156,7 +168,7 @@ class Options:
             if isinstance(value, list | Mapping):
                 value = tuple(value) if isinstance(value, list) else dict(value)
             values[field.name] = value
-        if self.per_feature and (self.features != "linear" or self.lags):
+        if self.per_feature and (self.features not in ("linear", "auto") or self.lags):
             raise ValueError(
                 f"per_feature must be False with features other than 'linear' and with lags, but "
                 f"got True with features={self.features!r}, lags={self.lags}."
@@ -200,7 +212,7 @@ class Options:
         if self.members == "auto":
             # If nothing is learned, the tuned member stays at the start; with waves or products the
             # frozen one would cost as much as the tuned one.
-            alone = not self.learn or self.features != "linear"
+            alone = not self.learn or self.features not in ("auto", "linear")
             return tuple(word for word in AUTO if not (alone and word == "start"))
         return tuple(word for word in MEMBERS if word in self.members)
 
@@ -210,6 +222,11 @@ class Options:
         return list(self.spec(0, 0).members)
 
     @property
+    def automatic(self) -> bool:
+        """Whether there are members beside the linear ones."""
+        return self.features == "auto" and not self.per_feature and self.imbalance is None
+
+    @property
     def most_features(self) -> int:
         """The number of features that a model takes in."""
         return min(self.max_features, MOST_DENSE) if self.dense else self.max_features
@@ -217,7 +234,7 @@ class Options:
     @property
     def dense(self) -> bool:
         """Whether a model has full curvature however many features it has."""
-        return bool(self.per_feature or self.lags or self.features != "linear")
+        return bool(self.per_feature or self.lags or self.features in ("fourier", "interactions"))
 
     def sparse(self, features: int) -> bool:
         """Return whether a model with so many features is sparse."""
@@ -246,7 +263,7 @@ class Options:
             balance="all" if isinstance(self.class_weight, str) else balance,
             frozen=[(word, *values) for word, values in frozen.items() if word in words],
             rates=[(f"sgd {rate:g}", rate) for rate in rates],
-            expansion=self.features,
+            expansion="linear" if self.features == "auto" else self.features,
             lags=int(self.lags),
             starts=frozen["start"],
             step_size=float(self.step_size),
@@ -255,8 +272,18 @@ class Options:
             delta=float(self.delta),
             share=float(self.share),
             history_points=history_points,
-            **({"waves": _waves()} if self.features == "fourier" else {}),
+            **({"waves": _waves()} if self.features in ("fourier", "auto") else {}),
+            **(self._beside() if self.automatic and not sparse else {}),
         )
+
+    def _beside(self) -> dict[str, Any]:
+        """Return the fields of the members beside the linear ones."""
+        return {
+            "blocks": ["lags", "interactions"],
+            "trees": [(name, *values) for name, values in TREES.items()],
+            "tree_bytes": min(MOST_TREE_BYTES, self.max_memory / 16),
+            "seed": int(self.seed),
+        }
 
 
 def random_waves() -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,257 @@
+#include "auto_members.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model.hpp"
+
+namespace obax {
+
+namespace {
+
+constexpr double MISSING = std::numeric_limits<double>::quiet_NaN();
+// Probabilities are cut off here before they become columns and offsets.
+constexpr double LEAST_LOGIT = 1e-12;
+
+double logit(double p) {
+    const double inside = std::min(std::max(p, LEAST_LOGIT), 1.0 - LEAST_LOGIT);
+    return std::log(inside / (1.0 - inside));
+}
+
+// The logits of a prediction, or the number itself.
+void outputs_of(const Plan& plan, View prediction, Span out) {
+    if (!plan.classifies)
+        out[0] = prediction[0];
+    else if (plan.outputs == 1)
+        out[0] = logit(prediction[1]);
+    else
+        for (std::size_t k = 0; k < out.size(); ++k)
+            out[k] = std::log(std::max(prediction[k], LEAST_LOGIT));
+}
+
+// The predictions that correcting trees see: of the linear model and the lagged one.
+constexpr std::size_t SEEN = 2;
+// By which trees draw the columns of predictions and of the last target; features have their place.
+constexpr std::uint64_t FIRST_ID = std::uint64_t{1} << 32, LAST_ID = std::uint64_t{1} << 40;
+
+}  // namespace
+
+// ---- the columns of trees -------------------------------------------------------------------
+
+TreeOptions tree_options(const Plan& plan, std::size_t ensemble) {
+    const TreeMember& member = plan.spec.trees[ensemble];
+    TreeOptions options;
+    options.columns = member.corrects ? plan.tree_columns : plan.features;
+    options.outputs = plan.outputs;
+    options.memory = member.memory;
+    options.seed = plan.spec.seed * plan.spec.trees.size() + ensemble;
+    options.scaled = !plan.classifies;
+    options.most_bytes = plan.spec.tree_bytes;
+    for (std::size_t j = 0; j < plan.features; ++j) options.column_ids.push_back(j);
+    if (!member.corrects) return options;
+    // With two classes the one column is that of the second class.
+    const std::size_t first = plan.classifies && plan.outputs == 1 ? 1 : 0;
+    for (std::uint64_t i = 0; i < SEEN; ++i)
+        for (std::size_t k = 0; k < plan.predicted_columns; ++k)
+            options.column_ids.push_back(FIRST_ID + (i << 20) + first + k);
+    options.column_ids.push_back(LAST_ID);
+    return options;
+}
+
+std::vector<std::size_t> tree_column_places(const Plan& old, const Plan& now) {
+    std::vector<std::size_t> places;
+    for (std::size_t j = 0; j < old.features; ++j) places.push_back(j);
+    const bool more = old.classifies && old.outputs == 1 && now.outputs > 1;
+    for (std::size_t i = 0; i < SEEN; ++i)
+        for (std::size_t k = 0; k < old.predicted_columns; ++k)
+            places.push_back(now.features + i * now.predicted_columns + k + (more ? 1 : 0));
+    places.push_back(now.tree_columns - 1);
+    return places;
+}
+
+AutoWork::AutoWork(const Plan& plan)
+    : members(plan.auto_members),
+      values(plan.tree_columns, MISSING),
+      bins(plan.tree_columns),
+      leaves(plan.trees.size() * GradientTrees::TREES),
+      linear(plan.predictions),
+      mixed(plan.predictions),
+      gradient(plan.outputs),
+      curvature(plan.outputs) {
+    for (MemberWork& member : members) {
+        member.outputs.assign(plan.outputs, 0.0);
+        member.prediction.assign(plan.predictions, 0.0);
+    }
+    for (const PlanPointer& block : plan.blocks)
+        blocks.push_back(block ? std::make_unique<Workspace>(*block) : nullptr);
+}
+
+AutoMembers::AutoMembers(const Plan& plan)
+    : bins_(plan.tree_columns),
+      linear_(1 + plan.blocks.size(), !plan.classifies, true),
+      mixture_(plan.auto_members, !plan.classifies, true),
+      last_target_(MISSING) {
+    for (const PlanPointer& block : plan.blocks)
+        blocks_.push_back(block ? std::make_unique<Model>(block) : nullptr);
+    for (const TreeOptions& options : plan.trees) trees_.emplace_back(options);
+}
+
+AutoMembers::~AutoMembers() = default;
+
+// ---- predicting -----------------------------------------------------------------------------
+
+bool AutoMembers::predict(const AutoContext& context, const RawRow& raw, View features, bool able,
+                          AutoWork& work, Span prediction) const {
+    const Plan& plan = context.plan;
+    MemberWork& linear = work.members[0];
+    linear.awake = able;
+    std::copy(prediction.begin(), prediction.end(), linear.prediction.begin());
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        MemberWork& member = work.members[1 + i];
+        member.awake = blocks_[i] && blocks_[i]->predict(raw, *work.blocks[i], member.prediction);
+        if (!member.awake || plan.classifies) continue;
+        const double number = member.prediction[0];
+        member.prediction[0] =
+            context.deviation > 0.0 ? (number - context.mean) / context.deviation : 0.0;
+        member.awake = std::isfinite(member.prediction[0]);
+    }
+    const bool any = linear_.predict(work.members, work.linear);
+    if (!any) std::fill(work.linear.begin(), work.linear.end(), MISSING);
+    predict_trees(context, features, work);
+    return mixture_.predict(work.members, prediction);
+}
+
+void AutoMembers::predict_trees(const AutoContext& context, View features, AutoWork& work) const {
+    const Plan& plan = context.plan;
+    // What correcting trees see: the linear predictions, then the last target.
+    std::copy(features.begin(), features.end(), work.values.begin());
+    std::size_t at = plan.features;
+    for (std::size_t i = 0; i < SEEN; ++i) {
+        const bool there = i <= blocks_.size() && work.members[i].awake;
+        for (std::size_t k = 0; k < plan.predicted_columns; ++k) {
+            double value = MISSING;
+            if (there && !plan.classifies) value = work.members[i].prediction[0];
+            if (there && plan.classifies)
+                value = logit(work.members[i].prediction[plan.outputs == 1 ? 1 : k]);
+            work.values[at++] = value;
+        }
+    }
+    work.values[at] = last_target_;
+    bins_.find(work.values, work.bins.data());
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        MemberWork& member = work.members[1 + blocks_.size() + i];
+        Vector& outputs = member.outputs;
+        if (plan.spec.trees[i].corrects) {
+            outputs_of(plan, work.linear, outputs);
+        } else if (!plan.classifies) {
+            outputs[0] = 0.0;
+        } else {
+            const Vector& counts = context.frequencies;
+            for (std::size_t k = 0; k < plan.outputs; ++k)
+                outputs[k] = plan.outputs == 1 ? std::log((counts[1] + 0.5) / (counts[0] + 0.5))
+                                               : std::log(counts[k] + 0.5);
+        }
+        trees_[i].predict(work.values, work.leaves.data() + i * GradientTrees::TREES, outputs);
+        member.awake = context.rows >= static_cast<double>(QuantileBins::FIRST_VALUES) &&
+                       std::all_of(outputs.begin(), outputs.end(),
+                                   [](double one) { return std::isfinite(one); });
+        context.loss.prediction(outputs, member.prediction);
+    }
+}
+
+// ---- learning ---------------------------------------------------------------------------------
+
+void AutoMembers::score(const AutoContext& context, const Example& example,
+                        AutoWork& work) const {
+    for (MemberWork& member : work.members) {
+        if (context.plan.classifies)
+            member.likelihood = std::max(member.prediction[example.label], LEAST_PROBABILITY);
+        else
+            member.loss = context.loss.value(View(member.prediction.data(), 1), example.target);
+    }
+}
+
+void AutoMembers::update(const AutoContext& context, const RawRow& raw, double target,
+                         double weight, const Example& example, bool doubtful, AutoWork& work) {
+    const Plan& plan = context.plan;
+    if (!doubtful) {
+        for (Mixture* mixture : {&linear_, &mixture_}) {
+            score(context, example, work);
+            if (!plan.classifies) mixture->set_densities(work.members, context.rows);
+            mixture->update(work.members, example.weight, plan.spec.share);
+        }
+        for (std::size_t i = 0; i < trees_.size(); ++i) {
+            const MemberWork& member = work.members[1 + blocks_.size() + i];
+            if (!member.awake) continue;
+            context.loss.negative_gradient(member.outputs, example.target, work.gradient);
+            for (std::size_t k = 0; k < plan.outputs; ++k) {
+                work.gradient[k] = -work.gradient[k];
+                const double p = plan.classifies ? member.prediction[plan.outputs == 1 ? 1 : k]
+                                                 : 0.0;
+                work.curvature[k] = plan.classifies ? p * (1.0 - p) : 1.0;
+            }
+            trees_[i].update(work.leaves.data() + i * GradientTrees::TREES, work.bins.data(),
+                             bins_, work.gradient, work.curvature, example.weight);
+        }
+        if (bins_.add(work.values, work.changed))
+            for (GradientTrees& trees : trees_) trees.forget_bins(work.changed);
+    }
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        if (!blocks_[i]) continue;
+        Vector& prediction = work.members[1 + i].prediction;
+        blocks_[i]->step(raw, target, weight, *work.blocks[i], prediction);
+    }
+    last_target_ = target;
+}
+
+// ---- growing and looking ----------------------------------------------------------------------
+
+std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& now) const {
+    auto larger = std::make_unique<AutoMembers>(now);
+    const auto all = auto_member_places(old.spec, now.spec);
+    std::vector<std::size_t> blocks{0};
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        const std::size_t place = all[1 + i];
+        blocks.push_back(place);
+        if (blocks_[i] && now.blocks[place - 1])
+            *larger->blocks_[place - 1] =
+                blocks_[i]->resized(now.blocks[place - 1], now.features);
+    }
+    larger->linear_ = linear_.resized(blocks, 1 + now.blocks.size());
+    larger->mixture_ = mixture_.resized(all, now.auto_members);
+    const auto columns = tree_column_places(old, now);
+    larger->bins_ = bins_.resized(columns, now.tree_columns);
+    const Vector factors = output_factors(old.spec, now.spec);
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        const std::size_t place = all[1 + blocks_.size() + i] - 1 - now.blocks.size();
+        larger->trees_[place] = trees_[i].resized(now.trees[place], columns, factors);
+    }
+    larger->last_target_ = last_target_;
+    return larger;
+}
+
+void AutoMembers::visit(Archive& whole) {
+    Archive archive = whole.within("auto.");
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+        Archive part = archive.within("block." + std::to_string(i) + ".");
+        if (blocks_[i]) blocks_[i]->visit(part);
+    }
+    for (std::size_t i = 0; i < trees_.size(); ++i)
+        trees_[i].visit(archive, "trees." + std::to_string(i));
+    bins_.visit(archive, "bins");
+    archive.number("last_target", last_target_, Rule::missing_allowed);
+    Archive linear = archive.within("linear.");
+    linear_.visit(linear);
+    mixture_.visit(archive);
+}
+
+double AutoMembers::bytes(const Plan& plan) {
+    double total = QuantileBins::bytes_per_column() * static_cast<double>(plan.tree_columns);
+    for (const PlanPointer& block : plan.blocks)
+        if (block) total += Model::bytes(*block, block->features);
+    for (const TreeOptions& trees : plan.trees) total += GradientTrees::bytes(trees);
+    return total;
+}
+
+}  // namespace obax
