@@ -103,18 +103,12 @@ AutoMembers::~AutoMembers() = default;
 
 bool AutoMembers::predict(const AutoContext& context, const RawRow& raw, View features, bool able,
                           AutoWork& work, Span prediction) const {
-    const Plan& plan = context.plan;
     MemberWork& linear = work.members[0];
     linear.awake = able;
     std::copy(prediction.begin(), prediction.end(), linear.prediction.begin());
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
         MemberWork& member = work.members[1 + i];
         member.awake = blocks_[i] && blocks_[i]->predict(raw, *work.blocks[i], member.prediction);
-        if (!member.awake || plan.classifies) continue;
-        const double number = member.prediction[0];
-        member.prediction[0] =
-            context.deviation > 0.0 ? (number - context.mean) / context.deviation : 0.0;
-        member.awake = std::isfinite(member.prediction[0]);
     }
     const bool any = linear_.predict(work.members, work.linear);
     if (!any) std::fill(work.linear.begin(), work.linear.end(), MISSING);
@@ -145,7 +139,7 @@ void AutoMembers::predict_trees(const AutoContext& context, View features, AutoW
         if (plan.spec.trees[i].corrects) {
             outputs_of(plan, work.linear, outputs);
         } else if (!plan.classifies) {
-            outputs[0] = 0.0;
+            outputs[0] = base_;
         } else {
             const Vector& counts = context.frequencies;
             for (std::size_t k = 0; k < plan.outputs; ++k)
@@ -162,45 +156,66 @@ void AutoMembers::predict_trees(const AutoContext& context, View features, AutoW
 
 // ---- learning ---------------------------------------------------------------------------------
 
-void AutoMembers::score(const AutoContext& context, const Example& example,
+void AutoMembers::score(const AutoContext& context, double target, std::size_t label,
                         AutoWork& work) const {
+    const double unit = target_.variance > 0.0 ? std::sqrt(target_.variance) : 1.0;
     for (MemberWork& member : work.members) {
-        if (context.plan.classifies)
-            member.likelihood = std::max(member.prediction[example.label], LEAST_PROBABILITY);
-        else
-            member.loss = context.loss.value(View(member.prediction.data(), 1), example.target);
+        if (context.plan.classifies) {
+            member.likelihood = std::max(member.prediction[label], LEAST_PROBABILITY);
+        } else {
+            const double error = (member.prediction[0] - target) / unit;
+            member.loss = unit * unit * context.loss.value(View(&error, 1), 0.0);
+        }
     }
+}
+
+void AutoMembers::learn_trees(const AutoContext& context, double target, double weight,
+                              AutoWork& work) {
+    const Plan& plan = context.plan;
+    const double unit = target_.variance > 0.0 ? std::sqrt(target_.variance) : 1.0;
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+        const MemberWork& member = work.members[1 + blocks_.size() + i];
+        if (!member.awake) continue;
+        if (plan.classifies) {
+            context.loss.negative_gradient(member.outputs, target, work.gradient);
+            for (std::size_t k = 0; k < plan.outputs; ++k) {
+                const double p = member.prediction[plan.outputs == 1 ? 1 : k];
+                work.gradient[k] = -work.gradient[k];
+                work.curvature[k] = p * (1.0 - p);
+            }
+        } else {
+            const double error = (member.prediction[0] - target) / unit;
+            context.loss.negative_gradient(View(&error, 1), 0.0, work.gradient);
+            work.gradient[0] *= -unit;
+            work.curvature[0] = 1.0;
+        }
+        trees_[i].update(work.leaves.data() + i * GradientTrees::TREES, work.bins.data(), bins_,
+                         work.gradient, work.curvature, weight);
+    }
+    if (bins_.add(work.values, work.changed))
+        for (GradientTrees& trees : trees_) trees.forget_bins(work.changed);
 }
 
 void AutoMembers::update(const AutoContext& context, const RawRow& raw, double target,
                          double weight, const Example& example, bool doubtful, AutoWork& work) {
     const Plan& plan = context.plan;
-    if (!doubtful) {
+    const bool glitch = doubtful && std::abs(target_.standardise(target)) >= CLIP;
+    if (!glitch) {
         for (Mixture* mixture : {&linear_, &mixture_}) {
-            score(context, example, work);
+            score(context, target, example.label, work);
             if (!plan.classifies) mixture->set_densities(work.members, context.rows);
             mixture->update(work.members, example.weight, plan.spec.share);
         }
-        for (std::size_t i = 0; i < trees_.size(); ++i) {
-            const MemberWork& member = work.members[1 + blocks_.size() + i];
-            if (!member.awake) continue;
-            context.loss.negative_gradient(member.outputs, example.target, work.gradient);
-            for (std::size_t k = 0; k < plan.outputs; ++k) {
-                work.gradient[k] = -work.gradient[k];
-                const double p = plan.classifies ? member.prediction[plan.outputs == 1 ? 1 : k]
-                                                 : 0.0;
-                work.curvature[k] = plan.classifies ? p * (1.0 - p) : 1.0;
-            }
-            trees_[i].update(work.leaves.data() + i * GradientTrees::TREES, work.bins.data(),
-                             bins_, work.gradient, work.curvature, example.weight);
-        }
-        if (bins_.add(work.values, work.changed))
-            for (GradientTrees& trees : trees_) trees.forget_bins(work.changed);
+        learn_trees(context, target, example.weight, work);
     }
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
         if (!blocks_[i]) continue;
         Vector& prediction = work.members[1 + i].prediction;
         blocks_[i]->step(raw, target, weight, *work.blocks[i], prediction);
+    }
+    if (!plan.classifies) {
+        target_.add(target, plan.spec.scale_memory);
+        if (context.rows < static_cast<double>(QuantileBins::FIRST_VALUES)) base_ = target_.mean;
     }
     last_target_ = target;
 }
@@ -228,6 +243,8 @@ std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& n
         larger->trees_[place] = trees_[i].resized(now.trees[place], columns, factors);
     }
     larger->last_target_ = last_target_;
+    larger->target_ = target_;
+    larger->base_ = base_;
     return larger;
 }
 
@@ -241,6 +258,10 @@ void AutoMembers::visit(Archive& whole) {
         trees_[i].visit(archive, "trees." + std::to_string(i));
     bins_.visit(archive, "bins");
     archive.number("last_target", last_target_, Rule::missing_allowed);
+    archive.number("target.count", target_.count, Rule::not_negative);
+    archive.number("target.mean", target_.mean);
+    archive.number("target.variance", target_.variance, Rule::not_negative);
+    archive.number("base", base_);
     Archive linear = archive.within("linear.");
     linear_.visit(linear);
     mixture_.visit(archive);

@@ -8,12 +8,14 @@
 //   blocks: its logits are their offset, and they see what the linear model and the lagged one
 //   predict, and the last target, beside the features.
 //
-// The prediction is a fixed-share mixture of these (`mixture.hpp`).
+// The prediction is a fixed-share mixture of these (`mixture.hpp`). Numbers are in the target's own
+// units here, in which trees keep what they know when the target's running mean and deviation jump.
 #pragma once
 
 #include "gradient_trees.hpp"
 #include "member.hpp"
 #include "mixture.hpp"
+#include "statistics.hpp"
 
 namespace obax {
 
@@ -40,7 +42,6 @@ struct AutoWork {
 struct AutoContext {
     const Plan& plan;
     const Loss& loss;
-    double mean, deviation;        // of the target
     const Vector& frequencies;     // of the classes
     double rows;                   // learned before this one
 };
@@ -50,12 +51,11 @@ class AutoMembers {
     explicit AutoMembers(const Plan& plan);
     ~AutoMembers();
 
-    // The mixture's prediction, in the place of the linear model's (a number in deviations); false
-    // if no member is finite. `able`: whether the linear model's is.
+    // The mixture's prediction, in the place of the linear model's; false if no member is finite. `able`: whether the linear model's is.
     bool predict(const AutoContext&, const RawRow& raw, View features, bool able, AutoWork& work,
                  Span prediction) const;
 
-    // Learn the row that was predicted last. Of a `doubtful` target the blocks judge themselves.
+    // Learn the row that was predicted last. `doubtful`: the linear members do not learn its target.
     void update(const AutoContext&, const RawRow& raw, double target, double weight,
                 const Example& example, bool doubtful, AutoWork& work);
 
@@ -71,7 +71,8 @@ class AutoMembers {
 
   private:
     void predict_trees(const AutoContext&, View features, AutoWork& work) const;
-    void score(const AutoContext&, const Example& example, AutoWork& work) const;
+    void score(const AutoContext&, double target, std::size_t label, AutoWork& work) const;
+    void learn_trees(const AutoContext&, double target, double weight, AutoWork& work);
 
     std::vector<std::unique_ptr<Model>> blocks_;  // none where the plan has none
     std::vector<GradientTrees> trees_;
@@ -79,6 +80,10 @@ class AutoMembers {
     Mixture linear_;   // of the linear model and the blocks
     Mixture mixture_;  // of all
     double last_target_;
+    // Running mean and deviation of a target that is a number. They do not jump: a level that comes
+    // back is no glitch.
+    RunningMoments target_;
+    double base_ = 0;  // what trees on the features alone begin from
 };
 
 }  // namespace obax

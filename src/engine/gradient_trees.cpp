@@ -9,7 +9,7 @@ namespace obax {
 namespace {
 
 constexpr std::size_t CELLS = QuantileBins::BINS + 1;  // bins, and one for missing values
-constexpr double SQUARE_ROWS = 1000.0, LEAST_SQUARE = 1e-12;
+constexpr double SQUARE_ROWS = 1000.0;
 // What is drawn for the columns of trees, and for when they look for splits.
 constexpr std::uint64_t FOR_COLUMNS = 1, FOR_WAITING = 2;
 constexpr double MOST_ROWS = 9007199254740992.0;  // 2^53
@@ -89,7 +89,6 @@ void GradientTrees::update(const std::uint32_t* leaves, const std::uint8_t* bins
         square += gradient[k] * gradient[k];
     }
     mean_square_ += (square - mean_square_) / std::min(rows_, SQUARE_ROWS);
-    mean_square_ = std::max(mean_square_, LEAST_SQUARE);
     for (std::size_t b = 0; b < TREES; ++b) {
         Tree& tree = trees_[b];
         learn_leaf(tree, leaves[b], bins, w);
@@ -151,7 +150,7 @@ GradientTrees::Split GradientTrees::best_split(const Tree& tree, std::size_t nod
                                                const QuantileBins& edges) {
     const std::size_t outputs = options_.outputs;
     const float* counts = tree.leaves[node].counts.data();
-    const double unit = options_.scaled ? mean_square_ : 1.0;
+    const double unit = options_.scaled && mean_square_ > 0.0 ? mean_square_ : 1.0;
     Split best{LEAST_GAIN, 0, 0, 0, false, true};
     double *total = sums_.data(), *missing = total + 2 * outputs, *left = total + 4 * outputs,
            *one = total + 6 * outputs;
@@ -370,7 +369,6 @@ void GradientTrees::visit(Archive& archive, const std::string& name) {
         archive.require_whole(size, 1.0, 2 * MOST_LEAVES - 1, name + ".sizes");
         total += static_cast<std::size_t>(size);
     }
-    archive.require(mean_square_ > 0.0, name + ".mean_square", "a number > 0");
     archive.require(nodes.size() == total * WIDTH, name + ".nodes", "a line for each node");
     archive.require(values.size() == total * outputs && curvatures.size() == total * outputs,
                     name + ".values", "a line for each node");

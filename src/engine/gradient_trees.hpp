@@ -119,7 +119,7 @@ class GradientTrees {
     TreeOptions options_;
     std::vector<Tree> trees_;
     Vector gains_;
-    double mean_square_ = 1.0;  // of g
+    double mean_square_ = 0;  // of g
     double rows_ = 0;
     double histogram_bytes_ = 0;
     // Buffers of one row.

@@ -17,14 +17,16 @@ constexpr double LEAST_SHARE = 1e-300;
 constexpr double RESIDUAL_ROWS = 100.0, CAUTIOUS_ROWS = 1000.0;
 // By which a loss in units of twice the running mean counts: 0.1 of the squared error.
 constexpr double CAUTIOUS_RATE = 0.2;
-constexpr double LEAST_RESIDUAL = 1e-12;
+constexpr double LEAST_RESIDUAL = 1e-12, LEAST_LOSS = 1e-300;
+// Rows until a cautious mixture moves its shares.
+constexpr double TRUSTED_LOSSES = 10.0;
 
 }  // namespace
 
 Mixture::Mixture(std::size_t members, bool regression, bool cautious)
     : cautious_(cautious),
       shares_(members, 1.0 / static_cast<double>(members)),
-      residuals_(regression ? members : 0, 1.0),
+      residuals_(regression ? members : 0, cautious ? 0.0 : 1.0),
       sat_out_(members, 0.0) {}
 
 bool Mixture::predict(const std::vector<MemberWork>& members, Span out) const {
@@ -70,19 +72,25 @@ void Mixture::update(std::vector<MemberWork>& members, double weight, double sha
 
 void Mixture::set_densities(std::vector<MemberWork>& members, double rows) {
     double scale = std::numeric_limits<double>::infinity(), least = scale;
-    const double rate = cautious_ ? CAUTIOUS_RATE : 1.0;
     for (std::size_t i = 0; i < shares_.size(); ++i) {
         if (!members[i].awake) continue;
-        scale = std::min(scale, residuals_[i]);
+        if (residuals_[i] > 0.0) scale = std::min(scale, residuals_[i]);
         least = std::min(least, members[i].loss);
     }
-    for (auto& member : members)
-        member.likelihood = member.awake ? std::exp(rate * (least - member.loss) / scale) : 0.0;
-    const double by = 1.0 / std::min(rows + 2.0, cautious_ ? CAUTIOUS_ROWS : RESIDUAL_ROWS);
+    // A few losses do not tell how large they are where nothing is known of their unit.
+    const bool known = !cautious_ || (rows >= TRUSTED_LOSSES && std::isfinite(scale));
+    const double rate = cautious_ ? CAUTIOUS_RATE : 1.0;
+    const double by = cautious_ ? 1.0 / std::min(rows + 1.0, CAUTIOUS_ROWS)
+                                : 1.0 / std::min(rows + 2.0, RESIDUAL_ROWS);
     for (std::size_t i = 0; i < shares_.size(); ++i) {
-        if (!members[i].awake) continue;
-        residuals_[i] += by * (2.0 * members[i].loss - residuals_[i]);
-        residuals_[i] = std::max(residuals_[i], LEAST_RESIDUAL);
+        MemberWork& member = members[i];
+        member.likelihood = 0.0;
+        if (!member.awake) continue;
+        member.likelihood = known ? std::exp(rate * (least - member.loss) / scale) : 1.0;
+        if (!(residuals_[i] > 0.0))
+            residuals_[i] = std::isfinite(scale) ? scale : 2.0 * member.loss;
+        residuals_[i] += by * (2.0 * member.loss - residuals_[i]);
+        residuals_[i] = std::max(residuals_[i], cautious_ ? LEAST_LOSS : LEAST_RESIDUAL);
     }
 }
 

@@ -211,9 +211,7 @@ Context Model::context(Workspace& work) const {
 }
 
 AutoContext Model::auto_context(const Workspace& work) const {
-    const RunningMoments& target = target_.moments();
-    return {*plan_, *work.loss, target.mean, std::sqrt(target.variance), frequencies_.counts,
-            rows_};
+    return {*plan_, *work.loss, frequencies_.counts, rows_};
 }
 
 bool Model::same_row(const RawRow& raw, const Workspace& work) const {
@@ -337,12 +335,20 @@ bool Model::predict(const RawRow& raw, Workspace& work, Span prediction) const {
         work.prepared = work.predicted = true;
     }
     bool able = mixture_.predict(work.members, prediction);
-    if (auto_) able = auto_->predict(auto_context(work), raw, work.raw, able, *work.beside, prediction);
     if (!plan.classifies) {
         work.mean_output = prediction[0];
         const RunningMoments& target = target_.moments();
-        prediction[0] = target.mean + std::sqrt(target.variance) * prediction[0];
-    } else if (!able) {
+        const double deviation = std::sqrt(target.variance);
+        prediction[0] = target.mean + deviation * prediction[0];
+        if (auto_) {
+            able = auto_->predict(auto_context(work), raw, work.raw, able, *work.beside, prediction);
+            work.mean_output = deviation > 0.0 ? (prediction[0] - target.mean) / deviation : 0.0;
+        }
+        return able;
+    }
+    if (auto_)
+        able = auto_->predict(auto_context(work), raw, work.raw, able, *work.beside, prediction);
+    if (!able) {
         std::fill(prediction.begin(), prediction.end(),
                   1.0 / static_cast<double>(prediction.size()));
     }

@@ -98,6 +98,7 @@ class Model {
     // Feature whose values differ too little for a variance in double precision; -2 for the target,
     // -1 for none.
     std::ptrdiff_t underflow() const { return underflow_; }
+    const RunningMoments& target_moments() const { return target_.moments(); }
     const AutoMembers* beside() const { return auto_.get(); }
     // x and the members' shares.
     void write_trail(Span out) const;

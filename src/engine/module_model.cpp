@@ -185,7 +185,11 @@ class PythonModel {
         for (const MemberWork& member : work_.members)
             lines.insert(lines.end(), member.prediction.begin(), member.prediction.end());
         for (std::size_t i = 1; i < plan.auto_members; ++i) {
-            const Vector& line = work_.beside->members[i].prediction;
+            Vector line = work_.beside->members[i].prediction;
+            const RunningMoments& target = model_.target_moments();
+            if (!plan.classifies)
+                line[0] = target.variance > 0.0 ? (line[0] - target.mean) / std::sqrt(target.variance)
+                                                : 0.0;
             lines.insert(lines.end(), line.begin(), line.end());
         }
         return to_numpy(lines, {spec().all_names().size(), plan.predictions});

@@ -30,7 +30,12 @@ Model loaded(const Model& like, const NamedArrays& arrays) {
     return model;
 }
 
-double random_target(Random& random, const Spec& spec) {
+// A target; in a model with trees it depends on the row, so that they have something to learn.
+double random_target(Random& random, const Spec& spec, View row) {
+    if (spec.auto_members() > 0 && !row.empty() && random.chance(0.9)) {
+        if (!spec.classifies()) return row[0] > 0.0 ? 3.0 : -3.0;
+        return row[0] > 0.5 ? static_cast<double>(spec.slots() - 1) : 0.0;
+    }
     if (!spec.classifies()) return random.chance(0.02) ? 1e8 : random.normal();
     return static_cast<double>(random.below(spec.slots()));
 }
@@ -42,7 +47,7 @@ void play(Model& model, Random& random, std::size_t rows) {
     for (std::size_t i = 0; i < rows; ++i) {
         const Vector values = random_values(random, model.features());
         const double weight = random.chance(0.1) ? 0.0 : random.chance(0.1) ? 3.0 : 1.0;
-        model.step(raw_row(values), random_target(random, model.plan()->spec), weight, work,
+        model.step(raw_row(values), random_target(random, model.plan()->spec, values), weight, work,
                    prediction);
         for (double one : prediction) CHECK(std::isfinite(one));
     }
@@ -61,7 +66,9 @@ Model random_model(Random& random) {
     Model model(make_plan(random_spec(random)));
     for (std::size_t i = 0; i < 3; ++i) {
         model = grown(model, random);
-        play(model, random, random.below(30));
+        // Trees begin late.
+        const bool late = model.plan()->spec.auto_members() > 0 && random.chance(0.5);
+        play(model, random, late ? 250 : random.below(30));
     }
     return model;
 }
@@ -131,7 +138,7 @@ TEST(states_that_were_tampered_with) {
             Vector prediction(other.plan()->predictions);
             for (std::size_t i = 0; i < 20; ++i) {
                 const Vector row = random_values(random, other.features());
-                other.step(raw_row(row), random_target(random, other.plan()->spec), 1.0, work,
+                other.step(raw_row(row), random_target(random, other.plan()->spec, row), 1.0, work,
                            prediction);
             }
             const std::size_t position = other.scores().keep(0.9);

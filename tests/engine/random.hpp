@@ -60,6 +60,14 @@ inline Spec random_spec(Random& random) {
         spec.learned[LOGIT_SHIFTS] = random.chance(0.2);
         spec.balance = static_cast<Balance>(random.below(3));
     }
+    if (kind >= 4 && random.chance(0.5)) {
+        for (const char* block : {"lags", "interactions", "fourier"})
+            if (random.chance(block[0] == 'f' ? 0.1 : 0.5)) spec.blocks.push_back(block);
+        spec.waves = waves_of(16);
+        if (random.chance(0.9)) spec.trees = {{"trees", 30.0, false}, {"correcting", 50.0, true}};
+        spec.seed = random.below(9);
+        if (random.chance(0.3)) spec.tree_bytes = 100000.0;
+    }
     if (random.chance(0.7)) spec.frozen.push_back({"start", 1e-3, 100.0, 1.0});
     if (random.chance(0.3)) spec.frozen.push_back({"long", 1e-3, 3000.0, 1.0});
     if (random.chance(0.7)) spec.gradient_steps = {{"sgd 0.01", 0.01}, {"sgd 0.3", 0.3}};
@@ -70,7 +78,7 @@ inline Spec random_spec(Random& random) {
 }
 
 inline bool can_be_sparse(const Spec& spec) {
-    return !spec.per_feature && spec.lags == 0 && spec.expansion == Expansion::linear;
+    return !spec.per_feature && spec.lags == 0 && spec.auto_members() == 0 && spec.expansion == Expansion::linear;
 }
 
 // Values of a row, now and then missing, constant, far off or extreme.
