@@ -30,6 +30,17 @@ void outputs_of(const Plan& plan, View prediction, Span out) {
             out[k] = std::log(std::max(prediction[k], LEAST_LOGIT));
 }
 
+// Members are judged by running means of so many rows, first after FIRST_ROWS and then, one member
+// at a time, every CHECKED_ROWS. A member stays awake for AWAKE_ROWS at least.
+constexpr double JUDGED_ROWS = 1000.0, FIRST_ROWS = 2000.0, CHECKED_ROWS = 500.0;
+constexpr double AWAKE_ROWS = 500.0;
+// The gain that a member must have, as a part of the loss.
+constexpr double WORTH = 0.002;
+// What sleepers save, as a part of the cost of the linear model.
+constexpr double ALLOWANCE = 0.7;
+// A drift: the mean loss of the last rows is so many standard errors above the running mean.
+constexpr double RECENT_ROWS = 50.0, DRIFT = 5.0, BETWEEN_DRIFTS = 2000.0;
+
 // The predictions that correcting trees see: of the linear model and the lagged one.
 constexpr std::size_t SEEN = 2;
 // By which trees draw the columns of predictions and of the last target; features have their place.
@@ -87,14 +98,24 @@ AutoWork::AutoWork(const Plan& plan)
         blocks.push_back(block ? std::make_unique<Workspace>(*block) : nullptr);
 }
 
-AutoMembers::AutoMembers(const Plan& plan)
+void AutoWork::reset() {
+    for (auto& block : blocks)
+        if (block) block->reset();
+}
+
+AutoMembers::AutoMembers(const Plan& plan, double linear_cost)
     : bins_(plan.tree_columns),
       linear_(1 + plan.blocks.size(), !plan.classifies, true),
       mixture_(plan.auto_members, !plan.classifies, true),
+      rests_(plan.auto_members),
+      costs_{linear_cost},
+      until_check_(FIRST_ROWS),
       last_target_(MISSING) {
     for (const PlanPointer& block : plan.blocks)
         blocks_.push_back(block ? std::make_unique<Model>(block) : nullptr);
     for (const TreeOptions& options : plan.trees) trees_.emplace_back(options);
+    for (const auto& block : blocks_) costs_.push_back(block ? block->cost() : 0.0);
+    for (const TreeOptions& options : plan.trees) costs_.push_back(GradientTrees::cost(options));
 }
 
 AutoMembers::~AutoMembers() = default;
@@ -108,12 +129,15 @@ bool AutoMembers::predict(const AutoContext& context, const RawRow& raw, View fe
     std::copy(prediction.begin(), prediction.end(), linear.prediction.begin());
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
         MemberWork& member = work.members[1 + i];
-        member.awake = blocks_[i] && blocks_[i]->predict(raw, *work.blocks[i], member.prediction);
+        member.awake = blocks_[i] && !rests_[1 + i].asleep &&
+                       blocks_[i]->predict(raw, *work.blocks[i], member.prediction);
     }
     const bool any = linear_.predict(work.members, work.linear);
     if (!any) std::fill(work.linear.begin(), work.linear.end(), MISSING);
     predict_trees(context, features, work);
-    return mixture_.predict(work.members, prediction);
+    const bool able_now = mixture_.predict(work.members, prediction);
+    std::copy(prediction.begin(), prediction.end(), work.mixed.begin());
+    return able_now;
 }
 
 void AutoMembers::predict_trees(const AutoContext& context, View features, AutoWork& work) const {
@@ -135,6 +159,8 @@ void AutoMembers::predict_trees(const AutoContext& context, View features, AutoW
     bins_.find(work.values, work.bins.data());
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         MemberWork& member = work.members[1 + blocks_.size() + i];
+        member.awake = false;
+        if (rests_[1 + blocks_.size() + i].asleep) continue;
         Vector& outputs = member.outputs;
         if (plan.spec.trees[i].corrects) {
             outputs_of(plan, work.linear, outputs);
@@ -201,6 +227,7 @@ void AutoMembers::update(const AutoContext& context, const RawRow& raw, double t
     const Plan& plan = context.plan;
     const bool glitch = doubtful && std::abs(target_.standardise(target)) >= CLIP;
     if (!glitch) {
+        note_gains(context, target, example.label, work);
         for (Mixture* mixture : {&linear_, &mixture_}) {
             score(context, target, example.label, work);
             if (!plan.classifies) mixture->set_densities(work.members, context.rows);
@@ -208,8 +235,9 @@ void AutoMembers::update(const AutoContext& context, const RawRow& raw, double t
         }
         learn_trees(context, target, example.weight, work);
     }
+    const bool restless = plan.spec.restless;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
-        if (!blocks_[i]) continue;
+        if (!blocks_[i] || rests_[1 + i].asleep) continue;
         Vector& prediction = work.members[1 + i].prediction;
         blocks_[i]->step(raw, target, weight, *work.blocks[i], prediction);
     }
@@ -218,12 +246,101 @@ void AutoMembers::update(const AutoContext& context, const RawRow& raw, double t
         if (context.rows < static_cast<double>(QuantileBins::FIRST_VALUES)) base_ = target_.mean;
     }
     last_target_ = target;
+    if (!glitch && !restless) move_rests(context);
+}
+
+// ---- sleeping -----------------------------------------------------------------------------------
+
+double AutoMembers::loss_of(const AutoContext& context, View prediction, double target,
+                            std::size_t label) const {
+    if (context.plan.classifies)
+        return -std::log(std::max(prediction[label], LEAST_PROBABILITY));
+    const double unit = target_.variance > 0.0 ? std::sqrt(target_.variance) : 1.0;
+    const double error = (prediction[0] - target) / unit;
+    return context.loss.value(View(&error, 1), 0.0);
+}
+
+void AutoMembers::note_gains(const AutoContext& context, double target, std::size_t label,
+                             AutoWork& work) {
+    const double loss = loss_of(context, work.mixed, target, label);
+    if (!std::isfinite(loss)) return;
+    const auto move = [](double& mean, double value, double rows) { mean += (value - mean) / rows; };
+    const double known = context.rows + 1.0;
+    move(recent_loss_, loss, std::min(known, RECENT_ROWS));
+    move(loss_, loss, std::min(known, JUDGED_ROWS));
+    move(loss_square_, loss * loss, std::min(known, JUDGED_ROWS));
+    double awake = 0.0;
+    for (std::size_t i = 0; i < work.members.size(); ++i)
+        if (work.members[i].awake) awake += mixture_.shares()[i];
+    Vector& without = work.linear;
+    for (std::size_t i = 1; i < work.members.size(); ++i) {
+        const MemberWork& member = work.members[i];
+        Rest& rest = rests_[i];
+        if (!member.awake) continue;
+        const double share = mixture_.shares()[i] / awake;
+        rest.since += 1.0;
+        double gain = loss;  // of a member that is all there is
+        if (share < 1.0 - 1e-9) {
+            for (std::size_t k = 0; k < without.size(); ++k)
+                without[k] = (work.mixed[k] - share * member.prediction[k]) / (1.0 - share);
+            gain = loss_of(context, without, target, label) - loss;
+        }
+        if (std::isfinite(gain)) move(rest.gain, gain, std::min(rest.since, JUDGED_ROWS));
+    }
+}
+
+void AutoMembers::wake(std::size_t member) {
+    Rest& rest = rests_[member];
+    rest.saved -= AWAKE_ROWS * costs_[member];
+    rest.asleep = false;
+    rest.gain = rest.since = 0.0;
+}
+
+void AutoMembers::move_rests(const AutoContext& context) {
+    double sleepers = 0.0;
+    for (const Rest& rest : rests_) sleepers += rest.asleep ? 1.0 : 0.0;
+    since_drift_ += 1.0;
+    const double spread = std::max(loss_square_ - loss_ * loss_, 0.0);
+    const bool drift = since_drift_ >= BETWEEN_DRIFTS && context.rows >= JUDGED_ROWS &&
+                       recent_loss_ - loss_ > DRIFT * std::sqrt(spread / RECENT_ROWS);
+    if (drift) since_drift_ = 0.0;
+    for (std::size_t i = 1; i < rests_.size(); ++i) {
+        Rest& rest = rests_[i];
+        if (!rest.asleep) continue;
+        rest.saved += ALLOWANCE * costs_[0] / sleepers;
+        if (rest.saved >= AWAKE_ROWS * costs_[i] || (drift && rest.saved >= 0.0)) wake(i);
+    }
+    until_check_ -= 1.0;
+    if (until_check_ > 0.0) return;
+    until_check_ = CHECKED_ROWS;
+    std::size_t least = 0;
+    for (std::size_t i = 1; i < rests_.size(); ++i) {
+        const Rest& rest = rests_[i];
+        if (rest.asleep || !(costs_[i] > 0.0) || rest.since < AWAKE_ROWS) continue;
+        if (!(rest.gain < WORTH * loss_)) continue;
+        // A member that does harm goes first, whatever it costs.
+        const auto value = [&](std::size_t j) { return rests_[j].gain / costs_[j]; };
+        if (least == 0 || value(i) < value(least)) least = i;
+    }
+    if (least > 0) rests_[least].asleep = true;
+}
+
+Vector AutoMembers::shares() const {
+    Vector shares = mixture_.shares();
+    double awake = 0.0;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+        if (rests_[i].asleep) shares[i] = 0.0;
+        awake += shares[i];
+    }
+    for (double& share : shares) share /= awake;
+    return shares;
 }
 
 // ---- growing and looking ----------------------------------------------------------------------
 
-std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& now) const {
-    auto larger = std::make_unique<AutoMembers>(now);
+std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& now,
+                                                  double linear_cost) const {
+    auto larger = std::make_unique<AutoMembers>(now, linear_cost);
     const auto all = auto_member_places(old.spec, now.spec);
     std::vector<std::size_t> blocks{0};
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -242,6 +359,12 @@ std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& n
         const std::size_t place = all[1 + blocks_.size() + i] - 1 - now.blocks.size();
         larger->trees_[place] = trees_[i].resized(now.trees[place], columns, factors);
     }
+    for (std::size_t i = 0; i < rests_.size(); ++i) larger->rests_[all[i]] = rests_[i];
+    larger->loss_ = loss_;
+    larger->recent_loss_ = recent_loss_;
+    larger->loss_square_ = loss_square_;
+    larger->until_check_ = until_check_;
+    larger->since_drift_ = since_drift_;
     larger->last_target_ = last_target_;
     larger->target_ = target_;
     larger->base_ = base_;
@@ -262,6 +385,24 @@ void AutoMembers::visit(Archive& whole) {
     archive.number("target.mean", target_.mean);
     archive.number("target.variance", target_.variance, Rule::not_negative);
     archive.number("base", base_);
+    archive.number("loss", loss_);
+    archive.number("recent_loss", recent_loss_);
+    archive.number("loss_square", loss_square_, Rule::not_negative);
+    archive.number("until_check", until_check_);
+    archive.number("since_drift", since_drift_, Rule::not_negative);
+    Matrix rests(rests_.size(), 4);
+    for (std::size_t i = 0; i < rests_.size(); ++i) {
+        const Rest& rest = rests_[i];
+        const double line[] = {rest.asleep ? 1.0 : 0.0, rest.gain, rest.since, rest.saved};
+        std::copy_n(line, 4, rests[i].begin());
+    }
+    archive.matrix("rests", rests);
+    for (std::size_t i = 0; i < rests_.size(); ++i) {
+        const View line = rests[i];
+        archive.require_whole(line[0], 0.0, i > 0 ? 1.0 : 0.0, "rests");
+        archive.require(line[2] >= 0.0, "rests", "rows >= 0");
+        rests_[i] = {line[0] > 0.0, line[1], line[2], line[3]};
+    }
     Archive linear = archive.within("linear.");
     linear_.visit(linear);
     mixture_.visit(archive);

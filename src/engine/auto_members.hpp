@@ -8,7 +8,18 @@
 //   blocks: its logits are their offset, and they see what the linear model and the lagged one
 //   predict, and the last target, beside the features.
 //
-// The prediction is a fixed-share mixture of these (`mixture.hpp`). Numbers are in the target's own
+// The prediction is a fixed-share mixture of these (`mixture.hpp`).
+//
+// A member that does not earn its cost is put to sleep: it neither predicts nor learns and keeps its
+// share among those who do (specialists, Freund et al. 1997), so that the mixture's loss over the
+// rows in which a member was awake is bounded by that member's over the same rows. Each member's
+// gain is how much larger the loss of a row would have been without it. Every so many rows the one
+// member with the least gain for its cost goes to sleep if that gain is below a small part of the
+// loss. Each sleeper saves an equal part of ALLOWANCE times the cost of the linear model, and wakes
+// for some rows when it has saved what they cost, or at a drift if it is not in debt: after the
+// first rows, members that earn nothing cost at most ALLOWANCE times the linear model on average.
+//
+// Numbers are in the target's own
 // units here, in which trees keep what they know when the target's running mean and deviation jump.
 #pragma once
 
@@ -26,6 +37,7 @@ struct Workspace;
 // Buffers of the members of one plan.
 struct AutoWork {
     explicit AutoWork(const Plan& plan);
+    void reset();
 
     std::vector<MemberWork> members;                  // the linear model, blocks, trees
     std::vector<std::unique_ptr<Workspace>> blocks;
@@ -48,7 +60,8 @@ struct AutoContext {
 
 class AutoMembers {
   public:
-    explicit AutoMembers(const Plan& plan);
+    // `linear_cost`: multiplications of the linear model for a row.
+    AutoMembers(const Plan& plan, double linear_cost);
     ~AutoMembers();
 
     // The mixture's prediction, in the place of the linear model's; false if no member is finite. `able`: whether the linear model's is.
@@ -59,10 +72,14 @@ class AutoMembers {
     void update(const AutoContext&, const RawRow& raw, double target, double weight,
                 const Example& example, bool doubtful, AutoWork& work);
 
-    std::unique_ptr<AutoMembers> resized(const Plan& old, const Plan& now) const;
+    std::unique_ptr<AutoMembers> resized(const Plan& old, const Plan& now,
+                                         double linear_cost) const;
 
-    // The shares of the linear model, the blocks and the trees.
-    const Vector& shares() const { return mixture_.shares(); }
+    // The shares of the linear model, the blocks and the trees among those that are awake.
+    Vector shares() const;
+    bool asleep(std::size_t member) const { return rests_[member].asleep; }
+    // Multiplications of each of them for a row.
+    const Vector& costs() const { return costs_; }
     const std::vector<GradientTrees>& trees() const { return trees_; }
 
     void visit(Archive& archive);
@@ -70,6 +87,18 @@ class AutoMembers {
     static double bytes(const Plan& plan);
 
   private:
+    // When a member sleeps, and what it earns.
+    struct Rest {
+        bool asleep = false;
+        double gain = 0;   // running mean
+        double since = 0;  // rows since it woke, or began
+        double saved = 0;  // multiplications
+    };
+
+    void note_gains(const AutoContext&, double target, std::size_t label, AutoWork& work);
+    void move_rests(const AutoContext&);
+    void wake(std::size_t member);
+    double loss_of(const AutoContext&, View prediction, double target, std::size_t label) const;
     void predict_trees(const AutoContext&, View features, AutoWork& work) const;
     void score(const AutoContext&, double target, std::size_t label, AutoWork& work) const;
     void learn_trees(const AutoContext&, double target, double weight, AutoWork& work);
@@ -79,6 +108,10 @@ class AutoMembers {
     QuantileBins bins_;
     Mixture linear_;   // of the linear model and the blocks
     Mixture mixture_;  // of all
+    std::vector<Rest> rests_;
+    Vector costs_;
+    double loss_ = 0, recent_loss_ = 0, loss_square_ = 0;  // running means of the mixture's loss
+    double until_check_ = 0, since_drift_ = 0;
     double last_target_;
     // Running mean and deviation of a target that is a number. They do not jump: a level that comes
     // back is no glitch.

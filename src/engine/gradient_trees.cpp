@@ -332,6 +332,11 @@ double GradientTrees::bytes(const TreeOptions& options) {
            static_cast<double>(TREES) * (static_cast<double>(sizeof(Tree)) + 2.0 * columns);
 }
 
+double GradientTrees::cost(const TreeOptions& options) {
+    const auto numbers = static_cast<double>(options.columns * options.outputs);
+    return static_cast<double>(TREES) * (20.0 + 2.0 * numbers);
+}
+
 void GradientTrees::visit(Archive& archive, const std::string& name) {
     constexpr std::size_t WIDTH = 7;  // of a node's line
     const std::size_t outputs = options_.outputs, most = TREES * (2 * MOST_LEAVES - 1);

@@ -75,6 +75,8 @@ class GradientTrees {
 
     // Bytes of the largest ensemble with these options.
     static double bytes(const TreeOptions& options);
+    // Multiplications for a row, or what takes as long.
+    static double cost(const TreeOptions& options);
 
   private:
     struct Node {

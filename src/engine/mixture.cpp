@@ -15,8 +15,8 @@ namespace {
 constexpr double LEAST_SHARE = 1e-300;
 // The memory of the running means of the losses.
 constexpr double RESIDUAL_ROWS = 100.0, CAUTIOUS_ROWS = 1000.0;
-// By which a loss in units of twice the running mean counts: 0.1 of the squared error.
-constexpr double CAUTIOUS_RATE = 0.2;
+// By which a loss counts in units of the running mean of the squared error: 0.05 of that error.
+constexpr double CAUTIOUS_RATE = 0.1;
 constexpr double LEAST_RESIDUAL = 1e-12, LEAST_LOSS = 1e-300;
 // Rows until a cautious mixture moves its shares.
 constexpr double TRUSTED_LOSSES = 10.0;

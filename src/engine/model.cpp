@@ -94,7 +94,7 @@ Model::Model(PlanPointer plan, std::vector<std::unique_ptr<Member>> members)
       tuned_(*plan_),
       mixture_(plan_->members, !plan_->classifies),
       members_(std::move(members)),
-      auto_(plan_->auto_members > 0 ? std::make_unique<AutoMembers>(*plan_) : nullptr),
+      auto_(plan_->auto_members > 0 ? std::make_unique<AutoMembers>(*plan_, cost()) : nullptr),
       moments_(plan_->spec.sparse ? 0 : plan_->features),
       frequencies_{Vector(plan_->slots, 0.0)},
       recent_(plan_->spec.lags, MISSING),
@@ -130,7 +130,7 @@ Model Model::resized(PlanPointer plan, std::size_t features) const {
     larger.rows_ = rows_;
     larger.tuned_ = tuned_.resized(old, now, rows_ > 0.0);
     larger.mixture_ = mixture_.resized(places, now.members);
-    if (auto_ && larger.auto_) larger.auto_ = auto_->resized(old, now);
+    if (auto_ && larger.auto_) larger.auto_ = auto_->resized(old, now, larger.cost());
     std::copy(moments_.begin(), moments_.end(), larger.moments_.begin());
     larger.target_ = target_;
     std::copy(frequencies_.counts.begin(), frequencies_.counts.end(),
@@ -526,7 +526,7 @@ void Model::write_trail(Span out) const {
     std::copy(x.begin(), x.end(), out.begin());
     Vector shares = mixture_.shares();
     if (auto_) {
-        const Vector& all = auto_->shares();
+        const Vector all = auto_->shares();
         for (double& share : shares) share *= all[0];
         shares.insert(shares.end(), all.begin() + 1, all.end());
     }
@@ -580,6 +580,13 @@ double Model::bytes(const Plan& plan, std::size_t features) {
     numbers += second_order * (d * d + 2.0 * k * d + 2.0 * d);  // buffers
     numbers += 3.0 * (1.0 + k) * d + n * d + 2.0 * n * k * d + 4.0 * d;
     return 8.0 * numbers;
+}
+
+double Model::cost() const {
+    double total = 20.0 * static_cast<double>(features_);
+    for (const auto& member : members_)
+        total += member->cost(*plan_, static_cast<double>(features_ + 1));
+    return total;
 }
 
 double Model::state_bytes() const {

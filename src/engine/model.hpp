@@ -42,7 +42,10 @@ struct RawRow {
 struct Workspace {
     explicit Workspace(const Plan& plan);
 
-    void reset() { prepared = predicted = false; }
+    void reset() {
+        prepared = predicted = false;
+        if (beside) beside->reset();
+    }
 
     std::unique_ptr<Loss> loss;
     std::vector<MemberWork> members;
@@ -110,6 +113,9 @@ class Model {
 
     // Bytes of the state, buffers and a full history of a model with so many features.
     static double bytes(const Plan& plan, std::size_t features);
+
+    // Multiplications of the linear members for a row, about.
+    double cost() const;
 
     // Bytes that the state takes now.
     double state_bytes() const;

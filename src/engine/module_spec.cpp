@@ -85,6 +85,7 @@ void set_field(Spec& spec, const std::string& name, nb::handle value) {
             spec.trees.push_back({word, memory, corrects});
     }
     else if (name == "tree_bytes") spec.tree_bytes = nb::cast<double>(value);
+    else if (name == "restless") spec.restless = nb::cast<bool>(value);
     else if (name == "seed") spec.seed = nb::cast<std::size_t>(value);
     else if (name == "waves") spec.waves = nb::cast<SharedWaves&>(value).waves;
     else throw std::invalid_argument("a spec has no field '" + name + "'.");

@@ -97,6 +97,7 @@ struct Spec {
     std::vector<TreeMember> trees;
     double tree_bytes = 33554432;  // of what an ensemble counts
     std::size_t seed = 0;          // of the columns that trees see
+    bool restless = false;         // whether no member sleeps
 
     bool classifies() const { return loss == LossKind::logistic; }
     // Classes that there is room for: two at least; none for regression.

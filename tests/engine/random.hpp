@@ -66,6 +66,7 @@ inline Spec random_spec(Random& random) {
         spec.waves = waves_of(16);
         if (random.chance(0.9)) spec.trees = {{"trees", 30.0, false}, {"correcting", 50.0, true}};
         spec.seed = random.below(9);
+        spec.restless = random.chance(0.3);
         if (random.chance(0.3)) spec.tree_bytes = 100000.0;
     }
     if (random.chance(0.7)) spec.frozen.push_back({"start", 1e-3, 100.0, 1.0});

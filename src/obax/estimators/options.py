@@ -139,6 +139,7 @@ class Options:
     per_feature: bool = option(False, boolean)
     features: str = option("linear", one_of("auto", "linear", "fourier", "interactions"))
     lags: int = option(0, integer_from_zero)
+    effort: str = option("auto", one_of("low", "auto", "high"))
     seed: int = option(0, integer_from_zero)
     step_size: float = option(0.01, positive, live=True)
     horizon: float = option(500.0, at_least_two, live=True)
@@ -278,8 +279,11 @@ class Options:
 
     def _beside(self) -> dict[str, Any]:
         """Return the fields of the members beside the linear ones."""
+        if self.effort == "low":
+            return {"blocks": ["lags"]}
         return {
             "blocks": ["lags", "interactions"],
+            "restless": self.effort == "high",
             "trees": [(name, *values) for name, values in TREES.items()],
             "tree_bytes": min(MOST_TREE_BYTES, self.max_memory / 16),
             "seed": int(self.seed),
