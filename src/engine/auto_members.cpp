@@ -32,7 +32,7 @@ void outputs_of(const Plan& plan, View prediction, Span out) {
 
 // Members are judged by running means of so many rows, first after FIRST_ROWS and then, one member
 // at a time, every CHECKED_ROWS. A member stays awake for AWAKE_ROWS at least.
-constexpr double JUDGED_ROWS = 1000.0, FIRST_ROWS = 2000.0, CHECKED_ROWS = 500.0;
+constexpr double JUDGED_ROWS = 1000.0, FIRST_ROWS = 4000.0, CHECKED_ROWS = 500.0;
 constexpr double AWAKE_ROWS = 500.0;
 // The gain that a member must have, as a part of the loss.
 constexpr double WORTH = 0.002;
@@ -88,6 +88,7 @@ AutoWork::AutoWork(const Plan& plan)
       leaves(plan.trees.size() * GradientTrees::TREES),
       linear(plan.predictions),
       mixed(plan.predictions),
+      without(plan.predictions),
       gradient(plan.outputs),
       curvature(plan.outputs) {
     for (MemberWork& member : members) {
@@ -260,32 +261,56 @@ double AutoMembers::loss_of(const AutoContext& context, View prediction, double 
     return context.loss.value(View(&error, 1), 0.0);
 }
 
+void AutoMembers::RunningMean::add(double value, double rows) {
+    if (!std::isfinite(value * value)) return;
+    mean += (value - mean) / rows;
+    square += (value * value - square) / rows;
+}
+
+double AutoMembers::RunningMean::at_most(double rows) const {
+    return mean + 2.0 * std::sqrt(std::max(square - mean * mean, 0.0) / rows);
+}
+
+// How much larger the loss would be if one member sat out.
+double AutoMembers::gain_of(const AutoContext& context, const AutoWork& work,
+                            const Mixture& mixture, std::size_t member, View mixed, double target,
+                            std::size_t label, Span without) const {
+    const Vector& shares = mixture.shares();
+    double awake = 0.0;
+    for (std::size_t i = 0; i < shares.size(); ++i)
+        if (work.members[i].awake) awake += shares[i];
+    const double loss = loss_of(context, mixed, target, label), share = shares[member] / awake;
+    if (!(share < 1.0 - 1e-9)) return loss;  // there is nobody else
+    for (std::size_t k = 0; k < without.size(); ++k)
+        without[k] = (mixed[k] - share * work.members[member].prediction[k]) / (1.0 - share);
+    return loss_of(context, without, target, label) - loss;
+}
+
 void AutoMembers::note_gains(const AutoContext& context, double target, std::size_t label,
                              AutoWork& work) {
     const double loss = loss_of(context, work.mixed, target, label);
-    if (!std::isfinite(loss)) return;
-    const auto move = [](double& mean, double value, double rows) { mean += (value - mean) / rows; };
+    const double linear_loss = loss_of(context, work.linear, target, label);
+    if (!std::isfinite(loss) || !std::isfinite(linear_loss)) return;
+    const auto move = [](double& mean, double value, double rows) {
+        if (std::isfinite(value)) mean += (value - mean) / rows;
+    };
     const double known = context.rows + 1.0;
     move(recent_loss_, loss, std::min(known, RECENT_ROWS));
     move(loss_, loss, std::min(known, JUDGED_ROWS));
     move(loss_square_, loss * loss, std::min(known, JUDGED_ROWS));
-    double awake = 0.0;
-    for (std::size_t i = 0; i < work.members.size(); ++i)
-        if (work.members[i].awake) awake += mixture_.shares()[i];
-    Vector& without = work.linear;
+    move(linear_loss_, linear_loss, std::min(known, JUDGED_ROWS));
     for (std::size_t i = 1; i < work.members.size(); ++i) {
         const MemberWork& member = work.members[i];
         Rest& rest = rests_[i];
         if (!member.awake) continue;
-        const double share = mixture_.shares()[i] / awake;
         rest.since += 1.0;
-        double gain = loss;  // of a member that is all there is
-        if (share < 1.0 - 1e-9) {
-            for (std::size_t k = 0; k < without.size(); ++k)
-                without[k] = (work.mixed[k] - share * member.prediction[k]) / (1.0 - share);
-            gain = loss_of(context, without, target, label) - loss;
-        }
-        if (std::isfinite(gain)) move(rest.gain, gain, std::min(rest.since, JUDGED_ROWS));
+        const double rows = std::min(rest.since, JUDGED_ROWS);
+        rest.gain.add(
+            gain_of(context, work, mixture_, i, work.mixed, target, label, work.without), rows);
+        if (i <= blocks_.size())
+            rest.within.add(
+                gain_of(context, work, linear_, i, work.linear, target, label, work.without), rows);
+        rest.ahead.add(linear_loss - loss_of(context, member.prediction, target, label), rows);
     }
 }
 
@@ -293,7 +318,8 @@ void AutoMembers::wake(std::size_t member) {
     Rest& rest = rests_[member];
     rest.saved -= AWAKE_ROWS * costs_[member];
     rest.asleep = false;
-    rest.gain = rest.since = 0.0;
+    rest.gain = rest.within = rest.ahead = {};
+    rest.since = 0.0;
 }
 
 void AutoMembers::move_rests(const AutoContext& context) {
@@ -317,9 +343,13 @@ void AutoMembers::move_rests(const AutoContext& context) {
     for (std::size_t i = 1; i < rests_.size(); ++i) {
         const Rest& rest = rests_[i];
         if (rest.asleep || !(costs_[i] > 0.0) || rest.since < AWAKE_ROWS) continue;
-        if (!(rest.gain < WORTH * loss_)) continue;
+        const double rows = std::min(rest.since, JUDGED_ROWS);
+        if (rest.gain.at_most(rows) >= WORTH * loss_ ||
+            rest.within.at_most(rows) >= WORTH * linear_loss_ ||
+            rest.ahead.at_most(rows) >= WORTH * linear_loss_)
+            continue;
         // A member that does harm goes first, whatever it costs.
-        const auto value = [&](std::size_t j) { return rests_[j].gain / costs_[j]; };
+        const auto value = [&](std::size_t j) { return rests_[j].gain.mean / costs_[j]; };
         if (least == 0 || value(i) < value(least)) least = i;
     }
     if (least > 0) rests_[least].asleep = true;
@@ -329,7 +359,7 @@ Vector AutoMembers::shares() const {
     Vector shares = mixture_.shares();
     double awake = 0.0;
     for (std::size_t i = 0; i < shares.size(); ++i) {
-        if (rests_[i].asleep) shares[i] = 0.0;
+        if (rests_[i].asleep || !(costs_[i] > 0.0)) shares[i] = 0.0;
         awake += shares[i];
     }
     for (double& share : shares) share /= awake;
@@ -362,6 +392,7 @@ std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& n
     for (std::size_t i = 0; i < rests_.size(); ++i) larger->rests_[all[i]] = rests_[i];
     larger->loss_ = loss_;
     larger->recent_loss_ = recent_loss_;
+    larger->linear_loss_ = linear_loss_;
     larger->loss_square_ = loss_square_;
     larger->until_check_ = until_check_;
     larger->since_drift_ = since_drift_;
@@ -387,21 +418,25 @@ void AutoMembers::visit(Archive& whole) {
     archive.number("base", base_);
     archive.number("loss", loss_);
     archive.number("recent_loss", recent_loss_);
+    archive.number("linear_loss", linear_loss_);
     archive.number("loss_square", loss_square_, Rule::not_negative);
     archive.number("until_check", until_check_);
     archive.number("since_drift", since_drift_, Rule::not_negative);
-    Matrix rests(rests_.size(), 4);
+    Matrix rests(rests_.size(), 9);
     for (std::size_t i = 0; i < rests_.size(); ++i) {
         const Rest& rest = rests_[i];
-        const double line[] = {rest.asleep ? 1.0 : 0.0, rest.gain, rest.since, rest.saved};
-        std::copy_n(line, 4, rests[i].begin());
+        const double line[] = {rest.asleep ? 1.0 : 0.0, rest.since, rest.saved, rest.gain.mean,
+                               rest.gain.square, rest.within.mean, rest.within.square,
+                               rest.ahead.mean, rest.ahead.square};
+        std::copy_n(line, 9, rests[i].begin());
     }
     archive.matrix("rests", rests);
     for (std::size_t i = 0; i < rests_.size(); ++i) {
         const View line = rests[i];
         archive.require_whole(line[0], 0.0, i > 0 ? 1.0 : 0.0, "rests");
-        archive.require(line[2] >= 0.0, "rests", "rows >= 0");
-        rests_[i] = {line[0] > 0.0, line[1], line[2], line[3]};
+        archive.require(line[1] >= 0.0, "rests", "rows >= 0");
+        rests_[i] = {line[0] > 0.0,      line[1], line[2], {line[3], line[4]},
+                     {line[5], line[6]}, {line[7], line[8]}};
     }
     Archive linear = archive.within("linear.");
     linear_.visit(linear);

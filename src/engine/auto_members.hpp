@@ -12,10 +12,12 @@
 //
 // A member that does not earn its cost is put to sleep: it neither predicts nor learns and keeps its
 // share among those who do (specialists, Freund et al. 1997), so that the mixture's loss over the
-// rows in which a member was awake is bounded by that member's over the same rows. Each member's
-// gain is how much larger the loss of a row would have been without it. Every so many rows the one
-// member with the least gain for its cost goes to sleep if that gain is below a small part of the
-// loss. Each sleeper saves an equal part of ALLOWANCE times the cost of the linear model, and wakes
+// rows in which a member was awake is bounded by that member's over the same rows. A member's gain
+// is how much larger the loss of a row would have been without it. Every so many rows one member
+// goes to sleep: the one with the least gain for its cost among those that bring the mixture, and
+// the linear mixture if they are blocks, less than a small part of its loss and are by themselves
+// no better than the linear mixture by as much, where the running means are two standard errors
+// below these limits. Each sleeper saves an equal part of ALLOWANCE times the cost of the linear model, and wakes
 // for some rows when it has saved what they cost, or at a drift if it is not in debt: after the
 // first rows, members that earn nothing cost at most ALLOWANCE times the linear model on average.
 //
@@ -46,6 +48,7 @@ struct AutoWork {
     std::vector<std::uint32_t> leaves;                // a line of TREES for each ensemble
     Vector linear;                                    // the linear mixture's prediction
     Vector mixed;                                     // the prediction of all
+    Vector without;                                   // of all but one
     Vector gradient, curvature;
     std::vector<std::size_t> changed;                 // columns with new edges
 };
@@ -87,17 +90,30 @@ class AutoMembers {
     static double bytes(const Plan& plan);
 
   private:
+    struct RunningMean {
+        double mean = 0, square = 0;
+
+        void add(double value, double rows);
+        // What the mean may be: two standard errors above it.
+        double at_most(double rows) const;
+    };
+
     // When a member sleeps, and what it earns.
     struct Rest {
         bool asleep = false;
-        double gain = 0;   // running mean
         double since = 0;  // rows since it woke, or began
         double saved = 0;  // multiplications
+        RunningMean gain;    // its gain,
+        RunningMean within;  // a block's in the linear mixture,
+        RunningMean ahead;   // and the linear mixture's loss less its own
     };
 
     void note_gains(const AutoContext&, double target, std::size_t label, AutoWork& work);
     void move_rests(const AutoContext&);
     void wake(std::size_t member);
+    double gain_of(const AutoContext&, const AutoWork& work, const Mixture& mixture,
+                   std::size_t member, View mixed, double target, std::size_t label,
+                   Span without) const;
     double loss_of(const AutoContext&, View prediction, double target, std::size_t label) const;
     void predict_trees(const AutoContext&, View features, AutoWork& work) const;
     void score(const AutoContext&, double target, std::size_t label, AutoWork& work) const;
@@ -111,6 +127,7 @@ class AutoMembers {
     std::vector<Rest> rests_;
     Vector costs_;
     double loss_ = 0, recent_loss_ = 0, loss_square_ = 0;  // running means of the mixture's loss
+    double linear_loss_ = 0;                               // and of the linear mixture's
     double until_check_ = 0, since_drift_ = 0;
     double last_target_;
     // Running mean and deviation of a target that is a number. They do not jump: a level that comes
