@@ -30,14 +30,14 @@ void outputs_of(const Plan& plan, View prediction, Span out) {
             out[k] = std::log(std::max(prediction[k], LEAST_LOGIT));
 }
 
-// Members are judged by running means of so many rows, first after FIRST_ROWS and then, one member
-// at a time, every CHECKED_ROWS. A member stays awake for AWAKE_ROWS at least.
+// Members are judged by running means of so many rows, first after FIRST_ROWS and then every
+// CHECKED_ROWS, trees by the last BENEFIT_ROWS. A member stays awake for AWAKE_ROWS at least.
 constexpr double JUDGED_ROWS = 1000.0, FIRST_ROWS = 4000.0, CHECKED_ROWS = 500.0;
-constexpr double AWAKE_ROWS = 500.0;
-// The gain that a member must have, as a part of the loss.
-constexpr double WORTH = 0.002;
+constexpr double BENEFIT_ROWS = 3000.0, AWAKE_ROWS = 500.0;
+// What members must take from the loss, as a part of it, and the share that a tree must have.
+constexpr double WORTH = 0.002, NEGLIGIBLE = 0.01;
 // What sleepers save, as a part of the cost of the linear model.
-constexpr double ALLOWANCE = 0.7;
+constexpr double ALLOWANCE = 0.5;
 // A drift: the mean loss of the last rows is so many standard errors above the running mean.
 constexpr double RECENT_ROWS = 50.0, DRIFT = 5.0, BETWEEN_DRIFTS = 2000.0;
 
@@ -135,7 +135,9 @@ bool AutoMembers::predict(const AutoContext& context, const RawRow& raw, View fe
     }
     const bool any = linear_.predict(work.members, work.linear);
     if (!any) std::fill(work.linear.begin(), work.linear.end(), MISSING);
-    predict_trees(context, features, work);
+    for (std::size_t i = 1 + blocks_.size(); i < work.members.size(); ++i)
+        work.members[i].awake = false;
+    if (trees_awake()) predict_trees(context, features, work);
     const bool able_now = mixture_.predict(work.members, prediction);
     std::copy(prediction.begin(), prediction.end(), work.mixed.begin());
     return able_now;
@@ -160,7 +162,6 @@ void AutoMembers::predict_trees(const AutoContext& context, View features, AutoW
     bins_.find(work.values, work.bins.data());
     for (std::size_t i = 0; i < trees_.size(); ++i) {
         MemberWork& member = work.members[1 + blocks_.size() + i];
-        member.awake = false;
         if (rests_[1 + blocks_.size() + i].asleep) continue;
         Vector& outputs = member.outputs;
         if (plan.spec.trees[i].corrects) {
@@ -228,15 +229,14 @@ void AutoMembers::update(const AutoContext& context, const RawRow& raw, double t
     const Plan& plan = context.plan;
     const bool glitch = doubtful && std::abs(target_.standardise(target)) >= CLIP;
     if (!glitch) {
-        note_gains(context, target, example.label, work);
+        if (!plan.spec.restless) note_gains(context, target, example.label, work);
         for (Mixture* mixture : {&linear_, &mixture_}) {
             score(context, target, example.label, work);
             if (!plan.classifies) mixture->set_densities(work.members, context.rows);
             mixture->update(work.members, example.weight, plan.spec.share);
         }
-        learn_trees(context, target, example.weight, work);
+        if (trees_awake()) learn_trees(context, target, example.weight, work);
     }
-    const bool restless = plan.spec.restless;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
         if (!blocks_[i] || rests_[1 + i].asleep) continue;
         Vector& prediction = work.members[1 + i].prediction;
@@ -247,28 +247,21 @@ void AutoMembers::update(const AutoContext& context, const RawRow& raw, double t
         if (context.rows < static_cast<double>(QuantileBins::FIRST_VALUES)) base_ = target_.mean;
     }
     last_target_ = target;
-    if (!glitch && !restless) move_rests(context);
+    if (!glitch && !plan.spec.restless) move_rests(context);
 }
 
 // ---- sleeping -----------------------------------------------------------------------------------
 
+// What a prediction is judged by: log loss, or a logarithm of the squared error.
 double AutoMembers::loss_of(const AutoContext& context, View prediction, double target,
                             std::size_t label) const {
     if (context.plan.classifies)
         return -std::log(std::max(prediction[label], LEAST_PROBABILITY));
-    const double unit = target_.variance > 0.0 ? std::sqrt(target_.variance) : 1.0;
-    const double error = (prediction[0] - target) / unit;
-    return context.loss.value(View(&error, 1), 0.0);
-}
-
-void AutoMembers::RunningMean::add(double value, double rows) {
-    if (!std::isfinite(value * value)) return;
-    mean += (value - mean) / rows;
-    square += (value * value - square) / rows;
-}
-
-double AutoMembers::RunningMean::at_most(double rows) const {
-    return mean + 2.0 * std::sqrt(std::max(square - mean * mean, 0.0) / rows);
+    // A few rows that nobody predicts must not decide: in units of the linear mixture's errors,
+    // large ones count by their logarithm.
+    const double unit = linear_square_ > 0.0 ? linear_square_ : 1.0;
+    const double error = prediction[0] - target;
+    return std::log1p(error * error / unit);
 }
 
 // How much larger the loss would be if one member sat out.
@@ -298,61 +291,99 @@ void AutoMembers::note_gains(const AutoContext& context, double target, std::siz
     move(recent_loss_, loss, std::min(known, RECENT_ROWS));
     move(loss_, loss, std::min(known, JUDGED_ROWS));
     move(loss_square_, loss * loss, std::min(known, JUDGED_ROWS));
+    if (!context.plan.classifies) {
+        const double error = work.linear[0] - target;
+        move(linear_square_, error * error, std::min(known, JUDGED_ROWS));
+    }
     move(linear_loss_, linear_loss, std::min(known, JUDGED_ROWS));
+    double awake = 0.0;
+    for (std::size_t i = 0; i < work.members.size(); ++i)
+        if (work.members[i].awake) awake += mixture_.shares()[i];
+    bool trees = false;
     for (std::size_t i = 1; i < work.members.size(); ++i) {
-        const MemberWork& member = work.members[i];
         Rest& rest = rests_[i];
-        if (!member.awake) continue;
+        if (!work.members[i].awake) continue;
         rest.since += 1.0;
         const double rows = std::min(rest.since, JUDGED_ROWS);
-        rest.gain.add(
-            gain_of(context, work, mixture_, i, work.mixed, target, label, work.without), rows);
-        if (i <= blocks_.size())
-            rest.within.add(
-                gain_of(context, work, linear_, i, work.linear, target, label, work.without), rows);
-        rest.ahead.add(linear_loss - loss_of(context, member.prediction, target, label), rows);
+        move(rest.share, mixture_.shares()[i] / awake, rows);
+        if (i > blocks_.size()) {
+            trees = true;
+            continue;
+        }
+        move(rest.gain, gain_of(context, work, mixture_, i, work.mixed, target, label, work.without),
+             rows);
+        move(rest.within,
+             gain_of(context, work, linear_, i, work.linear, target, label, work.without), rows);
+    }
+    if (!trees) return;
+    benefit_rows_ += 1.0;
+    const double benefit = linear_loss - loss, rows = std::min(benefit_rows_, BENEFIT_ROWS);
+    move(benefit_, benefit, rows);
+    move(benefit_square_, benefit * benefit, rows);
+}
+
+void AutoMembers::put_to_sleep() {
+    const double spread = std::max(benefit_square_ - benefit_ * benefit_, 0.0);
+    const double doubt = std::sqrt(spread / std::max(1.0, std::min(benefit_rows_, BENEFIT_ROWS)));
+    const bool earning = benefit_ + doubt >= WORTH * linear_loss_;
+    bool corrected = false;
+    for (std::size_t i = rests_.size(); --i > 0;) {  // trees first
+        Rest& rest = rests_[i];
+        if (rest.asleep || !(costs_[i] > 0.0)) continue;
+        bool earns = rest.since < AWAKE_ROWS;
+        if (i > blocks_.size()) {
+            earns = earns || (earning && rest.share >= NEGLIGIBLE);
+            corrected = corrected || earns;
+        } else {
+            earns = earns || rest.gain >= WORTH * loss_ || rest.within >= WORTH * linear_loss_ ||
+                    (corrected && i < SEEN);
+        }
+        rest.asleep = !earns;
     }
 }
 
-void AutoMembers::wake(std::size_t member) {
-    Rest& rest = rests_[member];
-    rest.saved -= AWAKE_ROWS * costs_[member];
-    rest.asleep = false;
-    rest.gain = rest.within = rest.ahead = {};
-    rest.since = 0.0;
+void AutoMembers::wake_members(bool drift) {
+    double sleepers = 0.0, saved = 0.0, needed = 0.0;
+    const bool trees = trees_awake();
+    for (const Rest& rest : rests_) sleepers += rest.asleep ? 1.0 : 0.0;
+    if (!(sleepers > 0.0)) return;
+    for (std::size_t i = 1; i < rests_.size(); ++i) {
+        Rest& rest = rests_[i];
+        if (!rest.asleep) continue;
+        rest.saved += ALLOWANCE * costs_[0] / sleepers;
+        // Trees that all sleep wake together, and with them the block that they see.
+        if (i <= blocks_.size() && i >= SEEN) continue;
+        saved += rest.saved;
+        needed += AWAKE_ROWS * costs_[i];
+    }
+    const bool together = !trees && (saved >= needed || (drift && saved >= 0.0));
+    for (std::size_t i = 1; i < rests_.size(); ++i) {
+        Rest& rest = rests_[i];
+        if (!rest.asleep) continue;
+        const bool with_trees = i > blocks_.size() || i < SEEN;
+        const bool alone = rest.saved >= AWAKE_ROWS * costs_[i] || (drift && rest.saved >= 0.0);
+        if (!(with_trees && !trees ? together : alone)) continue;
+        rest = {false, 0.0, rest.saved - AWAKE_ROWS * costs_[i], rest.share, 0.0, 0.0};
+        if (i > blocks_.size() && !trees) benefit_ = benefit_square_ = benefit_rows_ = 0.0;
+    }
 }
 
 void AutoMembers::move_rests(const AutoContext& context) {
-    double sleepers = 0.0;
-    for (const Rest& rest : rests_) sleepers += rest.asleep ? 1.0 : 0.0;
     since_drift_ += 1.0;
     const double spread = std::max(loss_square_ - loss_ * loss_, 0.0);
     const bool drift = since_drift_ >= BETWEEN_DRIFTS && context.rows >= JUDGED_ROWS &&
                        recent_loss_ - loss_ > DRIFT * std::sqrt(spread / RECENT_ROWS);
     if (drift) since_drift_ = 0.0;
-    for (std::size_t i = 1; i < rests_.size(); ++i) {
-        Rest& rest = rests_[i];
-        if (!rest.asleep) continue;
-        rest.saved += ALLOWANCE * costs_[0] / sleepers;
-        if (rest.saved >= AWAKE_ROWS * costs_[i] || (drift && rest.saved >= 0.0)) wake(i);
-    }
+    wake_members(drift);
     until_check_ -= 1.0;
     if (until_check_ > 0.0) return;
     until_check_ = CHECKED_ROWS;
-    std::size_t least = 0;
-    for (std::size_t i = 1; i < rests_.size(); ++i) {
-        const Rest& rest = rests_[i];
-        if (rest.asleep || !(costs_[i] > 0.0) || rest.since < AWAKE_ROWS) continue;
-        const double rows = std::min(rest.since, JUDGED_ROWS);
-        if (rest.gain.at_most(rows) >= WORTH * loss_ ||
-            rest.within.at_most(rows) >= WORTH * linear_loss_ ||
-            rest.ahead.at_most(rows) >= WORTH * linear_loss_)
-            continue;
-        // A member that does harm goes first, whatever it costs.
-        const auto value = [&](std::size_t j) { return rests_[j].gain.mean / costs_[j]; };
-        if (least == 0 || value(i) < value(least)) least = i;
-    }
-    if (least > 0) rests_[least].asleep = true;
+    put_to_sleep();
+}
+
+bool AutoMembers::trees_awake() const {
+    return std::any_of(rests_.begin() + 1 + static_cast<std::ptrdiff_t>(blocks_.size()),
+                       rests_.end(), [](const Rest& rest) { return !rest.asleep; });
 }
 
 Vector AutoMembers::shares() const {
@@ -393,6 +424,10 @@ std::unique_ptr<AutoMembers> AutoMembers::resized(const Plan& old, const Plan& n
     larger->loss_ = loss_;
     larger->recent_loss_ = recent_loss_;
     larger->linear_loss_ = linear_loss_;
+    larger->linear_square_ = linear_square_;
+    larger->benefit_ = benefit_;
+    larger->benefit_square_ = benefit_square_;
+    larger->benefit_rows_ = benefit_rows_;
     larger->loss_square_ = loss_square_;
     larger->until_check_ = until_check_;
     larger->since_drift_ = since_drift_;
@@ -419,28 +454,27 @@ void AutoMembers::visit(Archive& whole) {
     archive.number("loss", loss_);
     archive.number("recent_loss", recent_loss_);
     archive.number("linear_loss", linear_loss_);
+    archive.number("linear_square", linear_square_, Rule::not_negative);
+    archive.number("benefit", benefit_);
+    archive.number("benefit_square", benefit_square_, Rule::not_negative);
+    archive.number("benefit_rows", benefit_rows_, Rule::not_negative);
     archive.number("loss_square", loss_square_, Rule::not_negative);
     archive.number("until_check", until_check_);
     archive.number("since_drift", since_drift_, Rule::not_negative);
-    Matrix rests(rests_.size(), 9);
+    Matrix rests(rests_.size(), 6);
     for (std::size_t i = 0; i < rests_.size(); ++i) {
         const Rest& rest = rests_[i];
-        const double line[] = {rest.asleep ? 1.0 : 0.0, rest.since, rest.saved, rest.gain.mean,
-                               rest.gain.square, rest.within.mean, rest.within.square,
-                               rest.ahead.mean, rest.ahead.square};
-        std::copy_n(line, 9, rests[i].begin());
+        const double line[] = {rest.asleep ? 1.0 : 0.0, rest.since, rest.saved,
+                               rest.share,              rest.gain,  rest.within};
+        std::copy_n(line, 6, rests[i].begin());
     }
     archive.matrix("rests", rests);
     for (std::size_t i = 0; i < rests_.size(); ++i) {
         const View line = rests[i];
         archive.require_whole(line[0], 0.0, i > 0 ? 1.0 : 0.0, "rests");
-        archive.require(line[1] >= 0.0, "rests", "rows >= 0");
-        rests_[i] = {line[0] > 0.0,      line[1], line[2], {line[3], line[4]},
-                     {line[5], line[6]}, {line[7], line[8]}};
+        archive.require(line[1] >= 0.0 && line[3] >= 0.0, "rests", "rows and shares >= 0");
+        rests_[i] = {line[0] > 0.0, line[1], line[2], line[3], line[4], line[5]};
     }
-    Archive linear = archive.within("linear.");
-    linear_.visit(linear);
-    mixture_.visit(archive);
 }
 
 double AutoMembers::bytes(const Plan& plan) {

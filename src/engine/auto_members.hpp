@@ -10,16 +10,19 @@
 //
 // The prediction is a fixed-share mixture of these (`mixture.hpp`).
 //
-// A member that does not earn its cost is put to sleep: it neither predicts nor learns and keeps its
-// share among those who do (specialists, Freund et al. 1997), so that the mixture's loss over the
-// rows in which a member was awake is bounded by that member's over the same rows. A member's gain
-// is how much larger the loss of a row would have been without it. Every so many rows one member
-// goes to sleep: the one with the least gain for its cost among those that bring the mixture, and
-// the linear mixture if they are blocks, less than a small part of its loss and are by themselves
-// no better than the linear mixture by as much, where the running means are two standard errors
-// below these limits. Each sleeper saves an equal part of ALLOWANCE times the cost of the linear model, and wakes
-// for some rows when it has saved what they cost, or at a drift if it is not in debt: after the
-// first rows, members that earn nothing cost at most ALLOWANCE times the linear model on average.
+// Members that do not earn their cost sleep: they neither predict nor learn and keep their share
+// among those who do (specialists, Freund et al. 1997), so that the mixture's loss over the rows in
+// which a member was awake is bounded by that member's over the same rows. Now and then
+//
+// - all trees go to sleep if the mixture's loss is not below the linear mixture's by a small part;
+// - a tree goes to sleep if its own share is negligible;
+// - a block goes to sleep if neither mixture would lose by a small part without it and no trees are
+//   awake that see it.
+//
+// Who sleeps saves an equal part of ALLOWANCE times the cost of the linear model, and wakes for some
+// rows when it has saved what they cost, or at a drift if it is not in debt. So members that earn
+// nothing cost on average at most ALLOWANCE times the linear model, once the first rows are over. Trees have
+// the benefit of one standard error of doubt.
 //
 // Numbers are in the target's own
 // units here, in which trees keep what they know when the target's running mean and deviation jump.
@@ -90,27 +93,21 @@ class AutoMembers {
     static double bytes(const Plan& plan);
 
   private:
-    struct RunningMean {
-        double mean = 0, square = 0;
-
-        void add(double value, double rows);
-        // What the mean may be: two standard errors above it.
-        double at_most(double rows) const;
-    };
-
-    // When a member sleeps, and what it earns.
+    // When a member sleeps, and running means of what it earns since it woke.
     struct Rest {
         bool asleep = false;
-        double since = 0;  // rows since it woke, or began
-        double saved = 0;  // multiplications
-        RunningMean gain;    // its gain,
-        RunningMean within;  // a block's in the linear mixture,
-        RunningMean ahead;   // and the linear mixture's loss less its own
+        double since = 0;   // rows
+        double saved = 0;   // multiplications
+        double share = 0;   // its share
+        double gain = 0;    // how much larger the loss would have been without it,
+        double within = 0;  // and, of a block, that of the linear mixture
     };
 
     void note_gains(const AutoContext&, double target, std::size_t label, AutoWork& work);
     void move_rests(const AutoContext&);
-    void wake(std::size_t member);
+    void wake_members(bool drift);
+    void put_to_sleep();
+    bool trees_awake() const;
     double gain_of(const AutoContext&, const AutoWork& work, const Mixture& mixture,
                    std::size_t member, View mixed, double target, std::size_t label,
                    Span without) const;
@@ -127,7 +124,8 @@ class AutoMembers {
     std::vector<Rest> rests_;
     Vector costs_;
     double loss_ = 0, recent_loss_ = 0, loss_square_ = 0;  // running means of the mixture's loss
-    double linear_loss_ = 0;                               // and of the linear mixture's
+    double linear_loss_ = 0, linear_square_ = 0;  // of the linear mixture's, and its squared error,
+    double benefit_ = 0, benefit_square_ = 0, benefit_rows_ = 0;  // and of what trees take from it
     double until_check_ = 0, since_drift_ = 0;
     double last_target_;
     // Running mean and deviation of a target that is a number. They do not jump: a level that comes

@@ -334,7 +334,7 @@ double GradientTrees::bytes(const TreeOptions& options) {
 
 double GradientTrees::cost(const TreeOptions& options) {
     const auto numbers = static_cast<double>(options.columns * options.outputs);
-    return static_cast<double>(TREES) * (20.0 + 2.0 * numbers);
+    return static_cast<double>(TREES) * (60.0 + 14.0 * numbers);
 }
 
 void GradientTrees::visit(Archive& archive, const std::string& name) {

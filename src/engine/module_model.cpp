@@ -273,6 +273,35 @@ class PythonModel {
         return to_numpy(trail, {trail.size()});
     }
 
+    // About how many multiplications a row costs: of the linear members together, of each block and
+    // of each ensemble of trees.
+    nb::object costs() const {
+        const Use use(*this);
+        const AutoMembers* beside = model_.beside();
+        const Vector costs = beside ? beside->costs() : Vector{model_.cost()};
+        return to_numpy(costs, {costs.size()});
+    }
+
+    // The names of the members that sleep.
+    nb::list asleep() const {
+        const Use use(*this);
+        nb::list found;
+        const auto names = spec().all_names();
+        for (std::size_t i = 1; i < model_.plan()->auto_members; ++i)
+            if (model_.beside()->asleep(i)) found.append(names[spec().members() + i - 1]);
+        return found;
+    }
+
+    // What the splits of trees gained in log-likelihood, by feature.
+    nb::object gains() const {
+        const Use use(*this);
+        Vector gains(model_.features(), 0.0);
+        if (model_.beside())
+            for (const GradientTrees& trees : model_.beside()->trees())
+                for (std::size_t j = 0; j < gains.size(); ++j) gains[j] += trees.gains()[j];
+        return to_numpy(gains, {gains.size()});
+    }
+
     nb::object centre() {
         const Use use(*this);
         const Matrix centre = model_.centre(work_);
@@ -660,6 +689,9 @@ void bind_model(nb::module_& m) {
             return static_cast<std::int64_t>(self.model().history().stride());
         })
         .def_prop_ro("underflow", [](const PythonModel& self) { return self.model().underflow(); })
+        .def_prop_ro("costs", &PythonModel::costs)
+        .def_prop_ro("asleep", &PythonModel::asleep)
+        .def_prop_ro("gains", &PythonModel::gains)
         .def_prop_ro("bytes", [](const PythonModel& self) {
             return Model::bytes(*self.model().plan(), self.model().features());
         })
