@@ -31,7 +31,7 @@ void outputs_of(const Plan& plan, View prediction, Span out) {
 }
 
 // Members are judged by running means of so many rows, first after FIRST_ROWS and then every
-// CHECKED_ROWS, trees by the last BENEFIT_ROWS. A member stays awake for AWAKE_ROWS at least.
+// CHECKED_ROWS, trees together and losses by the last BENEFIT_ROWS. A member stays awake for AWAKE_ROWS at least.
 constexpr double JUDGED_ROWS = 1000.0, FIRST_ROWS = 4000.0, CHECKED_ROWS = 500.0;
 constexpr double BENEFIT_ROWS = 3000.0, AWAKE_ROWS = 500.0;
 // What members must take from the loss, as a part of it, and the share that a tree must have.
@@ -39,7 +39,7 @@ constexpr double WORTH = 0.002, NEGLIGIBLE = 0.01;
 // What sleepers save, as a part of the cost of the linear model.
 constexpr double ALLOWANCE = 0.5;
 // A drift: the mean loss of the last rows is so many standard errors above the running mean.
-constexpr double RECENT_ROWS = 50.0, DRIFT = 5.0, BETWEEN_DRIFTS = 2000.0;
+constexpr double RECENT_ROWS = 200.0, DRIFT = 4.0, BETWEEN_DRIFTS = 2000.0;
 
 // The predictions that correcting trees see: of the linear model and the lagged one.
 constexpr std::size_t SEEN = 2;
@@ -289,13 +289,13 @@ void AutoMembers::note_gains(const AutoContext& context, double target, std::siz
     };
     const double known = context.rows + 1.0;
     move(recent_loss_, loss, std::min(known, RECENT_ROWS));
-    move(loss_, loss, std::min(known, JUDGED_ROWS));
-    move(loss_square_, loss * loss, std::min(known, JUDGED_ROWS));
+    move(loss_, loss, std::min(known, BENEFIT_ROWS));
+    move(loss_square_, loss * loss, std::min(known, BENEFIT_ROWS));
     if (!context.plan.classifies) {
         const double error = work.linear[0] - target;
         move(linear_square_, error * error, std::min(known, JUDGED_ROWS));
     }
-    move(linear_loss_, linear_loss, std::min(known, JUDGED_ROWS));
+    move(linear_loss_, linear_loss, std::min(known, BENEFIT_ROWS));
     double awake = 0.0;
     for (std::size_t i = 0; i < work.members.size(); ++i)
         if (work.members[i].awake) awake += mixture_.shares()[i];
@@ -324,7 +324,7 @@ void AutoMembers::note_gains(const AutoContext& context, double target, std::siz
 
 void AutoMembers::put_to_sleep() {
     const double spread = std::max(benefit_square_ - benefit_ * benefit_, 0.0);
-    const double doubt = std::sqrt(spread / std::max(1.0, std::min(benefit_rows_, BENEFIT_ROWS)));
+    const double doubt = benefit_rows_ < BENEFIT_ROWS ? 0.0 : std::sqrt(spread / BENEFIT_ROWS);
     const bool earning = benefit_ + doubt >= WORTH * linear_loss_;
     bool corrected = false;
     for (std::size_t i = rests_.size(); --i > 0;) {  // trees first
@@ -461,6 +461,9 @@ void AutoMembers::visit(Archive& whole) {
     archive.number("loss_square", loss_square_, Rule::not_negative);
     archive.number("until_check", until_check_);
     archive.number("since_drift", since_drift_, Rule::not_negative);
+    Archive linear = archive.within("linear.");
+    linear_.visit(linear);
+    mixture_.visit(archive);
     Matrix rests(rests_.size(), 6);
     for (std::size_t i = 0; i < rests_.size(); ++i) {
         const Rest& rest = rests_[i];

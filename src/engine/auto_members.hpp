@@ -21,8 +21,8 @@
 //
 // Who sleeps saves an equal part of ALLOWANCE times the cost of the linear model, and wakes for some
 // rows when it has saved what they cost, or at a drift if it is not in debt. So members that earn
-// nothing cost on average at most ALLOWANCE times the linear model, once the first rows are over. Trees have
-// the benefit of one standard error of doubt.
+// nothing cost on average at most ALLOWANCE times the linear model, once the first rows are over. Trees that
+// were awake for long have the benefit of one standard error of doubt.
 //
 // Numbers are in the target's own
 // units here, in which trees keep what they know when the target's running mean and deviation jump.

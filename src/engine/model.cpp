@@ -392,9 +392,9 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
         !plan.classifies && !plan.spec.sparse && std::abs(example.target) >= CLIP;
     if (doubtful) {
         // A glitch teaches nothing, and of a jump nothing but the statistics has to move.
-        rows_ += 1.0;
         if (auto_)
             auto_->update(auto_context(work), raw, target, weight, example, true, *work.beside);
+        rows_ += 1.0;
         compare_with_last_target(work, target, example.target, factor, loss);
         learn_statistics(work, target, label);
         work.reset();

@@ -46,7 +46,7 @@ def too_much(options: Options, features: int, classes: int, sparse: bool = False
         cures.append("per_feature=False")
     if options.imbalance is not None:
         cures.append("imbalance=None")
-    if options.features != "linear":
+    if options.automatic or options.features in ("fourier", "interactions"):
         cures.append("features='linear'")
     if options.lags:
         cures.append("lags")

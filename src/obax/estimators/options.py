@@ -224,7 +224,7 @@ class Options:
 
     @property
     def automatic(self) -> bool:
-        """Whether there are members beside the linear ones."""
+        """Whether there are members beside the linear ones, while the model is dense."""
         return self.features == "auto" and not self.per_feature and self.imbalance is None
 
     @property

@@ -104,7 +104,7 @@ def explain(model: Model) -> str:
             f"{_penalty(now['penalty'], options.penalty)}"
             f"inertia {options.inertia:.3g} -> {now['inertia']:.3g}."
         )
-        text += _carried(now["members"]) + _columns(model, now)
+        text += _carried(now["members"]) + _beside(model) + _columns(model, now)
         fixed = [name for name in ("penalty", "forgetting", "inertia") if name not in options.learn]
         if fixed:
             text += f" Held fixed: {', '.join(fixed)}."
@@ -188,6 +188,34 @@ def _carried(members: object) -> str:
     order = sorted(members, key=members.__getitem__, reverse=True)
     large = ", ".join(f"{name} {members[name]:.0%}" for name in order if members[name] >= 0.05)
     return f" Of {len(members)} members the prediction is carried by: {large}."
+
+
+def _beside(model: Model) -> str:
+    """Describe the members beside the linear ones: what they cost, who sleeps, what trees see."""
+    engine, options = model.engine, model.options
+    if len(engine.costs) < 2:
+        return ""
+    linear, *others = engine.costs
+    names, asleep = list(engine.spec.members)[-len(others) :], engine.asleep
+    awake = {
+        name: cost
+        for name, cost in zip(names, others, strict=True)
+        if cost > 0 and name not in asleep
+    }
+    text = f" A row costs about {1 + sum(awake.values()) / linear:.1f} times the linear members"
+    if awake:
+        text += ": " + ", ".join(f"{name} {cost / linear:.1f}" for name, cost in awake.items())
+    text += "."
+    if asleep:
+        text += f" Asleep, because they do not earn their cost: {', '.join(asleep)}."
+    gains, columns = engine.gains, list(model.names)
+    if gains.sum() > 0:
+        order = np.argsort(-gains, kind="stable")[:3]
+        features = ", ".join(f"{columns[j]} {gains[j] / gains.sum():.0%}" for j in order)
+        text += f" The features that trees gain most from: {features}."
+    if options.effort == "high":
+        text += " No member sleeps (effort='high')."
+    return text
 
 
 def drift(loss: np.ndarray) -> np.ndarray:
