@@ -160,7 +160,7 @@ def main_measure(stream: Stream) -> str:
     return "log_loss" if stream.classes else "rmse"
 
 
-# ---- a run ------------------------------------------------------------------------------------------
+# ---- a run ---------------------------------------------------------------------------------
 
 
 def submission(
@@ -264,16 +264,16 @@ def main(words: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[*BOARD, *DEVELOPMENT])
     parser.add_argument("--rivals", nargs="*", default=[], choices=[*RIVALS])
-    parser.add_argument("--rows", type=int, default=None, help="the first rows of each stream alone")
+    parser.add_argument(
+        "--rows", type=int, default=None, help="the first rows of each stream alone"
+    )
     asked = parser.parse_args(words)
     asked.out.mkdir(parents=True, exist_ok=True)
     records = []
     for name in asked.only:
         stream = load(asked.data, name)
         if asked.rows:
-            stream = dataclasses.replace(
-                stream, X=stream.X[: asked.rows], y=stream.y[: asked.rows]
-            )
+            stream = dataclasses.replace(stream, X=stream.X[: asked.rows], y=stream.y[: asked.rows])
         for seed in range(asked.seeds):
             plays = {"obax": lambda stream=stream, seed=seed: ours(stream, seed)}
             for rival in asked.rivals:

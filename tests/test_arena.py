@@ -12,7 +12,9 @@ from benchmarks import arena
 def classified(rows=300, classes=3, seed=0):
     random = np.random.default_rng(seed)
     X = random.standard_normal((rows, 4))
-    y = np.digitize(X[:, 0] + 0.5 * random.standard_normal(rows), np.linspace(-0.5, 0.5, classes - 1))
+    y = np.digitize(
+        X[:, 0] + 0.5 * random.standard_normal(rows), np.linspace(-0.5, 0.5, classes - 1)
+    )
     said = random.dirichlet(np.ones(classes), rows).round(2) + 0.01 * (X[:, :1] > 0)
     return arena.Stream("made", X, y, classes), said / said.sum(axis=1, keepdims=True)
 
@@ -47,13 +49,17 @@ def test_a_run_writes_records_and_a_table(tmp_path, capsys):
     folder.mkdir()
     stream, _ = classified(120, 2)
     np.savez(folder / "adult.npz", X=stream.X.astype(np.float32), y=stream.y)
-    np.savez(folder / "bike.npz", X=stream.X.astype(np.float32), y=stream.X[:, 0].astype(np.float32))
+    np.savez(
+        folder / "bike.npz", X=stream.X.astype(np.float32), y=stream.X[:, 0].astype(np.float32)
+    )
     (folder / "board.csv").write_text(
         "task,dataset,algorithm,value\nclassification,real/adult,Good,0.0\n"
         "classification,real/adult,Bad,9.0\nregression,real/bike,Bad,9.0\n"
     )
     out = tmp_path / "out"
-    arena.main(["--data", str(folder), "--out", str(out), "--seeds", "2", "--only", "adult", "bike"])
+    arena.main(
+        ["--data", str(folder), "--out", str(out), "--seeds", "2", "--only", "adult", "bike"]
+    )
     table = capsys.readouterr().out.splitlines()
     assert table[2].startswith("| adult |") and table[2].endswith("| 0 Good | 2 |")
     assert table[3].startswith("| bike |") and table[3].endswith("| 9 Bad | 1 |")

@@ -259,7 +259,7 @@ def test_sleepers_wake_when_the_stream_leaves_the_linear_members():
     assert played.loss[11_000:].mean() < 0.4
 
 
-# ---- memory, sparse models, pools, options ---------------------------------------------------------
+# ---- memory, sparse models, pools, options ---------------------------------------------------
 
 
 @pytest.mark.parametrize(("features", "classes"), [(4, 2), (9, 3), (60, 12)])
@@ -301,7 +301,9 @@ def test_a_pool_equals_separate_models():
     pool.learn_many(None, rows, targets.tolist())
     for key in (0, 1):
         mine = model_of(2)
-        for row, target in zip(np.array(dicts(values))[keys == key], targets[keys == key], strict=True):
+        for row, target in zip(
+            np.array(dicts(values))[keys == key], targets[keys == key], strict=True
+        ):
             mine.learn_one(row, int(target))
         row = dicts(values[:1])[0]
         assert pool.predict_proba_one(row | {"key": key}) == mine.predict_proba_one(row)

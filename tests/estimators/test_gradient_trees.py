@@ -23,7 +23,7 @@ def uniform(seed, a, b):
 
 
 class Column:
-    """Quantile bins of one column: a sample of 256 values, edges that move when it has left them."""
+    """Quantile bins of a column: a sample of 256 values, edges that move when it has left them."""
 
     def __init__(self, number):
         self.number, self.seen, self.sample = number, 0, []
@@ -81,7 +81,9 @@ class Reference:
             own = [j for j, i in enumerate(ids) if uniform(seed * 2 * TREES + b, 1, i) < 0.5]
             shape = (len(own), BINS + 1, outputs, 2)
             waiting = -100.0 * uniform(seed * 2 * TREES + b, 2, 0)
-            self.trees.append((own, shape, [Leaf(np.zeros(outputs), np.zeros(outputs), 0, waiting, shape)]))
+            self.trees.append(
+                (own, shape, [Leaf(np.zeros(outputs), np.zeros(outputs), 0, waiting, shape)])
+            )
 
     def leaf(self, tree, row):
         node = tree[2][0]
@@ -239,7 +241,9 @@ def played(kind, corrects, *, seed=0, rows=1500, mutant=None):
         first = 1 if kind == "two classes" else 0
         ids += [2**32 + i * 2**20 + first + k for i in range(2) for k in range(outputs)] + [2**40]
     columns = [Column(j) for j in range(4 + 2 * outputs + 1)]
-    reference = Reference(columns, outputs, 31.0 if mutant == "memory" else 30.0, seed, ids, not classify)
+    reference = Reference(
+        columns, outputs, 31.0 if mutant == "memory" else 30.0, seed, ids, not classify
+    )
     scales, last, base = moments(targets), np.nan, 0.0
     for i, (row, target, weight) in enumerate(zip(values, targets, weights, strict=True)):
         seen = np.concatenate([row, np.full(2 * outputs + 1, np.nan)])

@@ -41,10 +41,9 @@ class StreamingClassifier(
       rows) and `"sgd"` (steps down the gradient at four rates). `share`: what part of their weights
       is shared out anew after each row, so that members can come back.
     - `per_feature`: one penalty for each feature.
-    - `features`: `"linear"`; `"auto"`, for gradient trees, a model with the last target and, up to 9
-      features, one with products beside the linear members, of which those that do not earn their
-      cost sleep; `"fourier"`, for random Fourier features beside them, whose bandwidth
-      is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
+    - `features`: `"linear"`; `"auto"`, for gradient trees, a model that sees the last target and,
+      up to 9 features, one that sees their products, beside the linear members: those that do not
+      earn their cost sleep; `"fourier"`, for random Fourier features, whose bandwidth is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
     - `effort`, with `features="auto"`: `"auto"`; `"high"`, where no member sleeps; `"low"`, without
       trees and products. `seed`: of the columns that each tree sees.
     - `lags`: how many of the last labels (in regression: targets) are features too.
