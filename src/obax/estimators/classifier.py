@@ -43,7 +43,8 @@ class StreamingClassifier(
     - `per_feature`: one penalty for each feature.
     - `features`: `"linear"`; `"auto"`, for gradient trees, a model that sees the last target and,
       up to 9 features, one that sees their products, beside the linear members: those that do not
-      earn their cost sleep; `"fourier"`, for random Fourier features, whose bandwidth is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
+      earn their cost sleep; `"fourier"`, for random Fourier features, whose bandwidth is learned;
+      `"interactions"`, for products of pairs and squares (of the first 19 features).
     - `effort`, with `features="auto"`: `"auto"`; `"high"`, where no member sleeps; `"low"`, without
       trees and products. `seed`: of the columns that each tree sees.
     - `lags`: how many of the last labels (in regression: targets) are features too.
