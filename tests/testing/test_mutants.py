@@ -22,7 +22,7 @@ TRACED = []
 class Sound(Algorithm):
     """Projected gradient descent: a whole algorithm in a few lines, as somebody outside writes."""
 
-    needs_follower = False
+    followers = ("none", "free", "constrained")
     outer_step_size: jax.Array = eqx.field(converter=jnp.asarray, default=0.1)
 
     def update(self, state, round):

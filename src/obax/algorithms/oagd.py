@@ -20,12 +20,12 @@ with the time-averaged hypergradient (Definition 1)
 
 from typing import ClassVar
 
+import equinox as eqx
+
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient, Unrolled
-from ..window import Window
-from .arguments import any_estimator, any_window, leader_when, number_of_steps, optimiser, step_size
-from .base import Algorithm, State
-from .descent import Number, Optimiser, StepCount, When
+from .arguments import ESTIMATOR, AnyWindow, StepCount, When, any_estimator
+from .base import State, TwoLevels
 from .record import Move
 from .window_modes import check_unrolled, mode_of, train
 
@@ -34,7 +34,7 @@ class OAGDState(State):
     """The pair (x_t, y_t), and the rounds of the window in `past`."""
 
 
-class OAGD(Algorithm):
+class OAGD(TwoLevels):
     """Online alternating gradient descent with a time-averaged hypergradient.
 
     **Arguments:**
@@ -69,23 +69,14 @@ class OAGD(Algorithm):
     1.0938 0.5625 0.2812
     """
 
-    needs_follower: ClassVar[bool] = False
+    followers: ClassVar[tuple[str, ...]] = ("none", "free", "constrained")
 
-    outer_step_size: Number | None = step_size("outer", None)
-    inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: StepCount = number_of_steps()
-    window: Window = any_window()
-    hypergradient: Hypergradient = any_estimator(CG())
-    outer_optimiser: Optimiser | None = optimiser("outer")
-    inner_optimiser: Optimiser | None = optimiser("inner")
-    outer_when: When | None = leader_when()
+    inner_steps: StepCount = 1
+    window: AnyWindow = eqx.field(default=None)
+    hypergradient: Hypergradient = any_estimator(CG(), ESTIMATOR)
+    outer_when: When | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        self.outer.check("outer")
-        if self.problem.inner is None:
-            self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
-        else:
-            self.inner.check("inner")
         if isinstance(self.hypergradient, Unrolled):
             check_unrolled(self.window, self.inner_steps)
 

@@ -33,7 +33,7 @@ from ..hypergradient.base import Direct, Pair
 from ..hypergradient.unrolled import ThroughSteps
 from ..round_buffer import Terms
 from ..window import Window
-from .descent import Follower, StepCount, Steps, descending
+from .descent import Follower, Number, Steps, descending
 
 if TYPE_CHECKING:
     from .base import State
@@ -306,7 +306,7 @@ def steps_one_by_one(
     return step, length
 
 
-def check_unrolled(window: Window, inner_steps: StepCount) -> None:
+def check_unrolled(window: Window, inner_steps: Number) -> None:
     """Raise a `ValueError` where the follower's steps cannot be differentiated, or would not give
     what the window asks for."""
     if not isinstance(inner_steps, int):

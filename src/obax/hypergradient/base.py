@@ -88,6 +88,17 @@ class Pair(NamedTuple):
         return estimator(inner, self.outer_var, self.inner_var, gradient, carry, **domain)
 
 
+class System(NamedTuple):
+    """What an estimator is given: the inner loss at one x and y, and (grad_x f, grad_y f) there."""
+
+    inner: Inner
+    outer_var: PyTree
+    inner_var: PyTree
+    outer_gradient: OuterGradient
+    domain: Domain | None = None
+    """The set Y; `None` for a free follower."""
+
+
 class Solution(NamedTuple):
     """v with H v = grad_y f, the carry, and the number of Hessian-vector products taken."""
 
@@ -125,6 +136,10 @@ class Hypergradient(eqx.Module):
         domain: Domain | None = None,
     ) -> Estimate:
         """Return the hypergradient, given (grad_x f, grad_y f) at (x, y); `domain` is Y."""
+        return self.estimate(System(inner, outer_var, inner_var, outer_gradient, domain), carry)
+
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
+        """Return the hypergradient, with what was carried from the last round."""
         raise NotImplementedError
 
     def at(
@@ -144,17 +159,9 @@ class Hypergradient(eqx.Module):
 class Direct(Hypergradient):
     """The hypergradient of a problem without a follower, grad_x f."""
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: OuterGradient,
-        carry: PyTree = None,
-        domain: Domain | None = None,
-    ) -> Estimate:
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
         zero = jnp.zeros((), jnp.int32)
-        return Estimate(outer_gradient[0], jnp.zeros(()), carry, zero, zero)
+        return Estimate(system.outer_gradient[0], jnp.zeros(()), carry, zero, zero)
 
 
 class Implicit(Hypergradient):
@@ -164,20 +171,12 @@ class Implicit(Hypergradient):
         """Return v with H v = gradient."""
         raise NotImplementedError
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: OuterGradient,
-        carry: PyTree = None,
-        domain: Domain | None = None,
-    ) -> Estimate:
-        gradient_x, gradient_y = outer_gradient
-        slope, products = linearize(inner, outer_var, inner_var)
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
+        gradient_x, gradient_y = system.outer_gradient
+        slope, products = linearize(system.inner, system.outer_var, system.inner_var)
         pull = gradient_y
-        if domain is not None and not isinstance(domain, Unconstrained):
-            face = domain.face(inner_var, slope)
+        if not isinstance(system.domain, Unconstrained | None):
+            face = system.domain.face(system.inner_var, slope)
             products, pull = _on_face(products, face), face.tangent(gradient_y)
         v, carry, hvps = self.solve(lambda u: products(u)[1], pull, carry)
         cross, hessian_v = products(v)
