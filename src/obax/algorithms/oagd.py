@@ -27,7 +27,7 @@ from ..hypergradient import CG, Hypergradient, Unrolled
 from .arguments import ESTIMATOR, AnyWindow, StepCount, When, any_estimator
 from .base import State, TwoLevels
 from .record import Move
-from .window_modes import check_unrolled, mode_of, train
+from .window_modes import Turn, check_unrolled, play, train
 
 
 class OAGDState(State):
@@ -98,7 +98,7 @@ class OAGD(TwoLevels):
         # Line 2: acquire f_t and g_t, the newest of the window's rounds.
         terms = self.terms(state, round)
         # Lines 3-7 move the follower; with it comes the time-averaged hypergradient of line 8.
-        learned, estimate = mode_of(self)(self, state, round, terms)
+        learned, estimate = play(Turn(self, state, round, terms))
         # Line 8: the projected step of the leader.
         leader = self.lead(state, estimate.value)
         move = Move(leader, learned.follower, estimate, learned.gradients)
@@ -106,6 +106,6 @@ class OAGD(TwoLevels):
 
     def hold(self, state: State, round: PyTree) -> Move:
         terms = self.terms(state, round)
-        learned = train(self, state, self.start(state), round, terms)
+        learned = train(Turn(self, state, round, terms), self.start(state))
         move = self.held(state, round, learned.follower, learned.gradients)
         return move.with_terms(terms, learned.terms)
