@@ -64,6 +64,11 @@ def test_when_there_is_reason():
     assert distrust(np.append(np.ones(ROUNDS), 0.5), CURE) is None
     assert distrust(np.append(np.ones(ROUNDS), 0.0), CURE) is not None
     assert distrust(np.array([0.1, 2 * ENORMOUS]), CURE) is not None
+    # A residual above 1 in one of ten rounds is too often.
+    often = distrust(np.repeat([0.2, 3.0], [90, 10]), CURE)
+    assert "above 1 in 10 of 100 rounds" in often
+    assert distrust(np.repeat([0.2, 3.0], [91, 9]), CURE) is None
+    assert distrust(np.repeat([0.2, 3.0], [9, 10]), CURE) is None
     assert distrust(np.array([0.1, np.nan]), CURE) is not None
 
 
@@ -76,6 +81,11 @@ def test_a_live_stream_is_looked_at_closely_and_then_seldom():
     with pytest.warns(obax.HypergradientWarning):
         live.look(66, 1e9, stacklevel=1)
     assert live.due == float("inf")
+    often = LiveDiagnostics(CURE)
+    for round in range(ROUNDS - 1):
+        often.look(1 + round * SELDOM, 3.0 if round % 5 == 0 else 0.2, stacklevel=1)
+    with pytest.warns(obax.HypergradientWarning, match="above 1 in 4 of 20 rounds"):
+        often.look(1 + ROUNDS * SELDOM, 0.2, stacklevel=1)
     never = LiveDiagnostics(CURE)
     for round in range(1, ROUNDS):
         never.look(round, 1.0, stacklevel=1)

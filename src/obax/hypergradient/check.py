@@ -141,9 +141,16 @@ class _Given(NamedTuple):
         from ..implicit import FlatProblem
 
         problem, y = self.problem, self.inner_var
+
+        def outer(x: PyTree, y: PyTree, round: PyTree) -> Array:
+            return problem.outer_loss(x, y, round, self.buffers).astype(float)
+
+        def inner(x: PyTree, y: PyTree, round: PyTree) -> Array:
+            return problem.inner_loss(x, y, round, self.buffers)[0].astype(float)
+
         bare = Problem(
-            lambda x, y, r: problem.outer_loss(x, y, r, self.buffers),
-            None if y is None else lambda x, y, r: problem.inner_loss(x, y, r, self.buffers)[0],
+            outer,
+            None if y is None else inner,
             problem.domain,
             problem.inner_argmin,
             inner_domain=problem.inner_domain,
@@ -491,7 +498,9 @@ class _Judge:
                 f"best y found. {cure}"
             )
         off = np.abs(inner.value - inner.moves @ found.slopes)
-        if np.any((off > inner.error + 1e-3 * inner.size) & ~inner.kink):
+        # A noise that was measured at few points may be larger at others.
+        unsure = (1 if self.rounding < 1e-10 else 10) * inner.error + 1e-3 * inner.size
+        if np.any((off > unsure) & ~inner.kink):
             yield (
                 "the y at which grad_y g is zero does not minimise g: the values of g change "
                 "around it, and not as grad_y g says. A gradient is stopped in the inner loss "
