@@ -125,6 +125,13 @@ def changed_fields(module: Any) -> list[tuple[str, Any]]:
     return changed
 
 
+def described(module: Any, unnamed: str = "") -> str:
+    """Return `Name(field=value, ...)`, of the fields that do not have their defaults; the name of
+    one of them may be left out."""
+    fields = [f"{name}={format_value(value)}" for name, value in changed_fields(module)]
+    return f"{type(module).__name__}({', '.join(fields).removeprefix(f'{unnamed}=')})"
+
+
 def _has_default(value: Any, default: bool | int | float | str) -> bool:
     """Return whether a field still has its default, which may have become an array."""
     if not hasattr(value, "dtype"):

@@ -115,12 +115,8 @@ class Hypergradient(eqx.Module):
 
     def __repr__(self) -> str:
         # `CG(5)`: the name of the first field is left out.
-        fields = [
-            f"{name}={messages.format_value(value)}"
-            for name, value in messages.changed_fields(self)
-        ]
         first = next((field.name for field in dataclasses.fields(self)), "")
-        return f"{type(self).__name__}({', '.join(fields).removeprefix(f'{first}=')})"
+        return messages.described(self, first)
 
     def init(self, inner_var: PyTree) -> PyTree:
         """Return what is carried into the first round, or `None`."""
