@@ -78,8 +78,9 @@ class Replay(Checked, eqx.Module, prefix="Replay."):
     seed: int = eqx.field(default=0, kw_only=True)
 
     def __check_init__(self) -> None:
-        known = self.recency is not None and trees.is_concrete(self.recency)
-        if known and int(self.recency) < self.capacity:
+        if self.recency is None or not trees.is_concrete(self.recency):
+            return
+        if int(self.recency) < self.capacity:
             raise ValueError(
                 f"Replay.recency must be at least capacity, {self.capacity}: so many different "
                 f"rounds are no younger on average, but got {int(self.recency)}."

@@ -45,7 +45,7 @@ from .forward import Learned, at_rest, descended, directions, faded, moving, nea
 from .record import Move
 
 Tie = Annotated[Callable[..., Array], function_of("(x, y, start, round) -> scalar, or a bool")]
-Horizon = Annotated[float, within("a number of rounds > 1", lambda value: value > 1)]
+Horizon = Annotated[float | Array, within("a number of rounds > 1", lambda value: value > 1)]
 
 
 class RTHOState(State):

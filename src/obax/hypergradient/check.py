@@ -378,7 +378,8 @@ class _Judge:
 
     def result(self) -> HypergradientCheck:
         """Return the verdict and its reasons."""
-        wrong, unclear, notes = [], list(self._unclear()), []
+        wrong: list[str] = []
+        unclear, notes = list(self._unclear()), list[str]()
         if self.inner is not None:
             for message in self._without_effect():
                 (notes if message.startswith("note: ") else wrong).append(message)
@@ -450,7 +451,8 @@ class _Judge:
         # One difference for each coordinate, where x is small enough for that.
         differences = self.outer.value if len(scales) == len(self.outer.value) else 0 * scales
         unravel = ravel_pytree(self.given.outer_var)[1]
-        parts = [(found.cross != 0) | (found.beside != 0), scales, found.direct, differences]
+        reached = (found.cross != 0) | (found.beside != 0) | np.any(found.rates != 0, axis=0)
+        parts = [reached, scales, found.direct, differences]
         parts = [unravel(jnp.asarray(part, float)) for part in parts]
         named = jax.tree_util.tree_leaves_with_path(parts[0])
         rest = map(jax.tree.leaves, parts[1:])

@@ -54,7 +54,7 @@ class Derivatives(NamedTuple):
         a, b = (np.where(~(one.size > 0), np.inf, r) for one, r in ((self, a), (other, b)))
         take = b < a
         pick = lambda x, y: np.where(take.reshape(-1, *[1] * (x.ndim - 1)), y, x)  # noqa: E731
-        return Derivatives(*map(pick, self, other))
+        return Derivatives(*(pick(mine, its) for mine, its in zip(self, other, strict=True)))
 
 
 def derivatives(
