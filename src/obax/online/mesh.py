@@ -32,7 +32,7 @@ from ..hypergradient import Remedy
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import Window
-from .arguments import S, check_given, refuse_explicit
+from .arguments import S, check_given, check_rounds, refuse_explicit
 from .diagnostics import on_host
 
 REPLICATED = PartitionSpec()
@@ -139,7 +139,10 @@ class Axes(NamedTuple):
 
     def everywhere(self, tree: PyTree) -> PyTree:
         """Return a tree with its arrays replicated on every device."""
-        return jax.tree.map(lambda leaf: put(leaf, self.sharding()), tree)
+        replicated = self.sharding()
+        return jax.tree.map(
+            lambda leaf: put(leaf, replicated) if eqx.is_array(leaf) else leaf, tree
+        )
 
     def round_specs(self, spec: RoundSpec) -> PyTree:
         """Return how the leaves of a round are sharded: their axis 0 over the batch axis."""
@@ -177,17 +180,30 @@ class Axes(NamedTuple):
         spec.check(on_devices, stacked=stacked)
         return on_devices
 
+    def shared_rounds(
+        self, algorithm: Algorithm, state: State, rounds: PyTree
+    ) -> tuple[PyTree, int]:
+        """Return stacked rounds on the mesh and their number, the same in all processes.
 
-def agree(algorithm: Algorithm, state: State, axes: Axes) -> None:
-    """Raise a `ValueError` in all processes if their algorithms or states are not the same."""
-    if not axes.several:
-        return
-    parts = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
-    # An array that is sharded over all processes is the same for them anyway.
-    own = [leaf for leaf in jax.tree.leaves(state) if _is_local(leaf)]
-    hashes = {"algorithm": checksum(parts)[:16], "state": digest(own, [one.dtype for one in own])}
-    for name, hashed in hashes.items():
-        same(name, f"one with the checksum {hashed}", axes.several)
+        Each of several processes may have given a part.
+        """
+        with together(self.several):
+            rounds = self.put_rounds(rounds, state.round_spec, stacked=True)
+            horizon = check_rounds(state, rounds)
+        same("the number of rounds", horizon, self.several)
+        self.agree(algorithm, state)
+        return rounds, horizon
+
+    def agree(self, algorithm: Algorithm, state: State) -> None:
+        """Raise a `ValueError` in all processes if their algorithms or states are not the same."""
+        if not self.several:
+            return
+        parts = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
+        # An array that is sharded over all processes is the same for them anyway.
+        own = [leaf for leaf in jax.tree.leaves(state) if _is_local(leaf)]
+        states = digest(own, [leaf.dtype for leaf in own])
+        for name, hashed in {"algorithm": checksum(parts)[:16], "state": states}.items():
+            same(name, f"one with the checksum {hashed}", self.several)
 
 
 class OnMesh(eqx.Module):
@@ -270,7 +286,7 @@ def collect(algorithm: Algorithm, state: S) -> S:
     """
     if isinstance(algorithm, OnMesh):
         algorithm = algorithm.algorithm
-    check_given(algorithm, state)
+    check_given(algorithm=algorithm, state=state)
     plain = _shapes(algorithm, state, None)
     leaves = [
         on_host(leaf)[: few.shape[0]] if few.shape else on_host(leaf)

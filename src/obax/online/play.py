@@ -44,9 +44,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._on_mesh = axes is not None
         total = len(source) if isinstance(source, Sized) else None
         if axes is not None and axes.several:
-            from .mesh import SharedSource, agree
+            from .mesh import SharedSource
 
-            agree(algorithm, state, axes)
+            axes.agree(algorithm, state)
             source = SharedSource(source, axes, state.round_spec)
         self._next_digest: float = float("inf")
         if session.path is not None:
@@ -70,7 +70,6 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def _restored(self, source: Iterable[PyTree], other_input: bool) -> Iterable[PyTree]:
         """Take the newest checkpoint, if there is one, and return the source from there on."""
         session, spec = self._session, self.state.round_spec
-        session.open_folder()
         self._dtypes = [dtype for _, dtype in spec.leaves]
         parts = {"algorithm": self._algorithm}
         self._input = Input(parts, spec.example(), "source", other=other_input)
@@ -119,10 +118,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         if self.rounds >= self._next_digest:
             self._input.note(self.rounds, digest(round, self._dtypes))
             self._next_digest = self._input.due(self.rounds, session.save_every)
-        if session.folder is not None and self.rounds % session.save_every == 0:
+        if session.path is not None and self.rounds % session.save_every == 0:
             session.save(self.rounds, self._on_host(state), {"rejected": self.rejected})
-        session.advance(1, info.played_value)
-        session.played(self.rounds, state, info)
+        session.played(self.rounds, 1, state, info)
 
     def __enter__(self) -> "Play[S]":
         return self
@@ -193,7 +191,8 @@ def play(
     2 False 0.50
     2 True 0.75
     """
-    check_given(algorithm, state, None, on_rejected, other_input=other_input, progress=progress)
+    given = {"algorithm": algorithm, "state": state, "on_rejected": on_rejected}
+    check_given(**given, other_input=other_input, progress=progress)
     if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
         raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
     axes = None
@@ -202,7 +201,7 @@ def play(
 
         axes = Axes.of(mesh, window_axis, batch_axis)
     options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
-    session = Session(*options, axes is not None and axes.several)
+    session = Session(axes is not None and axes.several, *options)
     if session.path is not None:
         check_seekable(source)
     return Play(algorithm, state, source, session, on_rejected, axes, other_input)
