@@ -51,7 +51,7 @@ def is_concrete(value: PyTree) -> bool:
 
 def norm(tree: PyTree) -> Float[Array, ""]:
     """Return the Euclidean norm of all leaves taken together."""
-    return jnp.sqrt(squared_norm(tree))
+    return jnp.sqrt(vdot(tree, tree))
 
 
 def squared_norm(tree: PyTree) -> Float[Array, ""]:

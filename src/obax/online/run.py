@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -95,8 +95,8 @@ def run(
     refuse_explicit(state, rounds)
     end, history = _scan(algorithm, state, rounds, record)
     if not isinstance(history.accepted, jax.core.Tracer):
-        if on_rejected == "raise":
-            _raise_if_rejected(algorithm, state, rounds, history, 0, PLAIN)
+        if on_rejected == "raise" and not np.all(history.accepted):
+            _raise_rejection(algorithm, state, rounds, history, 0, PLAIN)
         _warn(algorithm, history, PLAIN)
     return end, history
 
@@ -153,8 +153,9 @@ def _run_in_pieces(
             part = rounds if piece >= horizon else at(rounds, slice(start, start + piece))
             before = state
             state, history = _scan(placed, state, part, record)
-            if on_rejected == "raise" and trees.is_concrete(history.accepted):
-                _raise_if_rejected(placed, before, part, history, start, IN_PIECES)
+            concrete = trees.is_concrete(history.accepted)
+            if on_rejected == "raise" and concrete and not np.all(history.accepted):
+                _raise_rejection(placed, before, part, history, start, IN_PIECES)
             histories.append(history)
             end = min(start + piece, horizon)
             if session.path is not None and (end % session.save_every == 0 or end == horizon):
@@ -207,14 +208,11 @@ def _play(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None)
 _scan = compiled(_play)
 
 
-def _raise_if_rejected(
+def _raise_rejection(
     algorithm: Algorithm, state: S, rounds: PyTree, history: Info, offset: int, stacklevel: int
-) -> None:
-    """Raise the error for the first rejected round of a history, if there is one."""
-    accepted = np.asarray(history.accepted)
-    if accepted.all():
-        return
-    index = int(np.argmin(accepted))
+) -> NoReturn:
+    """Raise the error for the first rejected round of a history."""
+    index = int(np.argmin(np.asarray(history.accepted)))
     # The hypergradients before it may be the reason.
     residuals = np.asarray(history.solver_residual)[:index]
     warn_of_residuals(residuals, algorithm.remedy, stacklevel=stacklevel)
