@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import sys
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,7 +24,6 @@ from .._support.compiling import MOST_PROGRAMS, OPTIONS
 from .._support.packing import WORD, Lazy, Words, lazy
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..rounds import RoundSpec
 from .arguments import S
 
 M = TypeVar("M", bound=Lazy)
@@ -147,9 +146,9 @@ class Live(Generic[S]):
 
     def __init__(self, algorithm: Algorithm, state: S):
         numbers, static = eqx.partition(algorithm, eqx.is_array)
-        leaves, treedef = jax.tree.flatten(static)
         self.round_spec = state.round_spec
-        steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), self.round_spec)
+        shapes = jax.eval_shape(lambda: (numbers, state))
+        steps = _steps(*map(_hashable, (static, *shapes)), self.round_spec)
         self.view: View[S] = steps[0].state
         self.cut = self.view.words.length * WORD.itemsize
         self.constants, self.fixed, _ = _packed(steps[0].numbers, numbers)
@@ -229,30 +228,21 @@ def _place(leaves: list[Array]) -> Sharding | None:
     return None
 
 
-class _Shapes:
-    """A tree of shapes that equals any other of the same structure, shapes and dtypes."""
-
-    def __init__(self, tree: PyTree):
-        self.tree = jax.eval_shape(lambda: tree)
-        leaves, treedef = jax.tree.flatten(self.tree)
-        self.key: Hashable = treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shapes) and self.key == other.key
+def _hashable(tree: PyTree) -> Hashable:
+    """Return leaves and structure of a tree whose leaves can be hashed, such as shapes."""
+    leaves, treedef = jax.tree.flatten(tree)
+    return tuple(leaves), treedef
 
 
 @functools.lru_cache(maxsize=MOST_PROGRAMS)
-def _steps(
-    leaves: tuple, treedef: PyTree, numbers: _Shapes, state: _Shapes, round_spec: RoundSpec
-) -> tuple[LiveStep, LiveStep]:
+def _steps(*parts: Any) -> tuple[LiveStep, LiveStep]:
     """Return the steps for rounds packed on the host and for rounds passed as they are.
 
-    Each is compiled when it is first called.
+    `parts` are what does not change in the algorithm, the shapes of its numbers and of the state,
+    and the form of rounds. A step is compiled when it is first called.
     """
-    static = jax.tree.unflatten(treedef, leaves)
-    words, view, example = Words(numbers.tree), View(state.tree), round_spec.example()
+    *trees, round_spec = parts
+    static, numbers, state = (treedef.unflatten(leaves) for leaves, treedef in trees)
+    words, view, example = Words(numbers), View(state), round_spec.example()
     packed, plain = Words(example), Words(example, small=-1)
     return LiveStep(static, words, view, packed), LiveStep(static, words, view, plain)

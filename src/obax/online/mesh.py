@@ -57,26 +57,16 @@ def check_divides(size: int, parts: int, axis: str, what: str) -> None:
         )
 
 
-def put(leaf: ArrayLike, sharding: NamedSharding) -> Array:
+def put(
+    leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...] | None = None, name: str = ""
+) -> Array:
     """Put an array on the devices of a sharding.
 
-    It comes from one process, or from several that all have it whole.
+    Each of several processes has the whole of it, or its own part of an array of this shape.
     """
     if sharding.is_fully_addressable or not _is_local(leaf):
         return jax.device_put(leaf, sharding)
-    whole = np.asarray(leaf)
-    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
-
-
-def _is_local(leaf: ArrayLike) -> bool:
-    """Return whether this process has all of an array."""
-    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
-
-
-def _put_part(leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...], name: str) -> Array:
-    """Put an array of which this process has a part, or the whole."""
-    if sharding.is_fully_addressable or not _is_local(leaf):
-        return jax.device_put(leaf, sharding)
+    shape = np.shape(leaf) if shape is None else shape
     slices = zip(*sharding.addressable_devices_indices_map(shape).values(), strict=True)
     # How much of each dimension belongs to this process: slices that differ do not overlap.
     own = tuple(
@@ -89,6 +79,11 @@ def _put_part(leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...], 
             f"all of it, but has {list(np.shape(leaf))}."
         )
     return jax.make_array_from_process_local_data(sharding, np.asarray(leaf), shape)
+
+
+def _is_local(leaf: ArrayLike) -> bool:
+    """Return whether this process has all of an array."""
+    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
 
 
 class Axes(NamedTuple):
@@ -175,7 +170,7 @@ class Axes(NamedTuple):
             part = PartitionSpec(None, *part) if stacked else part
             whole = (*np.shape(leaf)[:1], *shape) if stacked else shape
             name = trees.leaf_name(path, "rounds" if stacked else "round")
-            leaves.append(_put_part(leaf, self.sharding(part), whole, name))
+            leaves.append(put(leaf, self.sharding(part), whole, name))
         on_devices = spec.treedef.unflatten(leaves)
         spec.check(on_devices, stacked=stacked)
         return on_devices
