@@ -330,6 +330,7 @@ def test_the_mean_on_the_page_is_over_all_rounds_and_not_over_the_points_of_its_
     whole, tmp_path
 ):
     import equinox as eqx
+
     from obax.serve.page import mean_with_interval, read as read_page
 
     watch = obax.callbacks.Watch(tmp_path, seconds=1e9)

@@ -172,14 +172,14 @@ class Lazy(eqx.Module):
 
 def lazy(
     kind: type[M],
-    known: dict[str, object],
+    ready: dict[str, object],
     make: Callable[[K, list[str]], dict[str, object]],
     packed: K,
 ) -> M:
     """Return a module of which some fields are known; `make(packed, names)` makes the others."""
     module = object.__new__(kind)
     fields = _dict_of(module)
-    fields.update(known)
+    fields.update(ready)
     fields[SOURCE] = (make, packed)
     return module
 

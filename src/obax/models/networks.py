@@ -29,7 +29,7 @@ Momentum = Annotated[float, within("a number in [0, 1]", lambda value: 0 <= valu
 
 
 class Statistics(NamedTuple):
-    """Running mean and variance of one BatchNorm, one number a channel."""
+    """Running mean and variance of one BatchNorm, one number for each channel."""
 
     mean: Float[Array, " channels"]
     variance: Float[Array, " channels"]

@@ -171,9 +171,9 @@ def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
         number = f"history[{', '.join(map(str, place))}]" if place else "history"
         return f"in {len(bad):,} of {len(accepted):,} runs, {number} the first of them: "
 
-    known = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
-    if bad := [i for i, one in enumerate(known) if distrust(one, remedy)]:
-        warn_of_residuals(known[bad[0]], remedy, stacklevel + 1, where_of(bad))
+    played = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
+    if bad := [i for i, one in enumerate(played) if distrust(one, remedy)]:
+        warn_of_residuals(played[bad[0]], remedy, stacklevel + 1, where_of(bad))
     if bad := np.flatnonzero(np.any(refused * accepted, axis=-1)).tolist():
         warn_of_refused(refused[bad[0]] * accepted[bad[0]], stacklevel + 1, where=where_of(bad))
 

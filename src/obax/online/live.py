@@ -42,7 +42,7 @@ class View(Generic[M]):
     def __init__(self, example: M):
         self.words = Words(example)
         self.kind = type(example)
-        self.known: dict[str, object] = {}
+        self.ready: dict[str, object] = {}
         # For each field that holds arrays: its structure, and which leaves of the whole it has.
         self.fields: dict[str, tuple[PyTree, range]] = {}
         end = 0
@@ -52,7 +52,7 @@ class View(Generic[M]):
             if count:
                 self.fields[field.name] = trees.structure(value), range(end, end + count)
             else:
-                self.known[field.name] = value
+                self.ready[field.name] = value
             end += count
         # The default of a field is in the class, where it would be found before the field is made.
         self.at_once = [name for name in self.fields if hasattr(self.kind, name)]
@@ -62,10 +62,10 @@ class View(Generic[M]):
 
         They are arrays of JAX, as if they had never been packed.
         """
-        known = self.known
+        ready = self.ready
         if self.at_once:
-            known = known | self.made(packed, self.at_once)
-        return lazy(self.kind, known, self.made, packed)
+            ready = ready | self.made(packed, self.at_once)
+        return lazy(self.kind, ready, self.made, packed)
 
     def made(self, packed: Packed, names: list[str]) -> dict[str, object]:
         """Return the fields of these names."""
