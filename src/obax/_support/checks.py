@@ -214,11 +214,9 @@ class Checked:
                 continue
             convert = functools.partial(_field_value, name=prefix + name, hint=hint)
             static = field.metadata.get("static", _is_static(hint))
-            options = {
-                key: getattr(field, key) for key in ("default", "default_factory", "kw_only")
-            }
-            options = {k: v for k, v in options.items() if v is not dataclasses.MISSING}
-            setattr(cls, name, eqx.field(converter=convert, static=static, **options))
+            kept = {key: getattr(field, key) for key in ("default", "default_factory", "kw_only")}
+            kept = {key: v for key, v in kept.items() if v is not dataclasses.MISSING}
+            setattr(cls, name, eqx.field(converter=convert, static=static, **kept))
 
 
 def _field_value(value: Any, name: str, hint: Any) -> Any:

@@ -185,7 +185,8 @@ def fetch(name: str, *, verify: bool = True, download: bool = True) -> dict[str,
             raise DataError(
                 f"{path} is not the {name} file that is known: expected SHA-256 "
                 f"{' or '.join(sorted(checksums))}, but found {actual}. It was left as it is. "
-                f"Remove it to download it again, or pass verify=False if it is a version of your own."
+                f"Remove it to download it again, or pass verify=False if it is a version of your "
+                f"own."
             )
         paths[file] = path
     return paths

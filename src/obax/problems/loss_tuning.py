@@ -135,8 +135,8 @@ class _Inner:
         logits, buffers = self.predict(y, inputs, buffers, training=True, key=round["key"])
         if logits.shape[-1] != self.classes:
             raise ValueError(
-                f"the classifier must return {self.classes} logits for each row, one for each class, "
-                f"but returns {logits.shape[-1]}."
+                f"the classifier must return {self.classes} logits for each row, one for each "
+                f"class, but returns {logits.shape[-1]}."
             )
         scale = x["gamma"] if self.link == "identity" else jax.nn.sigmoid(x["gamma"])
         adjusted = scale.astype(logits.dtype) * logits + x["delta"].astype(logits.dtype)
