@@ -112,7 +112,7 @@ def function_of(signature: str) -> Kind:
     return Kind(f"a function {signature}", callable)
 
 
-def instance_of(kind: type, expected: str) -> Kind:
+def instance_of(kind: type | tuple[type, ...], expected: str) -> Kind:
     """Return the kind of instances of a class; `expected` shows how one is made."""
     return Kind(expected, lambda value: isinstance(value, kind))
 

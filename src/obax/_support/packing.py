@@ -35,7 +35,7 @@ class Rows:
 
     def pack(self, tree: PyTree) -> PyTree:
         """Return the vectors, and the large leaves as they are."""
-        leaves, self.treedef = jax.tree.flatten(tree)
+        leaves, self.treedef = jax.tree.leaves(tree), structure(tree)
         # For each leaf its shape and dtype, its vector (`None` for large ones) and where it begins.
         self.spans: list[tuple[tuple[int, ...], np.dtype, str | None, int]] = []
         parts: dict[str, list[Array]] = {}

@@ -96,9 +96,8 @@ class Axes(NamedTuple):
     @classmethod
     def of(cls, mesh: Mesh | None, window_axis: str | None, batch_axis: PyTree) -> "Axes | None":
         """Return the axes given to a driver, checked; `None` without a mesh."""
-        named = [("window_axis", window_axis)]
+        named = [] if window_axis is None else [("window_axis", window_axis)]
         named += [("batch_axis", axis) for axis in jax.tree.leaves(batch_axis)]
-        named = [(name, axis) for name, axis in named if axis is not None]
         if mesh is None:
             for name, _ in named:
                 raise ValueError(f"{name} needs mesh, a jax.sharding.Mesh, but mesh is None.")

@@ -82,8 +82,9 @@ class Session:
             raise ValueError("every needs on_round, the function to call.")
         if checkpoint_dir is None and checkpoint_every is not None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
-        self.callbacks = [*on_round] if isinstance(on_round, Sequence) else [on_round]
-        self.callbacks = [] if on_round is None else self.callbacks
+        self.callbacks: list[OnRound] = []
+        if on_round is not None:
+            self.callbacks = [*on_round] if isinstance(on_round, Sequence) else [on_round]
         for callback in self.callbacks:
             check(callback, "on_round", Annotated[Any, function_of("(state, info) -> None")])
         path = check(checkpoint_dir, "checkpoint_dir", str | Path | None)
