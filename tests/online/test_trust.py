@@ -170,3 +170,16 @@ def test_a_summary_speaks_of_systems_only_where_there_are_some():
             _, history = obax.run(algorithm, state, ROUNDS_50)
         said = history.summary()
         assert what in said and ("solver" in said) == ("linear" in what)
+
+
+def test_residuals_of_a_live_stream_are_read_in_half_precision_too():
+    """They are not packed there."""
+    problem = obax.Problem(
+        lambda x, y, r: jnp.sum((y - r) ** 2), lambda x, y, r: jnp.sum((y - x) ** 2)
+    )
+    algorithm = obax.OAGD(problem, jnp.float16(0.1), jnp.float16(0.1))
+    zero = jnp.zeros(2, jnp.float16)
+    state = algorithm.init(zero, zero, zero)
+    with obax.play(algorithm, state, [zero + 1] * 3) as rounds:
+        assert [info.solver_residual.dtype for _, info in rounds] == [jnp.float16] * 3
+        assert rounds.rounds == 3

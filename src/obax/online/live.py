@@ -8,7 +8,6 @@ when it is read. Large leaves stay on the device as they are.
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -170,10 +169,8 @@ class Live(Generic[S]):
         view[:begin] = self.constants
         return array.view(WORD), view[begin:]
 
-    def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return state and info after a round, whether it was accepted, and terms it refused.
-
-        These are past rounds that left the window.
+    def play(self, round: PyTree) -> tuple[S, Info, bool]:
+        """Return state and info after a round, and whether it was accepted.
 
         A rejected round leaves every bit of the state as it was, so one can go on after it.
         """
@@ -210,9 +207,22 @@ class Live(Generic[S]):
             data, after, noted = np.asarray(result[0]).tobytes(), result[1:end], result[end:]
         record = data[self.cut :]
         self.kept = kept = data[: self.cut], after, place
-        info = step.info.unpacked((record, noted, place))
-        refused = int.from_bytes(record[step.refused], sys.byteorder)
-        return self.view.unpacked(kept), info, record[step.accepted] != 0, refused
+        self.record = record, step
+        self.info = info = step.info.unpacked((record, noted, place))
+        return self.view.unpacked(kept), info, record[step.accepted] != 0
+
+    def refuses(self) -> bool:
+        """Return whether past rounds left the window in the last round."""
+        record, step = self.record
+        return any(record[step.refused])
+
+    def number(self, field: str) -> float:
+        """Return a number of the last info; to make its field would take ten times as long."""
+        record, step = self.record
+        words, index = step.info.words, step.info.fields[field][1].start
+        # In half precision it is not packed.
+        packed = index in words.spans
+        return float(words.from_bytes(record, index) if packed else getattr(self.info, field))
 
 
 def _packed(words: Words, tree: PyTree) -> Packed:

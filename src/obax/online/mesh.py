@@ -296,11 +296,19 @@ class LiveOnMesh(Generic[S]):
         self.axes = axes
         self.algorithm, self.state = on_mesh(algorithm, state, axes)
 
-    def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return state and info after a round, whether it was accepted, and terms it refused."""
+    def play(self, round: PyTree) -> tuple[S, Info, bool]:
+        """Return state and info after a round, and whether it was accepted."""
         round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
-        self.state, info = _step(self.algorithm, self.state, round)
-        return self.state, info, bool(info.accepted), int(info.refused_terms)
+        self.state, self.info = _step(self.algorithm, self.state, round)
+        return self.state, self.info, bool(self.info.accepted)
+
+    def refuses(self) -> bool:
+        """Return whether past rounds left the window in the last round."""
+        return bool(self.info.refused_terms)
+
+    def number(self, field: str) -> float:
+        """Return a number of the last info."""
+        return float(getattr(self.info, field))
 
 
 class SharedSource(Iterator[PyTree]):

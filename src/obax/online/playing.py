@@ -93,7 +93,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            state, info, accepted, refused = self._live.play(round)
+            state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
@@ -101,10 +101,12 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
             if accepted and self.rounds >= self._diagnostics.due:
-                self._diagnostics.look(self.rounds, float(info.solver_residual), stacklevel=2)
-            if refused and accepted and self._may_refuse:
+                self._diagnostics.look(
+                    self.rounds, self._live.number("solver_residual"), stacklevel=2
+                )
+            if self._may_refuse and accepted and self._live.refuses():
                 self._may_refuse = False
-                warn_of_refused(np.asarray([refused]), 2, self.rounds - 1)
+                warn_of_refused(np.asarray(info.refused_terms)[None], 2, self.rounds - 1)
             if self._has_session:
                 self._after_round(state, info, round)
         except BaseException:

@@ -95,7 +95,7 @@ def run(
     refuse_explicit(state, rounds)
     end, history = _scan(algorithm, state, rounds, record)
     if not isinstance(history.accepted, jax.core.Tracer):
-        if on_rejected == "raise" and not np.all(history.accepted):
+        if on_rejected == "raise" and not np.asarray(history.accepted).all():
             _raise_rejection(algorithm, state, rounds, history, 0, PLAIN)
         _warn(algorithm, history, PLAIN)
     return end, history
@@ -153,8 +153,8 @@ def _run_in_pieces(
             part = rounds if piece >= horizon else at(rounds, slice(start, start + piece))
             before = state
             state, history = _scan(placed, state, part, record)
-            concrete = trees.is_concrete(history.accepted)
-            if on_rejected == "raise" and concrete and not np.all(history.accepted):
+            raises = on_rejected == "raise" and trees.is_concrete(history.accepted)
+            if raises and not np.asarray(history.accepted).all():
                 _raise_rejection(placed, before, part, history, start, IN_PIECES)
             histories.append(history)
             end = min(start + piece, horizon)
