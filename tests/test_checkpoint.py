@@ -243,7 +243,7 @@ def test_play_resumes_at_the_right_round(tmp_path, oagd, source):
     assert game.rounds == len(ROUNDS) and eqx.tree_equal(whole, resumed)
 
 
-def test_play_says_what_it_needs(tmp_path, oagd):
+def test_play_needs_a_source_that_can_be_read_again(tmp_path, oagd):
     algorithm, start = oagd
     with pytest.raises(ValueError, match="checkpoint_every needs checkpoint_dir"):
         obax.play(algorithm, start, ROUNDS, checkpoint_every=5)

@@ -184,13 +184,13 @@ class Live(Generic[S]):
             self.round_spec.check(round)
         # Arrays of JAX may be on a device, and even on CPU it takes longer to read them on the host
         # than to pass them.
-        way = self.packed
+        chosen = self.packed
         for leaf in leaves:
             if type(leaf) not in HOST:
-                way = self.plain
+                chosen = self.plain
                 break
         before, large, place = self.kept
-        step, words, changing = way
+        step, words, changing = chosen
         changing[:] = before + step.round.to_bytes(leaves)
         if place is not None:
             words = jax.device_put(words, place)
@@ -201,14 +201,18 @@ class Live(Generic[S]):
         else:
             result = step.compiled(words)
         if step.is_alone:
-            data, after, noted = np.asarray(result).tobytes(), (), ()
+            data, state_leaves, info_leaves = np.asarray(result).tobytes(), (), ()
         else:
             end = 1 + len(large)
-            data, after, noted = np.asarray(result[0]).tobytes(), result[1:end], result[end:]
+            data, state_leaves, info_leaves = (
+                np.asarray(result[0]).tobytes(),
+                result[1:end],
+                result[end:],
+            )
         record = data[self.cut :]
-        self.kept = kept = data[: self.cut], after, place
+        self.kept = kept = data[: self.cut], state_leaves, place
         self.record = record, step
-        self.info = info = step.info.unpacked((record, noted, place))
+        self.info = info = step.info.unpacked((record, info_leaves, place))
         return self.view.unpacked(kept), info, record[step.accepted] != 0
 
     def refuses(self) -> bool:
