@@ -162,7 +162,7 @@ def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where:
 def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
     """Warn once for all settings and seeds of a sweep, whose rounds are on the last axis."""
     residuals, accepted, refused = (
-        np.asarray(part).reshape(-1, part.shape[-1])
+        on_host(part).reshape(-1, part.shape[-1])
         for part in (history.solver_residual, history.accepted, history.refused_terms)
     )
 
