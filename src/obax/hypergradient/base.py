@@ -15,18 +15,20 @@ whose v lies in the face: a system like the other, definite where H is on the fa
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float, Int
 
 from .._support import messages, trees
 from .._support.trees import PyTree
 from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
+
+if TYPE_CHECKING:
+    import lineax as lx
 
 Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
 LinearMap = Callable[[PyTree], PyTree]
@@ -236,12 +238,17 @@ def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
             )
 
 
-def solve_with(solver: lx.AbstractLinearSolver, hvp: LinearMap, gradient: PyTree) -> lx.Solution:
+def solve_with(
+    solver: "lx.AbstractLinearSolver", hvp: LinearMap, gradient: PyTree
+) -> "lx.Solution":
     """Solve one linear system with lineax.
 
     A failure shows in the residual and not as an exception, so that one bad round, or one bad seed
     of a sweep, does not end the others.
     """
+    # Slow to import, and not needed by CG, the default.
+    import lineax as lx
+
     structure = jax.eval_shape(lambda: gradient)
     operator = lx.FunctionLinearOperator(hvp, structure)
     return lx.linear_solve(operator, gradient, solver, throw=False)

@@ -167,7 +167,7 @@ def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where:
 def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
     """Warn once for all settings and seeds of a sweep, whose rounds are on the last axis."""
     residuals, accepted, refused = (
-        np.asarray(part).reshape(-1, part.shape[-1])
+        on_host(part).reshape(-1, part.shape[-1])
         for part in (history.solver_residual, history.accepted, history.refused_terms)
     )
 
@@ -176,9 +176,9 @@ def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
         number = f"history[{', '.join(map(str, place))}]" if place else "history"
         return f"in {len(bad):,} of {len(accepted):,} runs, {number} the first of them: "
 
-    known = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
-    if bad := [i for i, one in enumerate(known) if distrust(one, remedy)]:
-        warn_of_residuals(known[bad[0]], remedy, stacklevel + 1, where_of(bad))
+    played = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
+    if bad := [i for i, one in enumerate(played) if distrust(one, remedy)]:
+        warn_of_residuals(played[bad[0]], remedy, stacklevel + 1, where_of(bad))
     if bad := np.flatnonzero(np.any(refused * accepted, axis=-1)).tolist():
         warn_of_refused(refused[bad[0]] * accepted[bad[0]], stacklevel + 1, where=where_of(bad))
 
