@@ -55,13 +55,12 @@ class Experiment:
     chooses_parts: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls, package: str, name: str, config_class: type, columns: Mapping[str, type]
-    ) -> Experiment:
+    def of(cls, package: str, name: str) -> Experiment:
         """Return the experiment of a package, whose modules are loaded when they are used.
 
-        `work` has `parts`, and `findings` has `findings` and `headline`. `presets.toml` has what
-        `obax list` shows, and settings: those of all presets, of each size, of each study.
+        `config` has `Config` and `COLUMNS`, `work` has `parts`, and `findings` has `findings` and
+        `headline`. `presets.toml` has what `obax list` shows, and settings: those of all presets,
+        of each size, of each study.
         """
 
         def used(module: str, function: str) -> Callable:
@@ -70,25 +69,22 @@ class Experiment:
 
             return call
 
-        path = Path(str(importlib.import_module(package).__file__)).with_name("presets.toml")
+        config = importlib.import_module(f"{package}.config")
+        path = Path(str(config.__file__)).with_name("presets.toml")
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
         about = entries[name]
-        common, studies = about.pop("settings", {}), about.pop("studies", {})
-        changes, sizes = about.pop("changes", {}), entries["sizes"][about.pop("sizes")]
-        settings = {size: common | of_size for size, of_size in sizes.items()}
-        for study, of_study in studies.items():
+        common, changes = about.pop("settings", {}), about.pop("changes", {})
+        sizes, presets = entries["sizes"][about.pop("sizes")], {}
+        for study, of_study in {"": {}, **about.pop("studies", {})}.items():
             for size, of_size in sizes.items():
                 # The study in the size of the paper has the name of the study alone.
-                preset = study if size == "paper" else f"{study}-{size}"
-                settings[preset] = common | of_size | of_study
-        presets = {
-            preset: from_dict(config_class, values | changes.get(preset, {}))
-            for preset, values in settings.items()
-        }
+                preset = f"{study}-{size}".removesuffix("-paper" if study else "").lstrip("-")
+                values = common | of_size | of_study | changes.get(preset, {})
+                presets[preset] = from_dict(config.Config, values)
         return cls(
             name,
             presets=presets,
-            columns=columns,
+            columns=config.COLUMNS,
             parts=used("work", "parts"),
             make_findings=used("findings", "findings"),
             headline=used("findings", "headline"),
@@ -171,7 +167,7 @@ def without_missing_evidence(claim: Claim, kinds: set[str], windows: set[int] | 
 class Texts:
     """The texts of a report: the jinja2 templates in `report.toml` beside the experiment's modules.
 
-    Each is filled with the `values` and stripped of its line breaks.
+    Each is filled with the `values` of the report and stripped of its line breaks.
     """
 
     def __init__(self, module: str, **values: Any):
@@ -180,11 +176,11 @@ class Texts:
         path = Path(module).with_name("report.toml")
         self._templates = tomllib.loads(path.read_text(encoding="utf-8"))
         self._environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-        self._values = values
+        self.values = values
 
     def fill(self, template: str, **values: Any) -> str:
         """Return a template filled with the values of the report and these ones."""
-        filled = self._environment.from_string(template).render(self._values | values)
+        filled = self._environment.from_string(template).render(self.values | values)
         return " ".join(filled.split())
 
     def section(self, name: str) -> Any:
@@ -197,10 +193,8 @@ class Texts:
 
     def table(self, name: str, frame: pd.DataFrame, **values: Any) -> Table:
         """Return a table with the title and caption of the section [tables]."""
-        about = self._templates["tables"][name]
-        return Table(
-            name, *(self.fill(about[key], **values) for key in ("title", "caption")), frame
-        )
+        about = {k: self.fill(v, **values) for k, v in self._templates["tables"][name].items()}
+        return Table(name, frame=frame, **about)
 
     def figure(self, key: str, series: Sequence[Any], name: str = "", **values: Any) -> Figure:
         """Return a figure with the texts of the section [figures]; `name` is the key by default."""
@@ -208,7 +202,6 @@ class Texts:
         logs = {axis: bool(about.pop(axis, "")) for axis in ("log_x", "log_y")}
         return Figure(name or key, series=series, **about, **logs)
 
-    def paragraphs(self, **values: Any) -> list[str]:
+    def paragraphs(self) -> list[str]:
         """Return the paragraphs on how it was measured, without those that are empty."""
-        filled = [self.fill(text, **values) for text in self._templates["paragraphs"]["method"]]
-        return [text for text in filled if text]
+        return list(filter(None, map(self.fill, self._templates["paragraphs"]["method"])))
