@@ -173,7 +173,8 @@ def test_regression_is_compared_with_the_best_pair_of_each_stage():
 
 @pytest.fixture(scope="module")
 def tiny_table():
-    tables = [find("compare").run_part(work) for work in parts(TINY).values()]
+    run_part = find("compare").run_part
+    tables = [run_part(name, work)[1] for name, work in parts(TINY).items()]
     return pd.concat(tables, ignore_index=True)
 
 

@@ -320,7 +320,7 @@ def test_every_combination_of_options_is_there():
 def test_config_says_what_is_wrong():
     for change, message in {
         "windows": (("0",), "integers >= 1 or T"),
-        "scenarios": (("mild",), "among paper, noisy"),
+        "scenarios": (("mild",), "among 'paper', 'noisy'"),
         "outer_dims": ((2,), "must be 1 or 5"),
         "start": (9.0, r"in \[lower, upper\]"),
         "followers": (("each",), "followers must be among"),
@@ -340,7 +340,7 @@ def test_config_says_what_is_wrong():
 @pytest.fixture(scope="module")
 def tiny_table():
     run_part = find("dynamic-regression").run_part
-    tables = [run_part(work) for work in parts(TINY).values()]
+    tables = [run_part(name, work)[1] for name, work in parts(TINY).items()]
     return pd.concat(tables, ignore_index=True)
 
 

@@ -7,16 +7,17 @@ import pathlib
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from kinds import kinds_in
 
 from obax import lab
 from obax.lab import report
-from obax.lab.framework.learning import Runs
+from obax.lab.framework.learning import one_example
 from obax.lab.framework.run_folder import Rows, typed
 from obax.lab.loss_tuning import config as settings, work
 from obax.lab.loss_tuning.config import Config, Method
-from obax.lab.loss_tuning.findings import FINAL, claims, first_steps
+from obax.lab.loss_tuning.findings import claims, first_steps, runs_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -212,7 +213,7 @@ def test_ogd_runs_once_for_each_inner_step():
     assert labels == ["OGD", "OAGD, w = 5", "OAGD, w = 5", "OAGD, w = 5, alpha = 0.5"]
     # A step of its own makes another method of it, not another point of the grid.
     table = made_up(config, {"ogd": 0.5, "oagd-w5": 0.6}, {})
-    runs = Runs(config.runs().values(), table, FINAL)
+    runs = runs_of(config, table)
     assert [m.own_alpha for m in first_steps(runs)] == [None, None, 0.5]
     assert runs.name(runs.methods[-1]) == "OAGD, w = 5, alpha = 0.5"
 
@@ -271,17 +272,17 @@ def made_up(config, accuracy, seconds, wobbling=(), slow=()):
 
 def judged(config, *story, **more):
     """The verdicts on the claims of a configuration, by a made-up table."""
-    runs = Runs(config.runs().values(), made_up(config, *story, **more), FINAL)
+    runs = runs_of(config, made_up(config, *story, **more))
     return {claim.id: claim.verdict for claim in claims(config, runs)}
 
 
 def test_rejected_rounds_and_synthetic_data_are_told():
     config = dataclasses.replace(C3, methods=("ogd", "autobalance"))
     table = made_up(config, C3_ACCURACY, C3_SECONDS)
-    assert Runs(config.runs().values(), table, FINAL).notes() == []
+    assert runs_of(config, table).notes() == []
     table.loc[(table.metric == "rejected") & (table.kind == "AutoBalance"), "value"] = 2.0
     table["data"] = "Adult-like (synthetic)"
-    synthetic, rejected = Runs(config.runs().values(), table, FINAL).notes()
+    synthetic, rejected = runs_of(config, table).notes()
     assert "synthetic" in synthetic
     (answer,) = lab.find("adult").findings(config, table).answers
     assert answer.words.endswith(synthetic)
@@ -311,7 +312,7 @@ def test_every_experiment_reads_its_table(name, preset):
     assert all(kinds_in(claim.claimed) <= set(claim.kinds) for claim in found.claims)
     assert all(len(figure.series) == len(config.runs()) for figure in found.every_figure()[:3])
     (answer,) = found.answers
-    assert answer.question == settings.QUESTIONS[config.topic]
+    assert answer.question == runs_of(config, table).texts.templates["questions"][config.topic]
     assert (answer.question == experiment.question) == (preset == "quick")
     assert answer.words.startswith("Not beyond noise: OAGD")
     assert len(answer.table.frame) == len(config.runs())
@@ -343,6 +344,24 @@ def test_the_answer_follows_the_table(gap, wobbling, words):
     accuracy = {"ogd": 0.1, "oagd-w5": 0.4 + gap, "oagd-w5-held": 0.4, "oagd-w10": 0.9}
     (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS, wobbling))
     assert answer.words.startswith(words)
+
+
+def test_one_test_example_is_the_resolution(finished):
+    """The accuracies of classes of 1/4 and 1/50 are multiples of one over their examples."""
+    shares = {"test_class_0": [0.25, 0.75, 0.5, 0.5], "test_class_1": [0.1, 0.12, 0.9, 0.12]}
+    rows = [{"metric": name, "value": v} for name, values in shares.items() for v in values]
+    assert one_example(pd.DataFrame(rows)) == pytest.approx(100 * 0.02 / 2)
+    assert one_example(pd.DataFrame(rows[:1])) == 100
+    assert one_example(pd.DataFrame([{"metric": "seconds", "value": 1.0}])) == 0
+    runs, data = runs_of(TINY, finished.table()), work.stream(TINY, 0)
+    least = 100 / 2 / np.bincount(data.test_rows[1]).max()
+    assert runs.resolution >= least * (1 - 1e-9)
+    # It is the smallest noise: two seeds that are one example apart show none.
+    one, other, *_ = runs.methods
+    gains = runs.accuracy_gain(one, other)
+    equal = dataclasses.replace(gains, half=np.inf)
+    runs.resolution = 100.0
+    assert runs.accuracy_gain(one, other) == equal
 
 
 def test_the_answer_says_which_other_method_leads_the_table():

@@ -13,11 +13,11 @@ from kinds import kinds_in
 import obax
 from obax import lab
 from obax.lab import report
-from obax.lab.framework.learning import Runs
 from obax.lab.framework.run_folder import Rows, typed
-from obax.lab.meta_learning import config as settings, work
+from obax.lab.framework.statistics import Gain
+from obax.lab.meta_learning import findings as findings_of_meta_learning, work
 from obax.lab.meta_learning.config import COLUMNS, Config, Method
-from obax.lab.meta_learning.findings import FINAL, claims
+from obax.lab.meta_learning.findings import claims, growth_in_words, runs_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -173,7 +173,7 @@ def made_up(config, cost, accuracy, shaken=lambda method: False):
 
 def verdicts(study, config, table):
     config = dataclasses.replace(config, study=study)
-    runs = Runs(config.runs().values(), table, FINAL)
+    runs = runs_of(config, table)
     return {claim.id: claim.verdict for claim in claims(config, runs)}
 
 
@@ -190,14 +190,15 @@ def test_every_experiment_reads_its_table(name, preset):
     experiment = lab.find(name)
     changes = {"rounds": 30, "maml_rounds": 30, "seeds": 2}
     config = dataclasses.replace(experiment.presets[preset], **changes)
-    found = experiment.findings(config, made_up(config, lambda m, t: 1.0, lambda m: 0.5))
+    table = made_up(config, lambda m, t: 1.0, lambda m: 0.5)
+    found = experiment.findings(config, table)
     # The claim that the summary names, and a curve for each method.
     named = "C7" if preset != "quick" else re.search(r"\((C\d)", experiment.summary)[1]
     assert any(claim.id.startswith(named) for claim in found.claims)
     assert all(kinds_in(claim.claimed) <= set(claim.kinds) for claim in found.claims)
     assert all(len(figure.series) == len(config.methods) for figure in found.every_figure())
     (answer,) = found.answers
-    assert answer.question == settings.QUESTIONS[config.study]
+    assert answer.question == runs_of(config, table).texts.templates["questions"][config.study]
     assert (answer.question == experiment.question) == (preset == "quick")
     assert answer.words.startswith("Not beyond noise: OAGD")
 
@@ -321,6 +322,35 @@ def test_whether_rounds_take_longer_is_decided_by_the_interval():
     assert set(time["a round takes"]) == {"within noise"}
     least = next(claim for claim in findings.claims if claim.id == "C6 (least time)")
     assert "fitted lines" not in least.measured
+
+
+def test_whether_rounds_take_longer_is_decided_by_the_slope():
+    """A last round that happens to be slow is no slope; one of 13 ± 149 ms says nothing."""
+
+    def words(slopes, last=1.0):
+        growth = pd.Series(slopes) * 39
+        return growth_in_words(pd.DataFrame({"first": 1.0, "last": last, "growth": growth}))
+
+    assert words([0.0, 0.0001, -0.0001], last=5.0) == "the same"
+    assert words([0.013, 0.15, -0.12]) == "within noise"
+    assert words([0.013, 0.014, 0.012]) == "longer with t"
+    table = made_up(COMPARED, lambda m, t: 5.0 if t > 38 else 1.0, better_ours)
+    time = lab.find("fc100").findings(COMPARED, table).tables[0].frame
+    assert set(time["a round takes"]) == {"the same"}
+
+
+def test_a_verdict_by_the_mean_slope_is_noticed(monkeypatch):
+    """A mutant: the mean over seeds alone, without its interval."""
+    line = pd.DataFrame({"growth": [0.5, 5.8, -4.7]})
+    assert growth_in_words(line) == "within noise"
+
+    class MeanAlone(Gain):
+        @classmethod
+        def of(cls, values, resolution=0.0):
+            return cls(float(np.mean(values)), 0.0, len(values))
+
+    monkeypatch.setattr(findings_of_meta_learning, "Gain", MeanAlone)
+    assert growth_in_words(line) == "longer with t"
 
 
 def test_the_answer_says_when_no_method_is_above_chance():

@@ -1,5 +1,6 @@
 """The page: self-contained, escaped, sortable; and in a real browser where there is one."""
 
+import dataclasses
 import re
 
 import pandas as pd
@@ -73,6 +74,16 @@ def test_everything_is_in_the_page_and_escaped(page):
         assert "currentColor" in drawing and figures.INK not in drawing
         assert "var(--line)" in drawing and figures.GRID not in drawing
         assert f"fill: {figures.PAPER}" not in drawing
+
+
+def test_true_and_false_are_words_in_a_table(tmp_path):
+    """As in the table of the comparison, whose page they once stopped."""
+    frame = pd.DataFrame({"as good": [True, False], "mixed": [None, "1.0 ± 0.2"]})
+    shown = found()
+    table = Table("t", "Numbers", "Cap.", frame)
+    text = report.write(tmp_path, INFO, dataclasses.replace(shown, tables=[table])).read_text()
+    assert "<td>yes</td>" in text and "<td>no</td>" in text
+    assert '<td class="value">1.0 ± 0.2</td>' in text
 
 
 def test_a_page_has_every_name_once(page):

@@ -78,7 +78,7 @@ def test_overrides_are_typed():
         ("sizes=", "sizes must not be empty"),
         ("rate=0", r"rate must be in \(0, 1\], but got 0.0"),
         ("rate=nan", "rate must be finite, but got nan"),
-        ("name=tow", "name must be one of toy, plaything, but got 'tow'"),
+        ("name=tow", "name must be one of 'toy', 'plaything', but got 'tow'"),
         ("steps=0.1,inf", "steps must be numbers > 0, but got inf"),
     ],
 )

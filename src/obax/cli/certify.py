@@ -7,16 +7,7 @@ import typer
 from typer import Option
 
 from .._support.messages import UserError
-from .screen import (
-    Json,
-    console,
-    documented,
-    errors,
-    print_error,
-    print_json,
-    progress,
-    show_rows,
-)
+from .screen import Json, console, documented, errors, print_error, print_json, progress, show_rows
 
 if TYPE_CHECKING:
     from ..certify import Certificates

@@ -10,7 +10,7 @@ from ..._support.messages import counted
 from ..framework import statistics
 from ..framework.experiment import Texts
 from ..framework.results import Answer, Figure, Findings, Series, Table
-from .config import BUDGETS, FIXED, METHODS, QUESTION, REFERENCE, Config
+from .config import BUDGETS, FIXED, METHODS, REFERENCE, Config
 
 OVER = 1.5
 """A method whose single step spends more than this many budgets is shown but not ranked."""
@@ -66,9 +66,9 @@ def answer(config: Config, texts: Texts, result: pd.DataFrame, figure: Figure) -
             ahead = f", {gain.size} below a fixed x{noise}" if len(fixed) else ""
             sentences.append(f"on {problem} {first.method}{also}{ahead}")
     words = texts("answer", budget=budget_of_answer, sentences="; ".join(sentences))
-    problems, measures = list(dict.fromkeys(result.problem)), texts.section("measures")
+    problems, measures = list(dict.fromkeys(result.problem)), texts.templates["measures"]
     best = texts.table("best", pd.DataFrame(rows), problems=problems, measures=measures)
-    return Answer(QUESTION, words, best, figure)
+    return Answer(texts("question"), words, best, figure)
 
 
 def headline(table: pd.DataFrame) -> str:
@@ -135,7 +135,7 @@ def budget_table(budget: str, texts: Texts, result: pd.DataFrame) -> Table:
         {
             "problem": group.problem,
             "method": group.method,
-            "measure": group.problem.map(texts.section("measures")),
+            "measure": group.problem.map(texts.templates["measures"]),
             "score": list(map(statistics.plus_minus, group.score, group.half)),
             "rank": group["rank"],
             "as good as the best": group.ties,
@@ -149,7 +149,7 @@ def budget_table(budget: str, texts: Texts, result: pd.DataFrame) -> Table:
             "rounds rejected": group.rejected,
         }
     )
-    caption = texts("budget_caption", stationarity=texts.section("stationarity"))
+    caption = texts("budget_caption", stationarity=texts.templates["stationarity"])
     frame = frame.sort_values(["problem", "rank"], kind="stable")
     return texts.table(budget, frame, budget_caption=caption)
 

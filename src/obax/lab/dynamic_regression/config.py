@@ -9,8 +9,6 @@ from ..._support.checks import Count, Fraction, Kind, Positive
 from ..framework.config import Method as AnyMethod, Settings, one_of, option
 from ..framework.results import Value
 
-QUESTION = "Can a model tune its own regularisation while data streams in?"
-
 SCENARIOS: dict[str, dict[str, Any]] = {
     # The paper's noise; features without correlation are our choice (it names no distribution).
     "paper": {"noise": 0.1, "correlation": 0.0},

@@ -87,7 +87,9 @@ def tuning_answer(table: pd.DataFrame) -> Answer:
         curve(curves[curves.method == method.label()], name) for name, method in PENALTIES.items()
     ]
     figure = texts.figure("penalties", series, **stream)
-    return Answer(settings.QUESTION, words, texts.table("penalties", pd.DataFrame(rows)), figure)
+    return Answer(
+        texts("penalty_question"), words, texts.table("penalties", pd.DataFrame(rows)), figure
+    )
 
 
 def memory_answer(config: Config, table: pd.DataFrame, figure: Figure) -> Answer:
@@ -282,7 +284,7 @@ def explanation(config: Config, texts: Texts, order: pd.DataFrame) -> Iterator[s
     )
     counts = [f"S={s}: {holds.get(s, 0)} of {every[s]}" for s in sorted(every.index, reverse=True)]
     yield texts("order_holds", order=order_in_words(config), counts=", ".join(counts))
-    for comparison in texts.section("comparisons"):
+    for comparison in texts.templates["comparisons"]:
         chosen = select(order[order.curvature != "own"], d1=1, **comparison["options"])
         for _, row in chosen.iterrows():
             regrets = row.filter(like="regret w=").items()
@@ -333,32 +335,18 @@ def stream_figures(
     The windows are those of our reading of the paper and the largest one cut by a detector: the
     regrets of windows that are never cut are so large that they would hide the others.
     """
-    # Kind, metric and label of the curves that are not methods.
-    metric, baselines, others = {
-        "regret": (
-            "stage_regret_curve",
-            settings.BASELINES,
-            [("comparators", "path_length_2", "P_2 + Y_2 of the comparators")],
-        ),
-        "trajectory": (
-            "x_1",
-            (),
-            [
-                ("offline", "x_1", "offline, all data so far"),
-                ("comparators", "x_1", "best x of the stage"),
-            ],
-        ),
-    }[name]
+    about = texts.templates["curves"][name]
+    baselines = settings.BASELINES if name == "regret" else ()
     for group, in_group in best[best.d1 == 1].groupby(GROUP, sort=False):
         scenario, stages, _ = group
         windows = [settings.as_we_read_the_paper(size, stages) for size in config.sizes()]
         methods = [*baselines, *windows, with_equal_weights(max(config.sizes()), "detected")]
         shown = in_group[in_group.method.isin([method.label() for method in methods])]
-        series = best_curves(table, metric, shown)
+        series = best_curves(table, about["metric"], shown)
         here = select(table, **dict(zip(GROUP, group, strict=True)))
-        for kind, measured, label in others:
-            rows, steps = select(here, kind=kind, metric=measured), kind == "comparators"
-            series.append(curve(rows, label, steps=steps))
+        for kind, metric, label in about["others"]:
+            rows = select(here, kind=kind, metric=metric)
+            series.append(curve(rows, label, steps=kind == "comparators"))
         own_name = f"{name}-{scenario}-S{stages}"
         yield texts.figure(name, series, own_name, scenario=scenario, stages=stages)
 

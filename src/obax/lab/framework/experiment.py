@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -106,9 +107,13 @@ class Experiment:
                 f"{folder.path / 'run.json'} does not fit this version of {self.name}: {error}."
             ) from error
 
-    def run_part(self, work: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """Do the work of a part and return its rows as they are stored."""
-        return typed(work(), self.name, self.columns)
+    def run_part(
+        self, name: str, work: Callable[[], pd.DataFrame]
+    ) -> tuple[str, pd.DataFrame, float]:
+        """Do the work of a part. Return its name, its rows as they are stored, and the seconds."""
+        begun = time.perf_counter()
+        rows = typed(work(), self.name, self.columns)
+        return name, rows, time.perf_counter() - begun
 
     def findings(self, config: Any, table: pd.DataFrame) -> Findings:
         """Return the findings. A claim about a method that was not run becomes "not tested"."""
@@ -126,7 +131,7 @@ class Experiment:
         return dataclasses.replace(findings, claims=claims)
 
     def finished_parts(
-        self, config: Any, names: Sequence[str], folders: Sequence[Path]
+        self, config: Any, names: Sequence[str], folders: Iterable[Path]
     ) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:
         """Yield the parts with these names that earlier runs have: name, rows, origin.
 
@@ -174,7 +179,7 @@ class Texts:
         import jinja2
 
         path = Path(module).with_name("report.toml")
-        self._templates = tomllib.loads(path.read_text(encoding="utf-8"))
+        self.templates: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         self._environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
         self.values = values
 
@@ -183,25 +188,21 @@ class Texts:
         filled = self._environment.from_string(template).render(self.values | values)
         return " ".join(filled.split())
 
-    def section(self, name: str) -> Any:
-        """Return a section as it is written."""
-        return self._templates[name]
-
     def __call__(self, name: str, **values: Any) -> str:
         """Return a text of the section [texts]."""
-        return self.fill(self._templates["texts"][name], **values)
+        return self.fill(self.templates["texts"][name], **values)
 
     def table(self, name: str, frame: pd.DataFrame, **values: Any) -> Table:
         """Return a table with the title and caption of the section [tables]."""
-        about = {k: self.fill(v, **values) for k, v in self._templates["tables"][name].items()}
+        about = {k: self.fill(v, **values) for k, v in self.templates["tables"][name].items()}
         return Table(name, frame=frame, **about)
 
     def figure(self, key: str, series: Sequence[Any], name: str = "", **values: Any) -> Figure:
         """Return a figure with the texts of the section [figures]; `name` is the key by default."""
-        about = {k: self.fill(v, **values) for k, v in self._templates["figures"][key].items()}
+        about = {k: self.fill(v, **values) for k, v in self.templates["figures"][key].items()}
         logs = {axis: bool(about.pop(axis, "")) for axis in ("log_x", "log_y")}
         return Figure(name or key, series=series, **about, **logs)
 
     def paragraphs(self) -> list[str]:
         """Return the paragraphs on how it was measured, without those that are empty."""
-        return list(filter(None, map(self.fill, self._templates["paragraphs"]["method"])))
+        return list(filter(None, map(self.fill, self.templates["paragraphs"]["method"])))

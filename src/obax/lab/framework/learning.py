@@ -149,9 +149,9 @@ class Runs(Generic[M]):
 
         A claim without pieces is not tested.
         """
-        own = self.texts.section("claims")
+        own = self.texts.templates["claims"]
         texts = self.texts if key in own else self._shared
-        about = texts.section("claims")[key]
+        about = texts.templates["claims"][key]
         words = "; ".join([*intro, *(measured for measured, _ in pieces)])
         return Claim(
             texts.fill(about["id"], **values),
@@ -235,13 +235,15 @@ class Runs(Generic[M]):
 
     def answer(
         self,
-        question: str,
+        topic: str,
         ones: Sequence[M],
         others: Sequence[M],
         doubt: tuple[str, str] | None = None,
         remarks: Sequence[str] = (),
     ) -> Answer:
         """Answer whether the best of `ones` ends above the best of `others`, and in which time.
+
+        The question is that of the topic in `report.toml`.
 
         The table and the figure show every method, and the answer names another method that leads
         them. A `doubt` is what else may explain a gain, and why; with a doubt a gain is not a yes.
@@ -262,6 +264,7 @@ class Runs(Generic[M]):
         )
         words += [*remarks, *self._synthetic()]
         table = self._shared.table("summary", frame)
+        question = self.texts.templates["questions"][topic]
         return Answer(question, " ".join(words), table, *self.panels([TEST]))
 
     def _difference(self, one: M, other: M, choices: int, doubt: tuple[str, str] | None) -> str:

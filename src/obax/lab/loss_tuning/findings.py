@@ -23,7 +23,7 @@ from ..framework.learning import (
 )
 from ..framework.results import Claim, Figure, Findings
 from ..framework.statistics import Gain, mean_over_seeds, paired
-from .config import QUESTIONS, Config, Method
+from .config import Config, Method
 
 __all__ = ["findings", "headline"]
 FINAL = 0.95
@@ -44,9 +44,9 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
     runs = runs_of(config, table)
     ones, others = sides(config, runs)
-    answer = runs.answer(QUESTIONS[config.topic], ones, others, doubt(config, runs, ones, others))
+    why = doubt(config, runs, ones, others)
     return Findings(
-        answers=[answer],
+        answers=[runs.answer(config.topic, ones, others, why)],
         claims=claims(config, runs),
         figures=[*runs.panels([TRAINING, TIME]), *paths_of_leader(runs)],
         tables=[

@@ -17,7 +17,7 @@ from ..framework.experiment import Texts
 from ..framework.learning import CLOCK, Panel, Runs, accuracy_headline as headline, piece
 from ..framework.results import Claim, Findings
 from ..framework.statistics import Gain, paired, with_interval
-from .config import ADAPTATIONS, QUESTIONS, Config, Method
+from .config import ADAPTATIONS, Config, Method
 
 __all__ = ["findings", "headline"]
 FINAL = 0.75
@@ -45,7 +45,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     learns = any(gain.verdict == "reproduced" for gain in gains)
     remarks = [] if learns else [texts("at_chance")]
     return Findings(
-        answers=[runs.answer(QUESTIONS[config.study], *sides(config, runs), remarks=remarks)],
+        answers=[runs.answer(config.study, *sides(config, runs), remarks=remarks)],
         claims=claims(config, runs),
         figures=runs.panels(PANELS),
         tables=[
