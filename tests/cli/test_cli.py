@@ -7,8 +7,10 @@ import sys
 
 import pandas as pd
 import pytest
+import typer
 
 from obax import __version__, cli, datasets
+from obax.cli import screen
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -92,6 +94,38 @@ def test_an_interrupt_says_how_to_go_on(obax, monkeypatch):
     code, _, err = small_run(obax, "a")
     assert code == 130
     assert "obax run dynamic-regression --out a --resume" in err
+
+
+def test_a_log_shows_progress(capsys, monkeypatch):
+    """Away from a terminal there is a line now and then, and nothing beside JSON."""
+    monkeypatch.setattr(screen, "LOG_SECONDS", 1000.0)
+    with screen.progress("fc100", quiet=False) as on_part:
+        for done in range(4):
+            on_part(done, 3, "ANIL: 20%")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "obax: fc100: 0 of 3 parts, 0 s. ANIL: 20%",
+        "obax: fc100: 3 of 3 parts, 0 s. ANIL: 20%",
+    ]
+    with screen.progress("fc100", quiet=True) as on_part:
+        on_part(3, 3, "")
+    assert capsys.readouterr().err == ""
+
+
+def test_every_option_has_help(obax):
+    """The help is in the docstrings of the commands; a name misspelt there is noticed."""
+    for command in typer.main.get_command(cli.app).commands.values():
+        shown = [one for one in command.params if not getattr(one, "hidden", False)]
+        assert all(one.help for one in shown), command.name
+        assert "- `" not in command.help
+    with pytest.raises(KeyError, match="out"):
+
+        @screen.documented
+        def command(path: str) -> None:
+            """Do it.
+
+            - `out`: A folder.
+            """
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """`obax.lab.compare`: one's own problem and algorithms; what it says is what the runs did."""
 
+import importlib
+import time
 import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import obax
@@ -13,6 +16,7 @@ from obax.lab.comparison.config import Config
 from obax.lab.comparison.work import cost
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
+compare = importlib.import_module("obax.lab.comparison.compare")
 SEEDS = range(3)
 STREAMS = [obax.problems.quadratic(30, 2, 3, drift=0.05, seed=seed) for seed in SEEDS]
 PROBLEM, FIRST = STREAMS[0].problem, STREAMS[0]
@@ -112,6 +116,26 @@ def test_a_picture_has_a_panel_for_each_measure(one, tmp_path):
         drawn = {line.get_label(): line.get_ydata()[-1] for line in axes.lines}
         for name, (curve,) in one.curves[measure].items():
             assert drawn[name] == pytest.approx(curve[-1])
+
+
+def test_tables_for_papers_and_spreadsheets(one, three, tmp_path):
+    one.to_csv(tmp_path / "found.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "found.csv"), one.to_pandas())
+    rows = three.to_latex().splitlines()
+    assert rows[0].startswith(r"\begin{tabular}{lr") and rows[1] == r"\toprule"
+    assert rows[2].startswith(f"algorithm & {LOSS} & dynamic regret & calls")
+    assert rows[4].startswith("mine & ") and r" $\pm$ " in rows[4] and rows[5].startswith("held & ")
+
+
+def test_what_takes_long_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(compare, "SLOW", 0.01)
+    with compare.told_if_slow("plays mine"):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == "obax.lab.compare plays mine ...\n"
+    monkeypatch.setattr(compare, "SLOW", 60.0)
+    with compare.told_if_slow("plays mine"):
+        pass
+    assert capsys.readouterr().err == ""
 
 
 def plain(**known):

@@ -1,8 +1,11 @@
 """Compare your own algorithms on your own problem by loss, regret, oracle calls and time."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +28,8 @@ from .config import Config
 from .work import COUNTS, cost, seconds_per_round
 
 LOSS = "loss suffered"
+SLOW = 2.0
+"""What takes longer than so many seconds is named on standard error."""
 ALGORITHM = Annotated[Any, instance_of(Algorithm, "an algorithm such as obax.OAGD(...)")]
 
 
@@ -102,6 +107,15 @@ class Comparison:
             for name in self.order
             for number, history in enumerate(self.histories[name])
         )
+
+    def to_csv(self, file: str | Path) -> None:
+        """Write the rows of `to_pandas` to a file."""
+        self.to_pandas().to_csv(file, index=False)
+
+    def to_latex(self) -> str:
+        """Return the printed table as a LaTeX tabular. It needs the package booktabs."""
+        table = self._small().replace("±", r"$\\pm$", regex=True)
+        return table.to_latex(index=False, column_format="l" + "r" * (table.shape[1] - 1))
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Return a matplotlib figure with a panel for each measure; save it to `file`, if given."""
@@ -183,12 +197,14 @@ def compare(
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), streams[0])
     histories: dict[str, list[Info]] = {}
     runners: list[Callable[[], Any]] = []
-    for name, algorithm in algorithms.items():
-        state = algorithm.init(outer_var, inner_var, example, buffers=buffers)
-        play = functools.partial(run, algorithm, state, on_rejected="skip")
-        histories[name] = [play(rounds)[1] for rounds in streams]
+    for number, (name, algorithm) in enumerate(algorithms.items(), 1):
+        with told_if_slow(f"compiles and plays {name} ({number} of {len(algorithms)})"):
+            state = algorithm.init(outer_var, inner_var, example, buffers=buffers)
+            play = functools.partial(run, algorithm, state, on_rejected="skip")
+            histories[name] = [play(rounds)[1] for rounds in streams]
         runners.append(functools.partial(play, streams[0]))
-    seconds = seconds_per_round(runners, timings, horizon)
+    with told_if_slow(f"times the algorithms (timings={timings})"):
+        seconds = seconds_per_round(runners, timings, horizon)
     suffered = {
         name: [cumulative(history.played_value) for history in of_algorithm]
         for name, of_algorithm in histories.items()
@@ -196,8 +212,22 @@ def compare(
     curves = {LOSS: suffered}
     if kind is not None:
         starts = {"outer_start": outer_var, "inner_start": inner_var}
-        curves[f"{kind} regret"] = _regrets(kind, problem, histories, streams, starts)
+        with told_if_slow(f"measures the {kind} regret; regret='none' leaves it out"):
+            curves[f"{kind} regret"] = _regrets(kind, problem, histories, streams, starts)
     return Comparison(histories, curves, dict(zip(histories, seconds, strict=True)))
+
+
+@contextlib.contextmanager
+def told_if_slow(what: str) -> Iterator[None]:
+    """Print on standard error what is being done, if it takes more than `SLOW` seconds."""
+    message = f"obax.lab.compare {what} ..."
+    timer = threading.Timer(SLOW, print, [message], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _streams(rounds: PyTree) -> tuple[list[PyTree], int]:

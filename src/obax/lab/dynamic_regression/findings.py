@@ -192,29 +192,27 @@ def order_in_words(config: Config) -> str:
 def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
     """Yield claim C1 on every stream: for our reading of the paper, and for windows never cut."""
     texts = Texts(__file__, config=config, seeds=counted(config.seeds, "seed"))
-    for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
-        group = "" if (scenario, d1) == ("paper", 1) else f" ({scenario}, d1={d1})"
-        id, about = f"C1, S={stages}{group}", ("OAGD",)
-        fall = texts("order_claim", stages=stages, order=order_in_words(config))
-        setting = texts("order_setting", scenario=scenario, stages=stages, d1=d1)
-        reading = settings.as_we_read_the_paper(max(config.sizes()), stages).options()
+    for group, rows in order.groupby(GROUP, sort=False):
+        stream = dict(zip(GROUP, group, strict=True)) | {"order": order_in_words(config)}
+        setting = texts("order_setting", **stream)
+        reading = settings.as_we_read_the_paper(max(config.sizes()), group[1]).options()
         ours = select(rows, **{name: reading[name] for name in OPTIONS})
-        never = rows[(rows.cut == "never") & ~rows.index.isin(ours.index)]
+        never = select(rows.drop(ours.index), cut="never")
         for _, row in ours.iterrows():
             measured = row[rows.columns.str.startswith(("regret", "gain"))]
             words = ", ".join(f"{name}: {value}" for name, value in measured.items())
-            yield Claim(id, fall, words, row.order, f"{setting}; {texts('reading')}", about)
+            yield texts.claim("order", words, row.order, f"{setting}; {texts('reading')}", **stream)
         if never.empty:
             continue
         named = "; ".join(
             f"u={r.u:g}, {r.normalise}, follower {r.follower}, {r.curvature}"
-            for _, r in never[never.order == "reproduced"].iterrows()
+            for _, r in select(never, order="reproduced").iterrows()
         )
         counts = ", ".join(f"{verdict} in {n}" for verdict, n in never.order.value_counts().items())
         words = f"of {counted(len(never), 'combination')} of options: {counts}"
         words += f". Reproduced: {named}" if named else ""
-        verdict = statistics.combined(list(never.order))
-        yield Claim(f"{id}, never cut", fall, words, verdict, setting, about)
+        verdict, cut = statistics.combined(list(never.order)), ", never cut"
+        yield texts.claim("order", words, verdict, setting, **stream, cut=cut)
 
 
 def beside_offline(
@@ -272,9 +270,8 @@ def offline_claim(distances: pd.DataFrame) -> Claim:
         for _, r in distances.iterrows()
     )
     measured = f"mean |x - x_offline| over the later half: {measured}"
-    verdict, about = statistics.combined(list(distances.near)), ("OAGD", "offline")
-    claimed, setting = texts("offline_claim"), texts("offline_setting")
-    return Claim("C2", claimed, measured, verdict, setting, about)
+    verdict = statistics.combined(list(distances.near))
+    return texts.claim("offline", measured, verdict, texts("offline_setting"))
 
 
 def explanation(config: Config, texts: Texts, order: pd.DataFrame) -> Iterator[str]:

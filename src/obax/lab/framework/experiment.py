@@ -203,6 +203,13 @@ class Texts:
         logs = {axis: bool(about.pop(axis, "")) for axis in ("log_x", "log_y")}
         return Figure(name or key, series=series, **about, **logs)
 
+    def claim(self, key: str, measured: str, verdict: str, setting: str, **values: Any) -> Claim:
+        """Return a claim with the texts of the section [claims], and what it is about."""
+        about = self.templates["claims"][key]
+        kinds = [self.fill(kind, **values) for kind in about["kinds"]]
+        id, claimed = (self.fill(about[name], **values) for name in ("id", "claimed"))
+        return Claim(id, claimed, measured, verdict, setting, kinds, about.get("windows", ()))
+
     def paragraphs(self) -> list[str]:
         """Return the paragraphs on how it was measured, without those that are empty."""
         return list(filter(None, map(self.fill, self.templates["paragraphs"]["method"])))

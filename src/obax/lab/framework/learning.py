@@ -149,19 +149,12 @@ class Runs(Generic[M]):
 
         A claim without pieces is not tested.
         """
-        own = self.texts.templates["claims"]
-        texts = self.texts if key in own else self._shared
-        about = texts.templates["claims"][key]
+        texts = self.texts if key in self.texts.templates["claims"] else self._shared
+        rule = chain if "is_order" in texts.templates["claims"][key] else combined
         words = "; ".join([*intro, *(measured for measured, _ in pieces)])
-        return Claim(
-            texts.fill(about["id"], **values),
-            texts.fill(about["claimed"], **values),
-            words if pieces else self._shared("untested"),
-            (chain if "is_order" in about else combined)([verdict for _, verdict in pieces]),
-            self.texts("setting"),
-            [texts.fill(kind, **values) for kind in about["kinds"]],
-            about.get("windows", ()),
-        )
+        words = words if pieces else self._shared("untested")
+        verdict = rule([verdict for _, verdict in pieces])
+        return texts.claim(key, words, verdict, self.texts("setting"), **values)
 
     def accuracy_gain(self, one: M, other: M) -> Gain:
         """Return by how many points of test accuracy `one` ends above `other`.
