@@ -58,16 +58,18 @@ def test_measures_are_those_of_the_runs(one):
 
 
 def test_the_answer_comes_first(one):
-    said = repr(one).splitlines()
+    lines = repr(one).splitlines()
     table = one.to_pandas()
     gap, share = table[LOSS][1] - table[LOSS][0], 1 - table[LOSS][0] / table[LOSS][1]
-    assert said[0] == one.answer
-    assert said[0].startswith("mine had the least loss: ")
-    assert f"({share:.1%}) less than the next, held (one stream, so without an interval)" in said[0]
-    assert f"{gap:.3g}" in said[0] and "A round of it costs 10.0 calls" in said[0]
-    assert said[2].split()[0] == "algorithm" and said[3].split()[0] == "mine"
+    assert lines[0] == one.answer
+    assert lines[0].startswith("mine had the least loss: ")
+    assert (
+        f"({share:.1%}) less than the next, held (one stream, so without an interval)" in lines[0]
+    )
+    assert f"{gap:.3g}" in lines[0] and "A round of it costs 10.0 calls" in lines[0]
+    assert lines[2].split()[0] == "algorithm" and lines[3].split()[0] == "mine"
     # What nobody asked for takes no room.
-    assert "evaluations" not in said[2] and "rejected" not in said[2]
+    assert "evaluations" not in lines[2] and "rejected" not in lines[2]
 
 
 def test_several_streams_give_intervals(three):
@@ -156,26 +158,28 @@ def plain(**known):
 def test_regret_is_there_where_it_can_be_had(known, asked, column):
     problem, rounds = plain(**known), jnp.array([1.0, 2.0, 3.0])
     mine = {"mine": obax.FSOBO(problem, 0.5, 0.5)}
-    found = obax.lab.compare(problem, rounds, mine, 0.0, 0.0, regret=asked, timings=1)
-    assert list(found.curves) == [LOSS] + ([column] if column else [])
+    comparison = obax.lab.compare(problem, rounds, mine, 0.0, 0.0, regret=asked, timings=1)
+    assert list(comparison.curves) == [LOSS] + ([column] if column else [])
     if column == "local regret":
-        x = np.asarray(found.histories["mine"][0].outer_var)
-        np.testing.assert_allclose(found.curves[column]["mine"][0][-1], np.sum((x - rounds) ** 2))
+        x = np.asarray(comparison.histories["mine"][0].outer_var)
+        np.testing.assert_allclose(
+            comparison.curves[column]["mine"][0][-1], np.sum((x - rounds) ** 2)
+        )
     if column == "static regret":
-        x = np.asarray(found.histories["mine"][0].outer_var)
+        x = np.asarray(comparison.histories["mine"][0].outer_var)
         expected = np.sum((x - rounds) ** 2 - (2.0 - rounds) ** 2) / 2
-        np.testing.assert_allclose(found.curves[column]["mine"][0][-1], expected, rtol=1e-6)
+        np.testing.assert_allclose(comparison.curves[column]["mine"][0][-1], expected, rtol=1e-6)
 
 
 def test_rounds_that_are_rejected_are_counted():
     problem, rounds = plain(), jnp.array([1.0, jnp.nan, 3.0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = obax.lab.compare(
+        comparison = obax.lab.compare(
             problem, rounds, {"mine": obax.FSOBO(problem, 0.5, 0.5)}, 0.0, 0.0, timings=1
         )
-    assert list(found.to_pandas().rejected) == [1]
-    assert "rejected" in repr(found)
+    assert list(comparison.to_pandas().rejected) == [1]
+    assert "rejected" in repr(comparison)
 
 
 def test_what_does_not_fit_is_said():

@@ -163,8 +163,10 @@ def test_in_a_browser(page, tmp_path):
             assert not shown.wider(width)
             assert shown.run(INK) == ("rgb(232, 234, 237)" if dark else "rgb(27, 31, 36)")
             # What a screen reader says of the figure and of what can be pressed.
-            said = shown.named("image", "img", "graphics-document")[0]
-            assert said.startswith("Curves: regret against round t. At the end: first <b> diverged")
+            description = shown.named("image", "img", "graphics-document")[0]
+            assert description.startswith(
+                "Curves: regret against round t. At the end: first <b> diverged"
+            )
             assert "Numbers" in shown.named("region") and "name" in shown.named("button")
         # By the keyboard: to the first heading of the table, and sort.
         shown.run("document.querySelector('.sortable button').focus()")

@@ -180,11 +180,11 @@ def compare(
 
     >>> import obax
     >>> stream = obax.problems.quadratic(60, 2, 3, drift=0.05)
-    >>> found = obax.lab.compare(stream, stream.rounds, {
+    >>> comparison = obax.lab.compare(stream, stream.rounds, {
     ...     "held": obax.OGD(stream.problem, inner_step_size=0.2),
     ...     "mine": obax.FSOBO(stream.problem, 0.2, 0.2),
     ... })
-    >>> found.best, list(found.to_pandas().hvps)
+    >>> comparison.best, list(comparison.to_pandas().hvps)
     ('mine', [1.0, 0.0])
     """
     if isinstance(problem, Instance):

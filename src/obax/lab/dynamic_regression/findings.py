@@ -228,8 +228,8 @@ def beside_offline(
         theirs = offline[offline.metric.str.startswith("x_")]
         gaps = [theirs[["seed", "t", "value"]].head(0)]
         for (seed, metric), rows in theirs.groupby(["seed", "metric"]):
-            mine = select(ours, seed=seed, metric=metric).sort_values("t")
-            gap = np.abs(np.interp(rows.t, mine.t, mine.value) - rows.value)
+            learned = select(ours, seed=seed, metric=metric).sort_values("t")
+            gap = np.abs(np.interp(rows.t, learned.t, learned.value) - rows.value)
             gaps.append(rows[["seed", "t"]].assign(value=gap))
         yield one, ours, offline, pd.concat(gaps, ignore_index=True)
 

@@ -185,128 +185,134 @@ class Evidence:
         return before - curve[(curve.index > at) & (curve.index <= at + self.span)].min()
 
 
-def time(see: Evidence, id: str) -> Iterator[Claim]:
+def time(evidence: Evidence, id: str) -> Iterator[Claim]:
     """Yield the claim that OGD takes less time than OAGD, and OAGD less than AutoBalance."""
     pieces = []
-    if see.ogd and see.autobalance:
-        for ours in see.ours:
-            for one, other in ((see.ogd, ours), (ours, see.autobalance)):
-                gain = see.runs.time_gain(one, other)
+    if evidence.ogd and evidence.autobalance:
+        for ours in evidence.ours:
+            for one, other in ((evidence.ogd, ours), (ours, evidence.autobalance)):
+                gain = evidence.runs.time_gain(one, other)
                 pieces.append(piece(f"{other.label()} over {one.label()}", gain, unit="s"))
-    spent = [f"{m.label()} {see.runs.last(m).mean():.3g} s" for m in see.methods]
-    yield see.runs.claim("time", pieces, spent, id=id)
+    spent = [f"{m.label()} {evidence.runs.last(m).mean():.3g} s" for m in evidence.methods]
+    yield evidence.runs.claim("time", pieces, spent, id=id)
 
 
-def overtaking(see: Evidence) -> Iterator[Claim]:
+def overtaking(evidence: Evidence) -> Iterator[Claim]:
     """Yield claim C3: OAGD with w = 5, 10 overtakes AutoBalance."""
-    ours = [method for method in see.ours if method.w in PAPERS_WINDOWS]
+    ours = [method for method in evidence.ours if method.w in PAPERS_WINDOWS]
     complete = {method.w for method in ours} == PAPERS_WINDOWS
-    yield against_autobalance(see, "overtaking", ours if complete else [], margin=0.0)
+    yield against_autobalance(evidence, "overtaking", ours if complete else [], margin=0.0)
 
 
-def closeness(see: Evidence) -> Iterator[Claim]:
+def closeness(evidence: Evidence) -> Iterator[Claim]:
     """Yield claim C5: OAGD is as accurate as AutoBalance. Its time is another claim."""
-    ours = [method for method in see.ours if method.w != 1]
-    yield against_autobalance(see, "closeness", ours, margin=-CLOSE)
+    ours = [method for method in evidence.ours if method.w != 1]
+    yield against_autobalance(evidence, "closeness", ours, margin=-CLOSE)
 
 
-def against_autobalance(see: Evidence, key: str, ours: list[Method], margin: float) -> Claim:
+def against_autobalance(evidence: Evidence, key: str, ours: list[Method], margin: float) -> Claim:
     """Return a claim on the accuracy of methods over that of AutoBalance, beyond a margin."""
-    theirs, pieces, intro = see.autobalance, [], []
+    theirs, pieces, intro = evidence.autobalance, [], []
     if theirs:
-        intro = [f"AutoBalance {see.mean(theirs):.1f}"]
+        intro = [f"AutoBalance {evidence.mean(theirs):.1f}"]
         for method in ours:
-            gain, name = see.runs.accuracy_gain(method, theirs), f"{method.label()} "
-            pieces.append(piece(f"{name}{see.mean(method):.1f}", gain, gain.above(margin)))
-    return see.runs.claim(key, pieces, intro, close=f"{CLOSE:g}")
+            gain, name = evidence.runs.accuracy_gain(method, theirs), f"{method.label()} "
+            pieces.append(piece(f"{name}{evidence.mean(method):.1f}", gain, gain.above(margin)))
+    return evidence.runs.claim(key, pieces, intro, close=f"{CLOSE:g}")
 
 
-def windows(see: Evidence, id: str) -> Iterator[Claim]:
+def windows(evidence: Evidence, id: str) -> Iterator[Claim]:
     """Yield the claims that a larger window is better and slower."""
     for curvature, note in CURVATURES:
-        sizes = [(m.w or 0, m) for m in see.oagd(curvature=curvature, decay=0.9)]
+        sizes = [(m.w or 0, m) for m in evidence.oagd(curvature=curvature, decay=0.9)]
         if len(sizes) > 1 or curvature == "own":
             id_here = f"{id} (window{note}"
-            yield from see.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
+            yield from evidence.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
 
 
-def shift(see: Evidence) -> Iterator[Claim]:
+def shift(evidence: Evidence) -> Iterator[Claim]:
     """Yield claim C4: AutoBalance falls where the classes shift, and OAGD does not."""
-    at, pieces = 2 * see.config.phase_rounds, []
-    if see.autobalance and see.ours and see.config.rounds > at + see.span:
-        fall = Gain.of(see.drop(see.autobalance, at))
+    at, pieces = 2 * evidence.config.phase_rounds, []
+    if evidence.autobalance and evidence.ours and evidence.config.rounds > at + evidence.span:
+        fall = Gain.of(evidence.drop(evidence.autobalance, at))
         pieces = [piece("AutoBalance falls by", fall, fall.above(FALL))]
-        for method in see.ours:
-            rise = Gain.of(-see.drop(method, at))
+        for method in evidence.ours:
+            rise = Gain.of(-evidence.drop(method, at))
             pieces.append(piece(f"{method.label()} rises by", rise, rise.above(-FALL)))
-    intro = [f"test accuracy within {see.span} rounds of round {at}"]
-    yield see.runs.claim("shift", pieces, intro, at=at, fall=f"{FALL:g}")
+    intro = [f"test accuracy within {evidence.span} rounds of round {at}"]
+    yield evidence.runs.claim("shift", pieces, intro, at=at, fall=f"{FALL:g}")
 
 
-def decays(see: Evidence) -> Iterator[Claim]:
+def decays(evidence: Evidence) -> Iterator[Claim]:
     """Yield claim C4: with a large window, a small decay adapts better."""
-    since = max(see.config.outer_start, see.config.phase_rounds)
+    since = max(evidence.config.outer_start, evidence.config.phase_rounds)
     for curvature, note in CURVATURES:
-        some, pieces, intro = see.oagd(curvature=curvature), [], []
+        some, pieces, intro = evidence.oagd(curvature=curvature), [], []
         ladder = sorted((m for m in some if m.w == some[-1].w), key=lambda m: -(m.decay or 0))
         if len(ladder) < 2 and curvature != "own":
             continue
-        if len(ladder) > 1 and ladder[0].w != 1 and see.config.rounds > see.config.phase_rounds:
-            curves = [100 * see.runs.curve(method) for method in ladder]
+        if (
+            len(ladder) > 1
+            and ladder[0].w != 1
+            and evidence.config.rounds > evidence.config.phase_rounds
+        ):
+            curves = [100 * evidence.runs.curve(method) for method in ladder]
             later = [curve[curve.index > since].mean() for curve in curves]
             pieces = [piece("smallest over largest δ", paired(later[-1], later[0]))]
             intro = [f"mean test accuracy after the first shift, w = {ladder[0].w}"]
             for method, values in zip(ladder, later, strict=True):
                 intro.append(f"δ = {method.decay:g}: {values.mean():.1f}")
-        yield see.runs.claim("decay", pieces, intro, note=note)
+        yield evidence.runs.claim("decay", pieces, intro, note=note)
 
 
-def dip(see: Evidence) -> Iterator[Claim]:
+def dip(evidence: Evidence) -> Iterator[Claim]:
     """Yield claim C4: a short disruption when the outer level starts, which OGD does not have."""
-    at, pieces = see.config.outer_start, []
-    intro = [f"within {see.span} rounds of round {at}"]
-    if see.ogd and see.config.rounds > at + see.span:
-        needed = (see.drop(see.ogd, at) + BEYOND).clip(lower=DIP)
-        for method in see.ours:
-            fall, name = see.drop(method, at), f"{method.label()} falls by"
+    at, pieces = evidence.config.outer_start, []
+    intro = [f"within {evidence.span} rounds of round {at}"]
+    if evidence.ogd and evidence.config.rounds > at + evidence.span:
+        needed = (evidence.drop(evidence.ogd, at) + BEYOND).clip(lower=DIP)
+        for method in evidence.ours:
+            fall, name = evidence.drop(method, at), f"{method.label()} falls by"
             pieces.append(piece(name, Gain.of(fall), paired(fall, needed).verdict))
-        intro.append(f"OGD falls by {see.drop(see.ogd, at).mean():.1f}")
-    yield see.runs.claim("dip", pieces, intro, dip=f"{DIP:g}", beyond=f"{BEYOND:g}")
+        intro.append(f"OGD falls by {evidence.drop(evidence.ogd, at).mean():.1f}")
+    yield evidence.runs.claim("dip", pieces, intro, dip=f"{DIP:g}", beyond=f"{BEYOND:g}")
 
 
-def flatness(see: Evidence) -> list[Claim]:
+def flatness(evidence: Evidence) -> list[Claim]:
     """Return claims C7: OAGD is not sensitive to alpha and beta."""
     made = []
-    for method, symbol in itertools.product(see.ours, ("alpha", "beta")):
+    for method, symbol in itertools.product(evidence.ours, ("alpha", "beta")):
         at = getattr(method, symbol)
-        same = [m for m in see.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
+        same = [
+            m for m in evidence.runs.methods if dataclasses.replace(m, **{symbol: at}) == method
+        ]
         if len(same) < 2:
             continue
-        final = {getattr(m, symbol): 100 * see.runs.final(m) for m in same}
+        final = {getattr(m, symbol): 100 * evidence.runs.final(m) for m in same}
         worst, *_, best = sorted(final.values(), key=lambda values: values.mean())
         gain = paired(best, worst)
         pieces = [piece("best over worst", gain, gain.near(FLAT))]
         intro = [f"{method.label()}, final balanced test accuracy"]
         intro += [f"{symbol} = {step:g}: {values.mean():.1f}" for step, values in final.items()]
-        made.append(see.runs.claim("flatness", pieces, intro, symbol=symbol, flat=f"{FLAT:g}"))
-    return made or [see.runs.claim("steps", [])]
+        made.append(evidence.runs.claim("flatness", pieces, intro, symbol=symbol, flat=f"{FLAT:g}"))
+    return made or [evidence.runs.claim("steps", [])]
 
 
-def leaders(see: Evidence) -> Iterator[Claim]:
+def leaders(evidence: Evidence) -> Iterator[Claim]:
     """Yield a claim of ours: the leader is better than the same method with its leader held."""
-    for held in (method for method in see.methods if method.held):
-        for moving in see.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
-            gain = see.runs.accuracy_gain(moving, held)
+    for held in (method for method in evidence.methods if method.held):
+        for moving in evidence.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
+            gain = evidence.runs.accuracy_gain(moving, held)
             pieces = [piece(f"{moving.label()} over {held.label()}", gain)]
-            yield see.runs.claim("leader", pieces, w=held.w)
+            yield evidence.runs.claim("leader", pieces, w=held.w)
 
 
-def replays(see: Evidence) -> Iterator[Claim]:
+def replays(evidence: Evidence) -> Iterator[Claim]:
     """Yield claims of ours: the gain of a replay window over AutoBalance and the last w rounds."""
-    goals = [see.autobalance] if see.autobalance else []
-    for method in (m for m in see.methods if m.replay and not m.held):
+    goals = [evidence.autobalance] if evidence.autobalance else []
+    for method in (m for m in evidence.methods if m.replay and not m.held):
         last = dataclasses.replace(method, replay=None, recency=None, balanced=None)
-        yield from see.runs.replay_claims(method, "AutoBalance", goals, last)
+        yield from evidence.runs.replay_claims(method, "AutoBalance", goals, last)
 
 
 TOPICS: dict[str, list[Callable[[Evidence], Iterator[Claim] | list[Claim]]]] = {
