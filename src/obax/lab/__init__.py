@@ -3,7 +3,6 @@
 Listing the experiments loads nothing heavy, and running one loads only that one.
 """
 
-import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -63,12 +62,7 @@ def find(name: str) -> Experiment:
         raise UserError(
             f"{name} is a preset now: obax run {experiment} --preset {preset} (or {preset}-quick)."
         )
-    return _load(name, _known("experiment", name, EXPERIMENTS))
-
-
-@functools.cache
-def _load(name: str, module: str) -> Experiment:
-    return importlib.import_module(module).experiment(name)
+    return importlib.import_module(_known("experiment", name, EXPERIMENTS)).experiment(name)
 
 
 def preset_of(experiment: Experiment, preset: str) -> object:

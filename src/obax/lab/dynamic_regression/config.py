@@ -96,12 +96,6 @@ class Stream(NamedTuple):
         return dict(zip(GROUP, self, strict=True))
 
 
-def streams(config: Config) -> list[Stream]:
-    """Return all streams of a run."""
-    every = itertools.product(config.outer_dims, config.scenarios, config.stages)
-    return [Stream(scenario, stages, outer_dim) for outer_dim, scenario, stages in every]
-
-
 @dataclasses.dataclass(frozen=True)
 class Method(AnyMethod):
     """A method of the experiment.

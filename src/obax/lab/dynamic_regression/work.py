@@ -1,6 +1,7 @@
 """The parts of the experiment."""
 
 import functools
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,10 @@ SOON = 100
 def parts(config: Config) -> Parts:
     """Return the comparators, the offline solution and the methods of each stream."""
     works: dict[str, functools.partial[pd.DataFrame]] = {}
-    for stream in settings.streams(config):
+    for d1, scenario, stages in itertools.product(
+        config.outer_dims, config.scenarios, config.stages
+    ):
+        stream = Stream(scenario, stages, d1)
         name = stream.name()
         works[f"{name}-comparators"] = functools.partial(comparators, config, stream)
         works[f"{name}-offline"] = functools.partial(offline_solution, config, stream)
@@ -37,16 +41,17 @@ def compare(config: Config, stream: Stream, method: Method) -> pd.DataFrame:
     Own curvature with w = T plays only the setting that is best with current curvature: w linear
     systems in every round would take hours for the whole grid.
     """
-    chosen, more_seeds = None, config
+    chosen = None
     if method.curvature == "own" and method.w == config.horizon:
         tried = play(config, stream, with_current_curvature(method))
         chosen = [tried.settings[best_curve(_cumulative_regrets(config, stream, tried))]]
     rows, times = Rows(), evenly_spaced_rounds(config.horizon, config.curve_points)
-    if is_asked_about := method in settings.methods_of_questions(config):
-        more_seeds = config.for_tuning(stream.outer_dim)
-    played = play(more_seeds, stream, method, chosen)
-    if is_asked_about:
-        _add_tuning(rows, more_seeds, stream, method, played)
+    if method in settings.methods_of_questions(config):
+        with_more_seeds = config.for_tuning(stream.outer_dim)
+        played = play(with_more_seeds, stream, method)
+        _add_tuning(rows, with_more_seeds, stream, method, played)
+    else:
+        played = play(config, stream, method, chosen)
     regrets = _cumulative_regrets(config, stream, played)
     best = best_curve(regrets)
     for index, setting in enumerate(played.settings):

@@ -6,6 +6,7 @@ Presets are read without loading JAX, because `obax list` must not wait for it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import time
 import tomllib
@@ -56,6 +57,7 @@ class Experiment:
     chooses_parts: frozenset[str] = frozenset()
 
     @classmethod
+    @functools.cache
     def of(cls, package: str, name: str) -> Experiment:
         """Return the experiment of a package, whose modules are loaded when they are used.
 
@@ -63,13 +65,6 @@ class Experiment:
         `headline`. `presets.toml` has what `obax list` shows, and settings: those of all presets,
         of each size, of each study.
         """
-
-        def used(module: str, function: str) -> Callable:
-            def call(*arguments: object) -> object:
-                return getattr(importlib.import_module(f"{package}.{module}"), function)(*arguments)
-
-            return call
-
         config = importlib.import_module(f"{package}.config")
         path = Path(str(config.__file__)).with_name("presets.toml")
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -86,9 +81,9 @@ class Experiment:
             name,
             presets=presets,
             columns=config.COLUMNS,
-            parts=used("work", "parts"),
-            make_findings=used("findings", "findings"),
-            headline=used("findings", "headline"),
+            parts=functools.partial(_call, f"{package}.work", "parts"),
+            make_findings=functools.partial(_call, f"{package}.findings", "findings"),
+            headline=functools.partial(_call, f"{package}.findings", "headline"),
             files=tuple(about.pop("files", ())),
             chooses_parts=frozenset(entries.get("chooses_parts", ())),
             **about,
@@ -157,6 +152,11 @@ class Experiment:
                 left.remove(name)
                 seconds = earlier.info["parts"][name]["seconds"]
                 yield name, rows, {**origin, "seconds": seconds}
+
+
+def _call(module: str, function: str, *arguments: object) -> Any:
+    """Load a module and call one of its functions."""
+    return getattr(importlib.import_module(module), function)(*arguments)
 
 
 def without_missing_evidence(claim: Claim, kinds: set[str], windows: set[int] | None) -> Claim:

@@ -139,8 +139,8 @@ def paths_of_leader(runs: Runs[Method]) -> Iterator[Figure]:
 
 def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
     """Return the claims on the topic of a configuration."""
-    evidence = Evidence(config, runs)
-    return [claim for make in TOPICS[config.topic] for claim in make(evidence)]
+    facts = Evidence(config, runs)
+    return [claim for make in TOPICS[config.topic] for claim in make(facts)]
 
 
 def first_steps(runs: Runs[Method]) -> list[Method]:
@@ -185,134 +185,128 @@ class Evidence:
         return before - curve[(curve.index > at) & (curve.index <= at + self.span)].min()
 
 
-def time(evidence: Evidence, id: str) -> Iterator[Claim]:
+def time(facts: Evidence, id: str) -> Iterator[Claim]:
     """Yield the claim that OGD takes less time than OAGD, and OAGD less than AutoBalance."""
     pieces = []
-    if evidence.ogd and evidence.autobalance:
-        for ours in evidence.ours:
-            for one, other in ((evidence.ogd, ours), (ours, evidence.autobalance)):
-                gain = evidence.runs.time_gain(one, other)
+    if facts.ogd and facts.autobalance:
+        for ours in facts.ours:
+            for one, other in ((facts.ogd, ours), (ours, facts.autobalance)):
+                gain = facts.runs.time_gain(one, other)
                 pieces.append(piece(f"{other.label()} over {one.label()}", gain, unit="s"))
-    spent = [f"{m.label()} {evidence.runs.last(m).mean():.3g} s" for m in evidence.methods]
-    yield evidence.runs.claim("time", pieces, spent, id=id)
+    spent = [f"{m.label()} {facts.runs.last(m).mean():.3g} s" for m in facts.methods]
+    yield facts.runs.claim("time", pieces, spent, id=id)
 
 
-def overtaking(evidence: Evidence) -> Iterator[Claim]:
+def overtaking(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C3: OAGD with w = 5, 10 overtakes AutoBalance."""
-    ours = [method for method in evidence.ours if method.w in PAPERS_WINDOWS]
+    ours = [method for method in facts.ours if method.w in PAPERS_WINDOWS]
     complete = {method.w for method in ours} == PAPERS_WINDOWS
-    yield against_autobalance(evidence, "overtaking", ours if complete else [], margin=0.0)
+    yield against_autobalance(facts, "overtaking", ours if complete else [], margin=0.0)
 
 
-def closeness(evidence: Evidence) -> Iterator[Claim]:
+def closeness(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C5: OAGD is as accurate as AutoBalance. Its time is another claim."""
-    ours = [method for method in evidence.ours if method.w != 1]
-    yield against_autobalance(evidence, "closeness", ours, margin=-CLOSE)
+    ours = [method for method in facts.ours if method.w != 1]
+    yield against_autobalance(facts, "closeness", ours, margin=-CLOSE)
 
 
-def against_autobalance(evidence: Evidence, key: str, ours: list[Method], margin: float) -> Claim:
+def against_autobalance(facts: Evidence, key: str, ours: list[Method], margin: float) -> Claim:
     """Return a claim on the accuracy of methods over that of AutoBalance, beyond a margin."""
-    theirs, pieces, intro = evidence.autobalance, [], []
+    theirs, pieces, intro = facts.autobalance, [], []
     if theirs:
-        intro = [f"AutoBalance {evidence.mean(theirs):.1f}"]
+        intro = [f"AutoBalance {facts.mean(theirs):.1f}"]
         for method in ours:
-            gain, name = evidence.runs.accuracy_gain(method, theirs), f"{method.label()} "
-            pieces.append(piece(f"{name}{evidence.mean(method):.1f}", gain, gain.above(margin)))
-    return evidence.runs.claim(key, pieces, intro, close=f"{CLOSE:g}")
+            gain, name = facts.runs.accuracy_gain(method, theirs), f"{method.label()} "
+            pieces.append(piece(f"{name}{facts.mean(method):.1f}", gain, gain.above(margin)))
+    return facts.runs.claim(key, pieces, intro, close=f"{CLOSE:g}")
 
 
-def windows(evidence: Evidence, id: str) -> Iterator[Claim]:
+def windows(facts: Evidence, id: str) -> Iterator[Claim]:
     """Yield the claims that a larger window is better and slower."""
     for curvature, note in CURVATURES:
-        sizes = [(m.w or 0, m) for m in evidence.oagd(curvature=curvature, decay=0.9)]
+        sizes = [(m.w or 0, m) for m in facts.oagd(curvature=curvature, decay=0.9)]
         if len(sizes) > 1 or curvature == "own":
             id_here = f"{id} (window{note}"
-            yield from evidence.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
+            yield from facts.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
 
 
-def shift(evidence: Evidence) -> Iterator[Claim]:
+def shift(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C4: AutoBalance falls where the classes shift, and OAGD does not."""
-    at, pieces = 2 * evidence.config.phase_rounds, []
-    if evidence.autobalance and evidence.ours and evidence.config.rounds > at + evidence.span:
-        fall = Gain.of(evidence.drop(evidence.autobalance, at))
+    at, pieces = 2 * facts.config.phase_rounds, []
+    if facts.autobalance and facts.ours and facts.config.rounds > at + facts.span:
+        fall = Gain.of(facts.drop(facts.autobalance, at))
         pieces = [piece("AutoBalance falls by", fall, fall.above(FALL))]
-        for method in evidence.ours:
-            rise = Gain.of(-evidence.drop(method, at))
+        for method in facts.ours:
+            rise = Gain.of(-facts.drop(method, at))
             pieces.append(piece(f"{method.label()} rises by", rise, rise.above(-FALL)))
-    intro = [f"test accuracy within {evidence.span} rounds of round {at}"]
-    yield evidence.runs.claim("shift", pieces, intro, at=at, fall=f"{FALL:g}")
+    intro = [f"test accuracy within {facts.span} rounds of round {at}"]
+    yield facts.runs.claim("shift", pieces, intro, at=at, fall=f"{FALL:g}")
 
 
-def decays(evidence: Evidence) -> Iterator[Claim]:
+def decays(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C4: with a large window, a small decay adapts better."""
-    since = max(evidence.config.outer_start, evidence.config.phase_rounds)
+    since = max(facts.config.outer_start, facts.config.phase_rounds)
     for curvature, note in CURVATURES:
-        some, pieces, intro = evidence.oagd(curvature=curvature), [], []
+        some, pieces, intro = facts.oagd(curvature=curvature), [], []
         ladder = sorted((m for m in some if m.w == some[-1].w), key=lambda m: -(m.decay or 0))
         if len(ladder) < 2 and curvature != "own":
             continue
-        if (
-            len(ladder) > 1
-            and ladder[0].w != 1
-            and evidence.config.rounds > evidence.config.phase_rounds
-        ):
-            curves = [100 * evidence.runs.curve(method) for method in ladder]
+        if len(ladder) > 1 and ladder[0].w != 1 and facts.config.rounds > facts.config.phase_rounds:
+            curves = [100 * facts.runs.curve(method) for method in ladder]
             later = [curve[curve.index > since].mean() for curve in curves]
             pieces = [piece("smallest over largest δ", paired(later[-1], later[0]))]
             intro = [f"mean test accuracy after the first shift, w = {ladder[0].w}"]
             for method, values in zip(ladder, later, strict=True):
                 intro.append(f"δ = {method.decay:g}: {values.mean():.1f}")
-        yield evidence.runs.claim("decay", pieces, intro, note=note)
+        yield facts.runs.claim("decay", pieces, intro, note=note)
 
 
-def dip(evidence: Evidence) -> Iterator[Claim]:
+def dip(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C4: a short disruption when the outer level starts, which OGD does not have."""
-    at, pieces = evidence.config.outer_start, []
-    intro = [f"within {evidence.span} rounds of round {at}"]
-    if evidence.ogd and evidence.config.rounds > at + evidence.span:
-        needed = (evidence.drop(evidence.ogd, at) + BEYOND).clip(lower=DIP)
-        for method in evidence.ours:
-            fall, name = evidence.drop(method, at), f"{method.label()} falls by"
+    at, pieces = facts.config.outer_start, []
+    intro = [f"within {facts.span} rounds of round {at}"]
+    if facts.ogd and facts.config.rounds > at + facts.span:
+        needed = (facts.drop(facts.ogd, at) + BEYOND).clip(lower=DIP)
+        for method in facts.ours:
+            fall, name = facts.drop(method, at), f"{method.label()} falls by"
             pieces.append(piece(name, Gain.of(fall), paired(fall, needed).verdict))
-        intro.append(f"OGD falls by {evidence.drop(evidence.ogd, at).mean():.1f}")
-    yield evidence.runs.claim("dip", pieces, intro, dip=f"{DIP:g}", beyond=f"{BEYOND:g}")
+        intro.append(f"OGD falls by {facts.drop(facts.ogd, at).mean():.1f}")
+    yield facts.runs.claim("dip", pieces, intro, dip=f"{DIP:g}", beyond=f"{BEYOND:g}")
 
 
-def flatness(evidence: Evidence) -> list[Claim]:
+def flatness(facts: Evidence) -> list[Claim]:
     """Return claims C7: OAGD is not sensitive to alpha and beta."""
     made = []
-    for method, symbol in itertools.product(evidence.ours, ("alpha", "beta")):
+    for method, symbol in itertools.product(facts.ours, ("alpha", "beta")):
         at = getattr(method, symbol)
-        same = [
-            m for m in evidence.runs.methods if dataclasses.replace(m, **{symbol: at}) == method
-        ]
+        same = [m for m in facts.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
         if len(same) < 2:
             continue
-        final = {getattr(m, symbol): 100 * evidence.runs.final(m) for m in same}
+        final = {getattr(m, symbol): 100 * facts.runs.final(m) for m in same}
         worst, *_, best = sorted(final.values(), key=lambda values: values.mean())
         gain = paired(best, worst)
         pieces = [piece("best over worst", gain, gain.near(FLAT))]
         intro = [f"{method.label()}, final balanced test accuracy"]
         intro += [f"{symbol} = {step:g}: {values.mean():.1f}" for step, values in final.items()]
-        made.append(evidence.runs.claim("flatness", pieces, intro, symbol=symbol, flat=f"{FLAT:g}"))
-    return made or [evidence.runs.claim("steps", [])]
+        made.append(facts.runs.claim("flatness", pieces, intro, symbol=symbol, flat=f"{FLAT:g}"))
+    return made or [facts.runs.claim("steps", [])]
 
 
-def leaders(evidence: Evidence) -> Iterator[Claim]:
+def leaders(facts: Evidence) -> Iterator[Claim]:
     """Yield a claim of ours: the leader is better than the same method with its leader held."""
-    for held in (method for method in evidence.methods if method.held):
-        for moving in evidence.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
-            gain = evidence.runs.accuracy_gain(moving, held)
+    for held in (method for method in facts.methods if method.held):
+        for moving in facts.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
+            gain = facts.runs.accuracy_gain(moving, held)
             pieces = [piece(f"{moving.label()} over {held.label()}", gain)]
-            yield evidence.runs.claim("leader", pieces, w=held.w)
+            yield facts.runs.claim("leader", pieces, w=held.w)
 
 
-def replays(evidence: Evidence) -> Iterator[Claim]:
+def replays(facts: Evidence) -> Iterator[Claim]:
     """Yield claims of ours: the gain of a replay window over AutoBalance and the last w rounds."""
-    goals = [evidence.autobalance] if evidence.autobalance else []
-    for method in (m for m in evidence.methods if m.replay and not m.held):
+    goals = [facts.autobalance] if facts.autobalance else []
+    for method in (m for m in facts.methods if m.replay and not m.held):
         last = dataclasses.replace(method, replay=None, recency=None, balanced=None)
-        yield from evidence.runs.replay_claims(method, "AutoBalance", goals, last)
+        yield from facts.runs.replay_claims(method, "AutoBalance", goals, last)
 
 
 TOPICS: dict[str, list[Callable[[Evidence], Iterator[Claim] | list[Claim]]]] = {
