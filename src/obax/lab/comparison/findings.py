@@ -176,7 +176,7 @@ def figures(
     for (problem, budget), group in fair.groupby(CASE, sort=False):
         has_both = budget == "calls" and group.stationarity.notna().any()
         for name in ("score", "stationarity") if has_both else ("score",):
-            best = group.nsmallest(SHOWN, name)
+            best = group[group.within].nsmallest(SHOWN, name)
             series = [curve(config, table, one, f"{name}_curve") for _, one in best.iterrows()]
             yield texts.figure(
                 name,

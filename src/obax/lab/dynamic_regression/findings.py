@@ -307,9 +307,9 @@ def where_cut(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve(rows: pd.DataFrame, label: str, **more: Any) -> Series:
-    """Return the curve of a method. The oracle is no method, so that it has a colour of its own."""
+    """Return the curve of a method. The oracle has the colour of the comparators that it plays."""
     kind, x, w = rows[["kind", "x", "w"]].iloc[0] if len(rows) else ("", None, None)
-    kind = "" if x == "oracle" else kind
+    kind = "comparators" if x == "oracle" else kind
     return mean_over_seeds(rows, label, kind=kind, w=None if pd.isna(w) else int(w), **more)
 
 
