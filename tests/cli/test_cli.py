@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import sys
 
@@ -94,6 +95,20 @@ def test_an_interrupt_says_how_to_go_on(obax, monkeypatch):
     code, _, err = small_run(obax, "a")
     assert code == 130
     assert "obax run dynamic-regression --out a --resume" in err
+
+
+def test_a_stream_writes_the_loss_of_the_probability_that_it_wrote(obax, tmp_path):
+    """Also while only one class has been seen."""
+    rows = [f"{i % 7},{(i * i) % 5},{'ab'[i > 12 and i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["p,q,y", *rows]))
+    words = ("--target", "y", "--task", "classify", "--out", "out.jsonl")
+    assert obax("stream", "rows.csv", *words)[0] == 0
+    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(written) == 40
+    for row, one in zip(rows[1:], written[1:], strict=True):
+        right = one["prediction"] == row[-1]
+        probability = one["probability"] if right else 1 - one["probability"]
+        assert one["loss"] == pytest.approx(-math.log(probability), abs=1e-4)
 
 
 def test_a_log_shows_progress(capsys, monkeypatch):
