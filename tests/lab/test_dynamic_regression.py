@@ -3,7 +3,9 @@
 import functools
 import io
 import os
+import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -592,6 +594,18 @@ def kill_and_resume(tmp_path, kills):
 @pytest.mark.slow
 def test_ten_kills_resume_to_the_same_table(tmp_path):
     kill_and_resume(tmp_path, kills=10)
+
+
+def test_the_page_says_as_many_seeds_as_the_runs_have():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "dynamic-regression.md").read_text()
+    text = " ".join(page.split())
+    presets = find("dynamic-regression").presets
+    # The two questions, in either preset; and the tables of the paper's.
+    assert {max(one.seeds, one.tuning_seeds) for one in presets.values()} == {10}
+    assert set(re.findall(r"95% interval over (\w+) seeds", text)) == {"ten"}
+    assert presets["paper"].seeds == 5
+    assert set(re.findall(r"over the (\w+) seeds", text)) == {"five"}
+    assert "five seeds, and ten for the two questions" in text
 
 
 def test_it_is_registered():
