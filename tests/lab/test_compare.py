@@ -131,11 +131,11 @@ def test_tables_for_papers_and_spreadsheets(one, three, tmp_path):
 
 def test_what_takes_long_is_named(monkeypatch, capsys):
     monkeypatch.setattr(compare, "SLOW", 0.01)
-    with compare.told_if_slow("plays mine"):
+    with compare.print_if_slow("plays mine"):
         time.sleep(0.2)
     assert capsys.readouterr().err == "obax.lab.compare plays mine ...\n"
     monkeypatch.setattr(compare, "SLOW", 60.0)
-    with compare.told_if_slow("plays mine"):
+    with compare.print_if_slow("plays mine"):
         pass
     assert capsys.readouterr().err == ""
 

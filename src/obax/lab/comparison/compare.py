@@ -198,12 +198,12 @@ def compare(
     histories: dict[str, list[Info]] = {}
     runners: list[Callable[[], Any]] = []
     for number, (name, algorithm) in enumerate(algorithms.items(), 1):
-        with told_if_slow(f"compiles and plays {name} ({number} of {len(algorithms)})"):
+        with print_if_slow(f"compiles and plays {name} ({number} of {len(algorithms)})"):
             state = algorithm.init(outer_var, inner_var, example, buffers=buffers)
             play = functools.partial(run, algorithm, state, on_rejected="skip")
             histories[name] = [play(rounds)[1] for rounds in streams]
         runners.append(functools.partial(play, streams[0]))
-    with told_if_slow(f"times the algorithms (timings={timings})"):
+    with print_if_slow(f"times the algorithms (timings={timings})"):
         seconds = seconds_per_round(runners, timings, horizon)
     suffered = {
         name: [cumulative(history.played_value) for history in of_algorithm]
@@ -212,13 +212,13 @@ def compare(
     curves = {LOSS: suffered}
     if kind is not None:
         starts = {"outer_start": outer_var, "inner_start": inner_var}
-        with told_if_slow(f"measures the {kind} regret; regret='none' leaves it out"):
+        with print_if_slow(f"measures the {kind} regret; regret='none' leaves it out"):
             curves[f"{kind} regret"] = _regrets(kind, problem, histories, streams, starts)
     return Comparison(histories, curves, dict(zip(histories, seconds, strict=True)))
 
 
 @contextlib.contextmanager
-def told_if_slow(what: str) -> Iterator[None]:
+def print_if_slow(what: str) -> Iterator[None]:
     """Print on standard error what is being done, if it takes more than `SLOW` seconds."""
     message = f"obax.lab.compare {what} ..."
     timer = threading.Timer(SLOW, print, [message], {"file": sys.stderr, "flush": True})

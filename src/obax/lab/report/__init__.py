@@ -46,7 +46,7 @@ def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"cell": _cell, "listed": _listed, "counted": counted}
+    environment.filters |= {"cell": _cell, "counted": counted}
     page = environment.get_template("page.html").render(
         info=info,
         findings=findings,
@@ -80,7 +80,3 @@ def _cell(value: Any) -> Cell:
         return Cell(text, "number", repr(value))
     text = str(value)
     return Cell(text, "value" if "±" in text else "long" if len(text) > 24 else "")
-
-
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -93,7 +93,10 @@ def draw(figure: Figure) -> Canvas:
         axes = canvas.add_subplot()
         looks = styles([(series.kind, series.w) for series in figure.series])
         for number, (series, (colour, line)) in enumerate(zip(figure.series, looks, strict=True)):
-            shape = {"drawstyle": "steps-post" if series.steps else "default", "color": colour}
+            shape: dict[str, Any] = {
+                "drawstyle": "steps-post" if series.steps else "default",
+                "color": colour,
+            }
             for seed in series.seeds:
                 axes.plot(series.x, _drawable(seed, figure.log_y), lw=0.6, alpha=0.4, **shape)
             axes.plot(
