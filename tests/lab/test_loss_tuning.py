@@ -354,10 +354,12 @@ def test_the_answer_follows_the_table(gap, wobbling, words):
 def test_one_test_example_is_the_resolution(finished):
     """The accuracies of classes of 1/4 and 1/50 are multiples of one over their examples."""
     shares = {"test_class_0": [0.25, 0.75, 0.5, 0.5], "test_class_1": [0.1, 0.12, 0.9, 0.12]}
-    rows = [{"metric": name, "value": v} for name, values in shares.items() for v in values]
-    assert one_example(pd.DataFrame(rows)) == pytest.approx(100 * 0.02 / 2)
-    assert one_example(pd.DataFrame(rows[:1])) == 100
-    assert one_example(pd.DataFrame([{"metric": "seconds", "value": 1.0}])) == 0
+    rows = pd.DataFrame(shares).melt(var_name="metric").assign(seed=0)
+    assert one_example(rows) == pytest.approx(100 * 0.02 / 2)
+    # Seeds may have other numbers of examples, which are not mixed.
+    other = rows[rows.metric == "test_class_1"].assign(seed=1, value=[1 / 51, 2 / 51, 3 / 51, 1.0])
+    assert one_example(pd.concat([rows, other])) == pytest.approx(100 / 51 / 2)
+    assert one_example(rows[:1]) == 100 and one_example(rows[:0]) == 0
     runs, data = runs_of(TINY, finished.table()), work.stream(TINY, 0)
     least = 100 / 2 / np.bincount(data.test_rows[1]).max()
     assert runs.resolution >= least * (1 - 1e-9)

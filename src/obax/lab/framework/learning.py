@@ -72,11 +72,12 @@ def one_example(table: pd.DataFrame) -> float:
     """Return what one test example changes in a balanced accuracy, in points.
 
     The accuracies of a class are multiples of one over the number of its examples, so that the
-    least distance between two of them is that share. The least over the classes counts.
+    least distance between two of them is that share. The least over classes and seeds counts.
     """
-    of_classes = table[table.metric.str.startswith("test_class_")].groupby("metric").value
-    steps = [np.diff(np.unique(shares.dropna())).min(initial=1.0) for _, shares in of_classes]
-    return 100 * min(steps) / len(steps) if steps else 0.0
+    of_classes = table[table.metric.str.startswith("test_class_")]
+    shares = of_classes.dropna(subset="value").groupby(["metric", "seed"]).value
+    steps = [np.diff(np.unique(values)).min(initial=1.0) for _, values in shares]
+    return 100 * min(steps) / of_classes.metric.nunique() if steps else 0.0
 
 
 Piece = tuple[str, str]
