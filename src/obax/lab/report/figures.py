@@ -119,8 +119,9 @@ def draw(figure: Figure) -> Canvas:
                 of_axis.set_major_formatter(PlainNumbers())
                 of_axis.set_minor_formatter(PlainNumbers(minor_thresholds=(1.5, 0.5)))
         # The legend stands below the axes, because inside it would hide curves.
-        widest = max((len(series.label) for series in figure.series), default=0)
-        canvas.legend(loc="outside lower left", ncols=3 if widest < 22 else 2 if widest < 40 else 1)
+        if widths := [len(series.label) for series in figure.series]:
+            columns = 3 if max(widths) < 22 else 2 if max(widths) < 40 else 1
+            canvas.legend(loc="outside lower left", ncols=columns)
     return canvas
 
 
