@@ -224,16 +224,16 @@ def test_a_late_worker_with_trouble_is_left_alone(client, monkeypatch):
 
     def late(client):
         asked.append(1)
-        workerss = present(client)
-        return dict(list(workerss.items())[: 1 if len(asked) == 1 else 2])
+        found = present(client)
+        return dict(list(found.items())[: 1 if len(asked) == 1 else 2])
 
     monkeypatch.setattr(on_dask, "present", late)
     monkeypatch.setattr(
         on_dask, "troubles", lambda client, new: {new[0]: "other versions"} if seen else {}
     )
     jobs = {f"j{i}": (i,) for i in range(4)}
-    workerss = dict(job_queue.results(client, abs, jobs, on_change=seen.append))
-    assert workerss == {f"j{i}": i for i in range(4)}
+    found = dict(job_queue.results(client, abs, jobs, on_change=seen.append))
+    assert found == {f"j{i}": i for i in range(4)}
     left_alone, used = sorted(seen[-1], key=lambda seat: not seat.trouble)
     assert (left_alone.done, used.done) == (0, 4)
     assert "1 not used: other versions" in workers.describe(seen[-1])
@@ -244,8 +244,8 @@ def test_a_run_does_not_wait_for_workers_that_it_cannot_use(client, monkeypatch)
 
     def only_late_ones(client):
         asked.append(1)
-        workers = list(present(client).items())
-        return dict(workers[:1] if len(asked) == 1 else workers[1:])
+        found = list(present(client).items())
+        return dict(found[:1] if len(asked) == 1 else found[1:])
 
     monkeypatch.setattr(on_dask, "present", only_late_ones)
     monkeypatch.setattr(
@@ -299,8 +299,8 @@ def command(*words):
 
 
 def test_bad_calls_are_one_readable_line(tmp_path, monkeypatch):
-    process = command("--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
-    assert "give only one" in str(process.exception)
+    found = command("--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
+    assert "give only one" in str(found.exception)
     assert command("--workers", 0).exit_code == 2
     with pytest.raises(UserError, match="at least 1, but got 0"), on_dask.local(0):
         pass
@@ -309,18 +309,18 @@ def test_bad_calls_are_one_readable_line(tmp_path, monkeypatch):
         address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
     monkeypatch.setattr(on_dask, "TIMEOUT", 0.5)
     for bad in (address, "nonsense"):
-        process = command("--scheduler", bad, "--out", tmp_path / "r")
-        assert isinstance(process.exception, UserError), process.exception
-        assert f"no Dask scheduler answers at {bad}" in str(process.exception)
+        found = command("--scheduler", bad, "--out", tmp_path / "r")
+        assert isinstance(found.exception, UserError), found.exception
+        assert f"no Dask scheduler answers at {bad}" in str(found.exception)
     # Somebody who listens and says nothing is no scheduler either.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        process = command("--scheduler", address, "--out", tmp_path / "r")
-        assert f"no Dask scheduler answers at {address}" in str(process.exception)
+        found = command("--scheduler", address, "--out", tmp_path / "r")
+        assert f"no Dask scheduler answers at {address}" in str(found.exception)
     assert not (tmp_path / "r").exists()
     monkeypatch.setitem(sys.modules, "distributed", None)
-    process = command("--workers", 2)
-    assert "pip install 'obax[dask]'" in str(process.exception)
+    found = command("--workers", 2)
+    assert "pip install 'obax[dask]'" in str(found.exception)
 
 
 def test_words():
@@ -374,9 +374,9 @@ class Gone:
 def test_a_scheduler_that_is_gone_is_one_line_and_an_exit_code(tmp_path, monkeypatch):
     monkeypatch.setattr(on_dask, "TIMEOUT", 0.2)
     monkeypatch.setattr(on_dask, "local", lambda workers: contextlib.nullcontext(Gone()))
-    process = command("--workers", 2, "--out", tmp_path / "r")
-    assert process.exit_code == 1
-    line = " ".join(process.stderr.split())
+    found = command("--workers", 2, "--out", tmp_path / "r")
+    assert found.exit_code == 1
+    line = " ".join(found.stderr.split())
     assert line.startswith("obax: the Dask scheduler is gone. Finished parts are saved")
     assert line.endswith("--resume")
     assert RunFolder.open(tmp_path / "r").info["finished"] is None
@@ -406,16 +406,16 @@ def test_the_scheduler_is_killed_and_nothing_is_lost(tmp_path):
         thread = threading.Thread(target=kill_when_a_part_is_there)
         thread.start()
         settings = ["--set", "parts=6", "--set", "milliseconds=400"]
-        process = command("--scheduler", address, "--out", tmp_path / "r", *settings)
+        found = command("--scheduler", address, "--out", tmp_path / "r", *settings)
         done.set()
         thread.join()
     finally:
         server.kill()
         server.wait()
         server.stdout.close()
-    assert process.exit_code == 1, process.output
-    assert "the Dask scheduler is gone" in process.stderr
-    assert f"obax run toy --out {tmp_path / 'r'} --resume" in " ".join(process.stderr.split())
+    assert found.exit_code == 1, found.output
+    assert "the Dask scheduler is gone" in found.stderr
+    assert f"obax run toy --out {tmp_path / 'r'} --resume" in " ".join(found.stderr.split())
     info = json.loads((tmp_path / "r" / "run.json").read_text())
     assert "p0" in info["parts"] and info["finished"] is None
     resumed = lab.run("toy", Config(parts=6, milliseconds=400), out=tmp_path / "r", resume=True)
