@@ -147,8 +147,8 @@ def test_unknown_verdicts_are_rejected():
 
 INK = "getComputedStyle(document.querySelector('figure svg text')).fill"
 DRAWN = """
-[...document.querySelectorAll('figure svg')].filter(one => one.getBoundingClientRect().width > 100)
-.length
+[...document.querySelectorAll('figure svg')].filter(
+  one => one.checkVisibility() && one.getBoundingClientRect().width > 100).length
 """
 
 

@@ -122,6 +122,7 @@ def run(
     left = [name for name in left if name not in tables]
     page.update(now=True)
     on_part(len(tables), len(parts), headline)
+    work: Any
     if client is None:
         folder.info.pop("workers", None)
         work = (experiment.run_part(name, parts[name]) for name in left)

@@ -124,7 +124,9 @@ def _chart(metric: str, rows: pd.DataFrame) -> dict[str, Any]:
         # The settings that tell the curves of a method apart.
         same = [other for other, _ in drawn if other["method"] == setting["method"]]
         differ = [name for name in names if len({str(other[name]) for other in same}) > 1]
-        label = ", ".join([setting["method"], *(f"{name} = {setting[name]}" for name in differ)])
+        label = ", ".join(
+            [str(setting["method"]), *(f"{name} = {setting[name]}" for name in differ)]
+        )
         mean = mean.iloc[:: max(1, len(mean) // page.MAX_POINTS)]
         curves[label] = (mean.index.tolist(), mean.tolist())
         # Tables without a kind, such as that of the comparison, have the names of their methods.

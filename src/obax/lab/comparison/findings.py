@@ -183,8 +183,8 @@ def figures(
                 series,
                 f"{name}-{problem}-{budget}",
                 problem=problem,
-                budget_title=TITLES[budget].partition(",")[0].lower(),
-                axis=AXES[budget],
+                budget_title=TITLES[str(budget)].partition(",")[0].lower(),
+                axis=AXES[str(budget)],
                 count=len(series),
                 log="yes" if all(min(one.mean) > 0 for one in series) else "",
             )

@@ -87,7 +87,7 @@ def task(config: Config, name: str) -> Task:
         streams = [make(config.horizon, seed=seed) for seed in range(config.seeds)]
         score = answered(streams[0].problem, [stream.rounds for stream in streams])
         return _task(streams, score, outer_scale=outer_scale, inner_scale=inner_scale)
-    makers = {
+    makers: dict[str, Callable[[Config], Task]] = {
         "quadratic": functools.partial(_quadratic, box=10.0),
         "constrained": functools.partial(_quadratic, box=0.2),
         "regression": _regression,

@@ -97,7 +97,9 @@ def make(
     def sogd(kind: type[SOGD] | type[ZOSOGD], **more: int) -> Algorithm:
         # Chosen so that alpha_1 is about alpha, and c_1 about the configured momentum.
         unit, speed = config.momentum / alpha**2, beta / alpha
-        momenta = {f"{level}_momentum": unit for level in ("inner", "dual", "outer")}
+        momenta: dict[str, Any] = {
+            f"{level}_momentum": unit for level in ("inner", "dual", "outer")
+        }
         scale = alpha * config.offset ** (1 / 3)
         return kind(problem, config.offset, speed, speed, scale=scale, **momenta, **more)
 

@@ -285,7 +285,9 @@ def explanation(config: Config, texts: Texts, order: pd.DataFrame) -> Iterator[s
         chosen = select(order[order.curvature != "own"], d1=1, **comparison["options"])
         for _, row in chosen.iterrows():
             regrets = row.filter(like="regret w=").items()
-            numbers = ", ".join(f"{name[len('regret ') :]} {value}" for name, value in regrets)
+            numbers = ", ".join(
+                f"{str(name).removeprefix('regret ')} {value}" for name, value in regrets
+            )
             yield f"{comparison['text']} (S={row.stages}, {row.scenario}): {numbers}."
 
 

@@ -121,7 +121,7 @@ def _window(method: Method) -> Window:
         # Beyond this age u_i is less than 1e-9 of the total, which float32 cannot hold.
         size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.u)) / np.log(method.u))))
     names = ("normalise", "follower", "curvature")
-    options = {name: str(getattr(method, name)) for name in names}
+    options: dict[str, Any] = {name: str(getattr(method, name)) for name in names}
     return Window(size, method.u, **options, cut=CUT_BY[str(method.cut)])
 
 

@@ -199,9 +199,10 @@ class Texts:
 
     def figure(self, key: str, series: Sequence[Any], name: str = "", **values: Any) -> Figure:
         """Return a figure with the texts of the section [figures]; `name` is the key by default."""
-        about = {k: self.fill(v, **values) for k, v in self.templates["figures"][key].items()}
-        logs = {axis: bool(about.pop(axis, "")) for axis in ("log_x", "log_y")}
-        return Figure(name or key, series=series, **about, **logs)
+        texts = self.templates["figures"][key].items()
+        about: dict[str, Any] = {k: self.fill(v, **values) for k, v in texts}
+        about |= {axis: bool(about.get(axis)) for axis in ("log_x", "log_y")}
+        return Figure(name or key, series=series, **about)
 
     def claim(self, key: str, measured: str, verdict: str, setting: str, **values: Any) -> Claim:
         """Return a claim with the texts of the section [claims], and what it is about."""

@@ -147,7 +147,7 @@ def model(config: Config, stream: "Stream") -> tuple[PyTree, PyTree]:
     """Return the follower at the start and its buffers."""
     start: tuple[Any, ...] = (jax.random.key(stream.seed), stream.shape, stream.data.classes)
     if config.has_images:
-        sizes = {"filters": config.filters, "blocks": config.blocks}
+        sizes: dict[str, Any] = {"filters": config.filters, "blocks": config.blocks}
         return models.cnn(*start, **sizes, batch_norm_momentum=config.batch_norm_momentum)
     key, (features,), classes = start
     return models.mlp(key, features, classes, hidden=config.hidden, dropout=config.dropout)
@@ -286,7 +286,9 @@ def _data(config: Config, seed: int) -> datasets.Split:
     profile = config.imbalance if config.data == "mnist" else 1.0
     split = datasets.mnist_imbalanced(images, profile=profile, **sizes, seed=seed)
     names = ("train_inputs", "valid_inputs", "test_inputs")
-    smaller = {name: _averaged(getattr(split, name), config.downsample) for name in names}
+    smaller: dict[str, Any] = {
+        name: _averaged(getattr(split, name), config.downsample) for name in names
+    }
     return dataclasses.replace(split, synthetic=synthetic, **smaller)
 
 
@@ -332,6 +334,6 @@ def stand_in_table(seed: int, rows: int = 4000) -> datasets.Tabular:
     labels = (score + rng.normal(0, 0.8, rows) > 1.6).astype(np.int32)
     ends = [int(0.45 * rows), int(0.9 * rows)]
     train, valid, test = zip(np.split(inputs, ends), np.split(labels, ends), strict=True)
-    about = {"name": "Adult-like (synthetic)", "synthetic": True}
+    about: dict[str, Any] = {"name": "Adult-like (synthetic)", "synthetic": True}
     features = tuple(f"feature {i + 1}" for i in range(11))
     return datasets.Tabular(*train, *valid, *test, classes=2, features=features, **about)

@@ -62,7 +62,7 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
     }
     steps, beta = config.steps_of(method), config.step_size_of(method)
     part = "head" if method.adapts_only_head else "all"
-    of_problem = {"part": part, "unit_curvature": config.has_unit_curvature(method)}
+    of_problem: dict[str, Any] = {"part": part, "unit_curvature": config.has_unit_curvature(method)}
     if method.kind != "OAGD":
         leader = "features" if method.kind == "ITD-BiO" else "all"
         problem = meta_learning("plain", leader=leader, **of_problem)
@@ -110,7 +110,7 @@ def play(config: Config, method: Method, tasks: "Tasks") -> Iterator[tuple[int, 
     the last one, and after the last round of MAML, to be compared with it.
     """
     one, rounds = algorithm(config, method), config.rounds_of(method)
-    sizes = {"filters": config.filters, "blocks": tasks.blocks}
+    sizes: dict[str, Any] = {"filters": config.filters, "blocks": tasks.blocks}
     model, _ = models.cnn(jax.random.key(tasks.seed), tasks.image_shape, config.ways, **sizes)
     # float32 like the data, whatever JAX's default is here.
     model = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
@@ -197,7 +197,7 @@ class Tasks:
 
     def _stream(self, part: fewshot.Labelled, kind: int) -> fewshot.TaskStream:
         c = self.config
-        sizes = {"ways": c.ways, "shots": c.shots, "queries": c.queries}
+        sizes: dict[str, Any] = {"ways": c.ways, "shots": c.shots, "queries": c.queries}
         seed = 3 * self.seed + kind
         return fewshot.TaskStream(part.images, part.labels, **sizes, seed=seed, names=part.names)
 
