@@ -70,7 +70,8 @@ def test_run_then_report(obax, tmp_path):
         assert (tmp_path / "a" / file).is_file()
     code, out, _ = small_run(obax, "b", "--seeds", "2", "--json")
     assert code == 0
-    assert {claim["id"] for claim in json.loads(out)["claims"]} == {"C1, S=1", "C2"}
+    claims = {claim["id"] for claim in json.loads(out)["claims"]}
+    assert claims == {"C1, S=1", "C1, S=1, never cut", "C2"}
     assert set(pd.read_parquet("b/metrics.parquet").seed) == {0, 1}
     (tmp_path / "a" / "report.html").unlink()
     assert obax("report", "a")[0] == 0
