@@ -46,8 +46,8 @@ class Solver(eqx.Module):
     - `dense_limit`: longest y for which dense Hessians of g are formed. A longer follower is found
       by Newton steps with conjugate gradients. The Hessian of phi in x is always dense.
     - `starts`: number of points of X, besides those that are given, at which a search looks for a
-      lower basin; `None`: four for each coordinate, at most 32, and 32 where x is one number. Use 0
-      where phi is known to be convex.
+      lower basin; `None`: 32 where x is one or two numbers, otherwise four for each coordinate, at
+      most 32. Use 0 where phi is known to be convex.
 
     >>> Solver(tolerance=1e-6).tolerance
     1e-06
@@ -69,7 +69,7 @@ class Solver(eqx.Module):
     def starts_for(self, outer_dim: int) -> int:
         """Return the number of points of X that are looked at."""
         if self.starts is None:
-            return 32 if outer_dim == 1 else 4 * min(outer_dim, 8)
+            return 32 if outer_dim <= 2 else 4 * min(outer_dim, 8)
         return self.starts
 
     def tolerance_for(self, dtype: Any) -> float:

@@ -212,14 +212,21 @@ def _search(flat: FlatProblem, objective: Objective, starts: Points) -> Pair:
         return jax.lax.while_loop(lambda state: state[0], evaluate, (wanted, blank))[1]
 
     def scan_if(wanted: Bool[Array, ""], descents: _Descents) -> _Descents:
-        """Scan the grid if wanted, and return the descents from its valleys."""
+        """Scan the grid if wanted, and return the descents from its valleys.
+
+        The points are shifted by a zero that the loop changes: XLA moves what a loop does not
+        change in front of it, where the scan would be made whether it is wanted or not.
+        """
 
         def scan(state: tuple) -> tuple:
-            starts, number, resolved = grid.valleys(jax.lax.map(objective.value_at, grid.points))
-            new = state[1]._replace(starts=starts, number=number, resolved=resolved)
-            return jnp.asarray(False), new
+            _, descents, shift = state
+            values = jax.lax.map(lambda x: objective.value_at(x + shift), grid.points)
+            starts, number, resolved = grid.valleys(values)
+            new = descents._replace(starts=starts, number=number, resolved=resolved)
+            return jnp.asarray(False), new, shift + 1
 
-        return jax.lax.while_loop(lambda state: state[0], scan, (wanted, descents))[1]
+        start = (wanted, descents, jnp.zeros((), flat.dtype))
+        return jax.lax.while_loop(lambda state: state[0], scan, start)[1]
 
     def turn(s: _State) -> _State:
         first, hopping, d = s.hops == 0, s.phase == HOPPING, s.descents
