@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -78,12 +79,12 @@ def measure_convex() -> dict[str, float]:
 
 def compare(base: str) -> bool:
     """Print the times beside those of the version in a folder; return whether they are too long."""
-    here = str(os.path.dirname(os.path.dirname(os.path.dirname(obax.__file__))))
+    here = str(Path(obax.__file__).parents[2])
     best: dict[str, dict[str, float]] = {here: {}, base: {}}
     for _ in range(TURNS):
         for folder, least in best.items():
             command = [sys.executable, "-m", "benchmarks.regret", "--convex"]
-            environment = {**os.environ, "PYTHONPATH": os.path.join(folder, "src")}
+            environment = {**os.environ, "PYTHONPATH": str(Path(folder) / "src")}
             # Each version has programs of its own.
             environment.pop("JAX_COMPILATION_CACHE_DIR", None)
             output = subprocess.run(

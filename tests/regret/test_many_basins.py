@@ -1,4 +1,4 @@
-"""Comparators of losses with several minima: against dense grids, and what is said of them."""
+"""Comparators of losses with several minima: against dense grids, and the evidence for them."""
 
 import warnings
 

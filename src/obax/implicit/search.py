@@ -363,7 +363,7 @@ def evidence(flat: FlatProblem, reached: Minimum) -> tuple[Scalar, Scalar, Vecto
 
 
 def _share(part: Scalar, whole: Scalar | float) -> Scalar:
-    """Return part / whole, and 1 where part is zero: c, where D has it."""
+    """Return part / whole, or 1 where part is zero."""
     return jnp.where(part > 0, part / jnp.where(part > 0, whole, 1), 1)
 
 
