@@ -35,7 +35,8 @@ NOTICED = {
     "share x 100": {"shares renewed", "posterior", "bound"},
     "bound / 10": {"bound"},
 }
-# A regressor's prediction has a check of its own; a classifier's log loss is that of its predictions.
+# A regressor's prediction has a check of its own; a classifier's log loss is that of what it
+# predicts.
 PREDICTED = {
     "streaming_ridge": {"mean of the members"},
     "streaming_mixture": {"loss of the mixture", "posterior"},
@@ -68,7 +69,7 @@ def test_they_hold_for_other_seeds():
         assert found.ok, found.violations
 
 
-# --- records of a run ------------------------------------------------------------------------------
+# --- records of a run -----------------------------------------------------------------------------
 
 
 def test_the_rule_is_known_in_the_units_of_the_model():
