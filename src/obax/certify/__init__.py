@@ -19,5 +19,3 @@ from .families.catalogue import (
     draw as draw,
 )
 from .verify import AssumptionError as AssumptionError, Check as Check, verify as verify
-
-Row = SettingResult

@@ -87,7 +87,9 @@ class Objective(NamedTuple):
 
     def slope_at(self, x: Vector) -> tuple[Scalar, Vector]:
         """Return phi and its gradient."""
-        return self.measure(lambda point: (point.value(), point.gradient()), x, self.solve(x).y)
+        pair = x, self.solve(x).y
+        value, slope = self.measure(lambda point: (point.value(), point.gradient()), *pair)
+        return value.astype(x.dtype), slope
 
 
 def solve_round(flat: FlatProblem, round: PyTree, starts: Points) -> Pair:
@@ -308,9 +310,8 @@ def _at_kink(flat: FlatProblem, objective: Objective, pair: Pair, reach: Vector)
         kink.point, model, relative_residual(flat.region, kink.point, model), pair.descents
     )
     residual, curvature, _ = evidence(flat, here)
-    above = kink.above.astype(flat.dtype) / jnp.maximum(
-        jnp.abs(model.value), jnp.finfo(flat.dtype).tiny
-    )
+    size = jnp.maximum(jnp.abs(model.value).astype(flat.dtype), jnp.finfo(flat.dtype).tiny)
+    above = kink.above / size
     # A loss that is the least one to the tolerance is reached, whatever its gradient is.
     residual = jnp.where(above <= flat.tolerance, above, residual)
     new = pair._replace(
