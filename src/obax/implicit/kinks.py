@@ -43,8 +43,8 @@ def descend_to_kink(
     diameter of the region searched."""
     dim, dtype = start.size, start.dtype
     # Drawn anew in every turn: no fixed set of points meets all faces of a kink.
-    draws = np.random.default_rng(0).standard_normal((MOST_TURNS, min(2 * dim, SAMPLES), dim))
-    draws = jnp.asarray(draws / np.linalg.norm(draws, axis=2, keepdims=True), dtype)
+    normal = np.random.default_rng(0).standard_normal((MOST_TURNS, min(2 * dim, SAMPLES), dim))
+    draws = jnp.asarray(normal / np.linalg.norm(normal, axis=2, keepdims=True), dtype)
     lengths = jnp.asarray(2.0 ** -np.arange(LENGTHS), dtype)
 
     class State(NamedTuple):

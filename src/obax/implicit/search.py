@@ -306,9 +306,8 @@ def _at_kink(flat: FlatProblem, objective: Objective, pair: Pair, reach: Vector)
     extent = jnp.linalg.norm(reach)
     kink = descend_to_kink(objective.slope_at, flat.project, pair.x, extent, missed)
     model = objective.evaluate(kink.point)
-    here = Minimum(
-        kink.point, model, relative_residual(flat.region, kink.point, model), pair.descents
-    )
+    unknown = relative_residual(flat.region, kink.point, model)
+    here = Minimum(kink.point, model, unknown, jnp.asarray(0))
     residual, curvature, _ = evidence(flat, here)
     size = jnp.maximum(jnp.abs(model.value).astype(flat.dtype), jnp.finfo(flat.dtype).tiny)
     above = kink.above / size
