@@ -34,7 +34,7 @@ def certify(
     """
     from .. import certify as certificates
     from ..certify import output
-    from ..certify.mutants import hunt
+    from ..certify.mutants import play_mutants
 
     if out is not None and out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file, not a folder. Choose another --out.")
@@ -45,7 +45,7 @@ def certify(
     try:
         with progress("certify", as_json) as on_part:
             if mutants:
-                caught = hunt(settings, seed=seed, on_part=on_part)
+                results = play_mutants(settings, seed=seed, on_part=on_part)
             else:
                 result = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
     except certificates.AssumptionError as error:
@@ -57,12 +57,12 @@ def certify(
     if mutants:
         if not as_json:
             console.print("[bold]Mutants[/], and the claims that fail because of them")
-        show_rows(output.mutant_rows(caught), as_json=as_json)
+        show_rows(output.mutant_rows(results), as_json=as_json)
         if not as_json:
             console.print("\n[bold]Mutants that can be noticed[/], and how many each part notices")
-            show_rows(output.mutant_counts(caught), as_json=False)
+            show_rows(output.mutant_counts(results), as_json=False)
         failures = [
-            f"nobody noticed {one.mutant} in {one.setting}" for one in caught if one.survived
+            f"no claim noticed {one.mutant} in {one.setting}" for one in results if one.unnoticed
         ]
     else:
         written = None if out is None else output.write(result, out)
