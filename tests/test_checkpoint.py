@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 def same_numbers(a, b):
     """Two estimators have learned the same, bit for bit."""
-    ours, theirs = a._model.engine.state(), b._model.engine.state()
+    ours, theirs = a.model_.engine.state(), b.model_.engine.state()
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)

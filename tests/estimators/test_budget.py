@@ -33,8 +33,8 @@ SIZES = [
 
 def grown(kind, options, features, classes):
     """A model that has met so many."""
-    model = kind(**options).prepare()._model
-    model._grow(list(range(features)), list(range(classes)))
+    model = kind(**options).prepare().model_
+    model.grow(list(range(features)), list(range(classes)))
     return model
 
 
@@ -52,8 +52,8 @@ def resident():
     return 4096 * int(open("/proc/self/statm").read().split()[1])
 
 def grown(options, features, classes):
-    model = StreamingClassifier(**options).prepare()._model
-    model._grow(list(range(features)), list(range(classes)))
+    model = StreamingClassifier(**options).prepare().model_
+    model.grow(list(range(features)), list(range(classes)))
     return model
 
 options, features, classes = eval(sys.argv[1])
@@ -105,7 +105,7 @@ def test_features_that_do_not_fit_are_ignored_with_a_warning():
     rows = np.random.default_rng(0).standard_normal((30, 30))
     with pytest.warns(UserWarning, match=r"beyond the first 20 are ignored: a model with 21 feat"):
         model.learn_many(rows, rows[:, 0])
-    inner = model._model
+    inner = model.model_
     assert len(inner.names) == 20 and model.ignored_ == 300
     assert inner.engine.bytes <= limit
     assert "(max_memory) were ignored" in model.explain()
@@ -126,8 +126,8 @@ def test_a_wide_model_refuses_to_double():
     with pytest.warns(UserWarning, match="are ignored: a model with 256 features and 2 classes"):
         for i in range(120):
             model.learn_one({f"word {i}": 1.0, 0: 0.5}, i % 2)
-    assert len(model._model.names) == 255
-    assert model._model.engine.bytes <= limit
+    assert len(model.model_.names) == 255
+    assert model.model_.engine.bytes <= limit
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
@@ -140,12 +140,12 @@ def test_rows_of_a_class_that_does_not_fit_are_rejected_in_words(one_by_one):
             model.learn_one(dict(enumerate(row)), label)
     else:
         model.learn_many(rows, labels)
-    assert model._model.engine.labels == [0, 1, 2, 3]
+    assert model.model_.engine.labels == [0, 1, 2, 3]
     assert model.rejected_.count == 20 and model.learned_ == 40
     reason = model.rejected_[0]["reason"]
     assert reason.startswith("target 4 would be class 5, a model with 6 features and 5 classes tak")
     assert "and max_memory is" in reason and "per_feature=False" in reason
-    assert model._model.engine.bytes <= limit
+    assert model.model_.engine.bytes <= limit
 
 
 def test_classes_that_are_named_in_advance_and_do_not_fit_are_an_error():
@@ -157,7 +157,7 @@ def test_classes_that_are_named_in_advance_and_do_not_fit_are_an_error():
     with pytest.raises(ValueError, match="a model with 3 features and 50 classes takes"):
         model.partial_fit(rows, [0, 1, 0, 1], classes=range(50))
     same_numbers(state(model), before)
-    assert model._model.engine.labels == [0, 1, 2]
+    assert model.model_.engine.labels == [0, 1, 2]
 
 
 def test_a_pool_keeps_each_of_its_models_within_the_budget():
@@ -190,9 +190,9 @@ def test_the_budget_is_an_option_like_the_others(tmp_path):
     model.learn_one({"a": 1.0}, 2.0)
     obax.save(tmp_path / "model", model)
     again = obax.load(tmp_path / "model", like=StreamingRegressor())
-    assert again.max_memory == 6e6 and again._model.options.max_memory == 6e6
+    assert again.max_memory == 6e6 and again.model_.options.max_memory == 6e6
     # In mid-stream it holds at once, for what is still to come.
-    again.set_params(max_memory=budget.taken(again._model.options, 1, 0))
+    again.set_params(max_memory=budget.taken(again.model_.options, 1, 0))
     with pytest.warns(UserWarning, match="beyond the first 1 are ignored"):
         again.learn_one({"a": 1.0, "b": 2.0}, 2.0)
     assert again.feature_names_ == ["a"]

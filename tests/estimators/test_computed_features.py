@@ -165,7 +165,7 @@ def test_the_bandwidth_is_learned(start):
     for learn in (("bandwidth", "penalty", "forgetting", "inertia"), ("penalty", "forgetting")):
         model = StreamingRegressor(features="fourier", learn=learn, memory=1000.0, members="tuned")
         model.learn_many(rows[:1], targets[:1])
-        inner = model._model
+        inner = model.model_
         parts = inner.engine.state()
         parts["tuned.x"][-1] = np.log(start)
         restore = type(inner.engine).restore
@@ -182,7 +182,7 @@ def test_products_are_bounded_and_that_is_said():
     rows = rng.standard_normal((300, 25))
     model = StreamingRegressor(features="interactions")
     model.learn_many(rows, rows[:, 3] * rows[:, 4] + rows[:, 24])
-    assert model._model.engine.spec.inputs == 25 + 1 + 190
+    assert model.model_.engine.spec.inputs == 25 + 1 + 190
     assert "the first 19 of 25 features" in model.explain()
     assert model.coef_.shape == (1, 25)
     assert model.coef_[0, 24] > 0.3
@@ -195,9 +195,9 @@ def test_a_late_feature_or_class_leaves_what_was_learned(features, classes):
     labels = np.digitize(np.hypot(*rows.T), [0.8, 1.5][: classes - 1])
     model = StreamingClassifier(features=features, lags=2, members="tuned")
     model.learn_many(rows, labels)
-    inner = model._model
+    inner = model.model_
     before = inner.predict(Table([0, 1], rows[:20]))
-    inner._make_room(Table([0, 1, "late"], np.zeros((1, 3))))
+    inner.add_features_of(Table([0, 1, "late"], np.zeros((1, 3))))
     assert inner.engine.spec.features == 3
     np.testing.assert_allclose(inner.predict(Table([0, 1], rows[:20])), before, rtol=1e-7)
     if classes == 3:

@@ -24,11 +24,11 @@ for i in range(20):
 inside = threading.Event()
 
 def hold():
-    with model._model._lock:
-        model._model.ignored = -1  # half written
+    with model.model_.lock:
+        model.model_.ignored = -1  # half written
         inside.set()
         time.sleep(0.5)
-        model._model.ignored = 0
+        model.model_.ignored = 0
 
 threading.Thread(target=hold, daemon=True).start()
 inside.wait()

@@ -59,7 +59,7 @@ def test_every_form_of_many_features_gives_the_same_model(options):
         "list": (dicts, targets),
     }
     expected = one_by_one(StreamingRegressor(**options), dicts, targets.tolist())
-    assert expected._model.sparse == (not options)
+    assert expected.model_.sparse == (not options)
     if "lags" in options:
         assert len(state(expected)["recent"]) == 1
     for rows, those in forms.values():

@@ -47,7 +47,7 @@ def load(model, saved):
 
 def consistent(model):
     """Engine, options and the rest say the same of features, classes and members."""
-    inner = model._model
+    inner = model.model_
     engine, options = inner.engine, inner.options
     assert list(inner.names) == engine.names and len(engine.names) == engine.spec.features
     assert list(inner.labels) == engine.labels and len(engine.labels) == engine.spec.classes
@@ -61,7 +61,7 @@ def whole(model):
     consistent(model)
     load(model, model.__obax_save__())
     for i in range(3):
-        names, labels = model.feature_names_[:5], model._model.engine.labels
+        names, labels = model.feature_names_[:5], model.model_.engine.labels
         model.learn_one({name: float(i) for name in names}, labels[0])
 
 
@@ -148,7 +148,7 @@ def test_saves_and_pickles_beside_a_learning_thread_are_whole():
             copy.deepcopy(model),
         ):
             consistent(found)
-            assert found.learned_ == int(found._model.engine.state()["rows"])
+            assert found.learned_ == int(found.model_.engine.state()["rows"])
             assert np.isfinite(found.predict_one({0: 1.0}))
         assert "rows learned" in model.explain()
         count += 1
@@ -160,11 +160,11 @@ def test_the_check_notices_a_pickle_that_is_no_snapshot():
     """The mutant: the state itself in place of a copy of it."""
     model = StreamingRegressor()
     model.learn_one({0: 1.0}, 1.0)
-    state = model._model.__getstate__()
+    state = model.model_.__getstate__()
     model.learn_one({0: 2.0, "new": 1.0}, 1.0)
     model.predict_one({0: 1.0}, id="a")
     names, _, numbers, _ = state["engine"]
     assert names == [0] and numbers["rows"] == numbers["given"] == 1
     assert len(state["pending"]) == 0
     for part in ("columns", "pending", "rejected"):
-        assert state[part] is not getattr(model._model, part)
+        assert state[part] is not getattr(model.model_, part)

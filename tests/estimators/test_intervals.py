@@ -61,12 +61,12 @@ def test_the_engine_keeps_the_scores_that_it_says(coverage):
         scores.add(abs(y[i] - said))
     X, y = labels(1500)
     model = StreamingClassifier()
-    model.prepare()._model.add_classes([0, 1, 2])
-    model._model.reach(coverage)
+    model.prepare().model_.add_classes([0, 1, 2])
+    model.model_.reach(coverage)
     scores = Scores(coverage, numbers=False)
     for row, label in zip(X.tolist(), y.tolist(), strict=True):
         row = dict(enumerate(row))
-        assert model._model.reach(coverage) == pytest.approx(scores.reach, rel=1e-9)
+        assert model.model_.reach(coverage) == pytest.approx(scores.reach, rel=1e-9)
         scores.add(1 - model.predict_proba_one(row)[label])
         model.learn_one(row, label)
 

@@ -122,14 +122,14 @@ def test_lags_of_classes_that_come_late():
         one.learn_one(dict(enumerate(row)), label)
     assert len(whole.classes_) == 4
     same(one, whole)
-    found = whole._model.engine.centre[:, 4 : 4 + 2 * 4]
+    found = whole.model_.engine.centre[:, 4 : 4 + 2 * 4]
     assert np.abs(found).min() > 0.0
 
 
 def test_the_score_of_the_last_label_is_the_one_it_says():
     rows, labels = sticky(300, classes=3)
     model = StreamingClassifier()
-    model.prepare()._model.add_classes([0, 1, 2])
+    model.prepare().model_.add_classes([0, 1, 2])
     losses = model.play(rows, labels).loss
     total, repeats = losses[0], 0
     for t in range(1, 300):
@@ -137,7 +137,7 @@ def test_the_score_of_the_last_label_is_the_one_it_says():
         same = labels[t] == labels[t - 1]
         total -= math.log(again if same else (1 - again) / 2)
         repeats += same
-    assert model._model.engine.repeat_loss == pytest.approx(total, rel=1e-12)
+    assert model.model_.engine.repeat_loss == pytest.approx(total, rel=1e-12)
 
 
 def test_the_score_of_the_last_target_is_the_one_it_says():
@@ -148,4 +148,4 @@ def test_the_score_of_the_last_target_is_the_one_it_says():
         past = targets[:t]
         now, last = ((targets[[t, t - 1]] - past.mean()) / past.std()).clip(-10, 10)
         total += 0.5 * (now - last) ** 2
-    assert model._model.engine.repeat_loss == pytest.approx(total, rel=1e-9)
+    assert model.model_.engine.repeat_loss == pytest.approx(total, rel=1e-9)

@@ -33,8 +33,8 @@ def streams():
 
 def prepared(estimator, rows, classes=0):
     """The model with its features and classes known before the first row."""
-    model = estimator.prepare()._model
-    model._grow(list(range(rows.shape[1])), list(range(classes)))
+    model = estimator.prepare().model_
+    model.grow(list(range(rows.shape[1])), list(range(classes)))
     return model
 
 
@@ -260,9 +260,9 @@ def test_late_features_and_classes_find_every_member_as_it_was():
     rows, labels = features(), streams()["abrupt"]
     model = StreamingClassifier(members=EVERYONE)
     model.learn_many(rows, labels)
-    inner = model._model
+    inner = model.model_
     before = model.predict_proba_many(rows[:20]).to_numpy()
-    inner._grow(["late"], [])
+    inner.grow(["late"], [])
     np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-9)
     shares = inner.engine.state()["shares"]
     inner.add_classes(["third"])

@@ -66,7 +66,7 @@ def test_rows_that_are_read_in_one_go_are_those_of_a_table():
     for row, target in zip(rows, targets, strict=True):
         said = quick.predict_proba_one(row)
         if said:
-            np.testing.assert_array_equal(list(said.values()), quick._model.predict(row)[0])
+            np.testing.assert_array_equal(list(said.values()), quick.model_.predict(row)[0])
         quick.learn_one(row, target)
         table.learn_many([row], [target])
     same(quick, table)
@@ -114,15 +114,15 @@ def test_growing_keeps_what_was_learned():
     model.learn_many(rows, score > 0)
     before = model.predict_proba_many(rows[:20]).to_numpy()
     weights, shares = model.coef_, model.hyperparameters_["members"]
-    model._model._grow([f"late {i}" for i in range(5)], [])
-    assert model._model.engine.spec.features == 9
+    model.model_.grow([f"late {i}" for i in range(5)], [])
+    assert model.model_.engine.spec.features == 9
     np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-12)
     np.testing.assert_allclose(model.coef_[:, :4], weights, atol=1e-12)
     assert not model.coef_[:, 4:].any()
     assert model.hyperparameters_["members"] == shares
     assert set(model.hyperparameters_["penalty"]) == {0, 1, 2, 3} | {f"late {i}" for i in range(5)}
     two = model.predict_proba_many(rows[:20]).to_numpy()
-    model._model.add_classes(["third"])
+    model.model_.add_classes(["third"])
     three = model.predict_proba_many(rows[:20]).to_numpy()[:, :2]
     # The odds of the two old classes are the same, up to moderation.
     np.testing.assert_array_equal(three.argmax(axis=1), two.argmax(axis=1))
@@ -148,7 +148,7 @@ def test_the_history_is_bounded_and_true():
     model = StreamingRegressor()
     played = model.play(rows, score)
     history = model.hyperparameter_history_
-    at, stride = history["row"], int(model._model.engine.stride)
+    at, stride = history["row"], int(model.model_.engine.stride)
     assert 512 <= len(at) <= 1024 and stride == 4
     for i, row in enumerate(at):
         assert history["loss"][i] == pytest.approx(played.loss[row - stride : row].mean())
@@ -189,7 +189,7 @@ def test_an_option_is_written_once():
             make(0.5, 20.0, 1.0, ("penalty",))
         model.prepare()
         model.memory = 7.0  # after the first row it does not count any more
-        assert model._model.options.memory == 50.0 and model._model.options.learn == ("penalty",)
+        assert model.model_.options.memory == 50.0 and model.model_.options.learn == ("penalty",)
     assert "imbalance" not in StreamingRegressor().get_params()
     assert "delta" not in StreamingClassifier().get_params()
 

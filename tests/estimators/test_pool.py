@@ -12,7 +12,7 @@ from states import same_numbers, state
 
 import obax
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
-from obax.estimators.pool import keys as keys_module
+from obax.estimators.pool import reading
 from obax.estimators.pool.pool import POINTS
 
 KEYS, ROWS = 12, 900
@@ -219,23 +219,23 @@ def test_models_on_disk_come_back_as_they_went(tmp_path):
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier(), max_keys=3, shards=1, folder=tmp_path / "cold")
     pool.learn_many(keys, rows, targets)
-    assert pool.in_memory_ == 3 and len(pool._places) == KEYS - 3
+    assert pool.in_memory_ == 3 and len(pool.models.places) == KEYS - 3
     # The least recently used are the ones that went: the last three stayed.
     last = list(dict.fromkeys(keys[::-1].tolist()))[:3]
-    there = [key for key in pool if pool._keys.index[key] not in pool._places]
+    there = [key for key in pool if pool.reader.keys[key] not in pool.models.places]
     assert sorted(there) == sorted(last)
-    size = pool._store._end
+    size = pool.models.size
     before = {key: state(pool[key].model) for key in pool}
     for _ in range(3):
         pool.predict_many(list(range(KEYS)), rows[:KEYS])
     for key in pool:
         same_numbers(state(pool[key].model), before[key])
     # Room is used again.
-    assert pool._store._end <= 1.5 * size
+    assert pool.models.size <= 1.5 * size
     # Mutant: a byte that the disk has changed is seen.
-    place = next(iter(pool._places.values()))
-    pool._store._file.seek(place.offset)
-    pool._store._file.write(b"\x55" * 8)
+    place = next(iter(pool.models.places.values()))
+    pool.models.file.seek(place.offset)
+    pool.models.file.write(b"\x55" * 8)
     with pytest.raises(OSError, match="come back changed"):
         pool.predict_many(list(range(KEYS)), rows[:KEYS])
 
@@ -293,8 +293,8 @@ def test_a_pooled_start_is_the_median_whatever_the_batches():
         for pool, size in zip(pools, (3000, 170), strict=True)
     ]
     pd.testing.assert_frame_equal(*said)
-    starts = pools[0]._starts
-    assert starts == pools[1]._starts and starts != {
+    starts = pools[0].starts
+    assert starts == pools[1].starts and starts != {
         "penalty": 1e-3,
         "memory": 100.0,
         "inertia": 1.0,
@@ -413,10 +413,10 @@ def test_a_crafted_pool_is_refused_in_words(change):
 
 def test_shards_are_the_same_in_every_process():
     """Python's own hash of a word is not; and equal keys are of one shard."""
-    assert keys_module.spread("customer 7") == 3072460549
-    assert keys_module.spread(1) == keys_module.spread(1.0) == keys_module.spread(True)
-    assert keys_module.spread(("a", 1)) == keys_module.spread(("a", 1.0))
-    assert keys_module.spread(("a", 1)) != keys_module.spread(("a", 2))
+    assert reading.spread("customer 7") == 3072460549
+    assert reading.spread(1) == reading.spread(1.0) == reading.spread(True)
+    assert reading.spread(("a", 1)) == reading.spread(("a", 1.0))
+    assert reading.spread(("a", 1)) != reading.spread(("a", 2))
 
 
 def test_arguments():

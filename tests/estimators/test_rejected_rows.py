@@ -157,7 +157,7 @@ def fuzz(batch):
         classifier.learn_many(features, [label for _, label, _ in batch])
         regressor.learn_many(features, [target for _, _, target in batch])
     for model in (classifier, regressor):
-        assert all(np.isfinite(model._model.engine.x))
+        assert all(np.isfinite(model.model_.engine.x))
     for row in features[-5:]:
         said = classifier.predict_proba_one(row)
         assert all(0 <= p <= 1 for p in said.values())

@@ -119,7 +119,7 @@ def running(values, which=TARGET, memory=1e4):
     model, found = StreamingRegressor(members="tuned", scale_memory=memory), []
     for value in values:
         model.learn_one({"a": float(value)}, float(value))
-        _, mean, variance = model._model.engine.state()["moments"][which, :3]
+        _, mean, variance = model.model_.engine.state()["moments"][which, :3]
         found.append((mean, np.sqrt(variance)))
     return np.array(found)
 

@@ -67,7 +67,7 @@ def test_what_is_learned_can_change_to_and_fro():
     assert after["penalty"] != at["penalty"] and after["inertia"] != at["inertia"]
     model.set_params(learn=["penalty", "forgetting", "inertia"])
     model.learn_many(rows, score)
-    assert all(np.isfinite(model._model.engine.x)) and model.rejected_.count == 0
+    assert all(np.isfinite(model.model_.engine.x)) and model.rejected_.count == 0
 
 
 def test_members_stay_when_what_is_learned_changes():
@@ -97,7 +97,7 @@ def test_limits_take_effect():
     model.set_params(max_features=100, class_weight={0: 2.0})
     model.learn_one({"a": "w9"}, 0)
     assert model.rejected_.count == 1 and "a#0" in model.feature_names_
-    assert model._model.options.class_weight == {0: 2.0}
+    assert model.model_.options.class_weight == {0: 2.0}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_cannot_take_effect_says_so(changes, words, tmp_path):
     model = learned()
     with pytest.warns(UserWarning, match=f"no effect on a model that has begun.*{words}"):
         model.set_params(**changes)
-    assert model._model.options.step_size == changes.get("step_size", 0.01)
+    assert model.model_.options.step_size == changes.get("step_size", 0.01)
     model.learn_many(rows[200:], score[200:])
     # A checkpoint goes on as the model would.
     obax.save(tmp_path / "model", model)
@@ -133,7 +133,7 @@ def test_what_is_the_same_or_not_begun_needs_no_words():
         model = StreamingRegressor().set_params(penalty=0.5)
         assert sklearn.base.clone(learned().set_params(horizon=30.0)).horizon == 30.0
     model.prepare()
-    assert model._model.options.penalty == 0.5
+    assert model.model_.options.penalty == 0.5
 
 
 def test_a_wrong_value_changes_nothing():

@@ -65,8 +65,8 @@ def test_the_same_bits_however_the_stream_is_cut(kind):
     # The first rows are not wide: there, columns of zeros round otherwise than none.
     np.testing.assert_allclose(said[:10], heard[:10], rtol=1e-12)
     np.testing.assert_array_equal(said[10:], heard[10:])
-    assert whole._model.sparse
-    np.testing.assert_array_equal(whole._model.predict(rows[:9]), single._model.predict(rows[:9]))
+    assert whole.model_.sparse
+    np.testing.assert_array_equal(whole.model_.predict(rows[:9]), single.model_.predict(rows[:9]))
 
 
 def test_sparse_matrices_are_rows_by_their_keys():
@@ -84,7 +84,7 @@ def test_sparse_matrices_are_rows_by_their_keys():
     fitted.fit(csr, labels)
     same(whole, fitted)
     np.testing.assert_array_equal(
-        whole.predict_proba(csr), by_dicts._model.predict(dicts)[:, whole._order()]
+        whole.predict_proba(csr), by_dicts.model_.predict(dicts)[:, whole._order()]
     )
     assert parts.predict(csr).shape == (200,)
     assert len(whole.feature_names_) == len({name for row in rows for name in row})
@@ -119,7 +119,7 @@ def test_a_model_that_grows_wide_goes_on_where_it_was():
     before, shares = state(model), model.hyperparameters_["members"]
     memory = model.hyperparameters_["memory"]
     said = np.array([list(model.predict_proba_one(row).values()) for row in dicts[400:]])
-    model._model._add_features(range(60, 70))
+    model.model_.add_features(range(60, 70))
     part = state(model)
     curvature, weights = 5, 9  # behind statistics and, of the tuned member, three derivatives
     theirs = before["member.tuned.weights"][0]
@@ -129,7 +129,7 @@ def test_a_model_that_grows_wide_goes_on_where_it_was():
     np.testing.assert_array_equal(part["cells"][:61, curvature], np.roll(diagonal, 1))
     assert model.hyperparameters_["members"] == shares
     assert model.hyperparameters_["memory"] == memory
-    assert model._model.sparse and len(model.coef_[0]) == 70
+    assert model.model_.sparse and len(model.coef_[0]) == 70
     now = np.array([list(model.predict_proba_one(row).values()) for row in dicts[400:]])
     # The same weights meet the same standardised features; only logits are not moderated.
     assert np.mean((now > 0.5) == (said > 0.5)) > 0.99
@@ -162,7 +162,7 @@ def test_missing_values_of_a_table_are_its_means_and_words_are_not_centred():
     by_words = StreamingClassifier(members="tuned")
     by_words.learn_many(texts, labels)
     # A row without any known word is what the intercept says.
-    second = by_words.predict_proba_one({"never seen": 1})[by_words._model.engine.labels[1]]
+    second = by_words.predict_proba_one({"never seen": 1})[by_words.model_.engine.labels[1]]
     assert second == pytest.approx(1 / (1 + np.exp(-by_words.intercept_[0])))
 
 
@@ -222,7 +222,7 @@ def test_a_penalty_for_each_feature_keeps_the_full_curvature():
     rows = rng.standard_normal((20, 66))
     model = StreamingClassifier(per_feature=True)
     model.learn_many(rows, rows[:, 0] > 0)
-    assert not model._model.sparse and len(model.hyperparameters_["penalty"]) == 66
+    assert not model.model_.sparse and len(model.hyperparameters_["penalty"]) == 66
 
 
 def test_imbalance_is_answered_here_too():

@@ -75,7 +75,7 @@ def test_a_row_of_weight_0_is_only_predicted(make):
     with_them.learn_one(dict(enumerate(values[0].tolist())), targets[0], w=0)
     with_them.learn_one(dict(enumerate(values[0].tolist())), None, w=0)
     same_numbers(state(with_them), before)
-    assert with_them.rejected_.count == 0 and with_them._model.engine.given == 152
+    assert with_them.rejected_.count == 0 and with_them.model_.engine.given == 152
 
 
 def test_a_class_of_a_row_of_weight_0_is_not_news():
@@ -96,7 +96,7 @@ def test_what_cannot_be_a_weight_is_an_error(wrong):
     for bad in (-1.0, math.nan):
         with pytest.raises(ValueError, match=r"sample_weight must be finite numbers >= 0"):
             model.fit(np.ones((3, 1)), [1.0] * 3, sample_weight=[1.0, bad, 1.0])
-    assert "_model" not in model.__dict__ or model._model.engine.given == 0
+    assert "model_" not in model.__dict__ or model.model_.engine.given == 0
 
 
 def test_late_labels_have_weights():
@@ -165,7 +165,7 @@ def test_class_weights_are_in_checkpoints_and_clones(tmp_path):
     found = obax.load(tmp_path / "model", like=StreamingClassifier())
     assert found.class_weight == by_class == model.clone().class_weight
     assert [type(key) for key in found.class_weight] == [bool, str, int]
-    assert found._model.options.class_weight == by_class
+    assert found.model_.options.class_weight == by_class
 
 
 def test_the_bound_of_the_mixture_holds_for_weighted_losses():

@@ -89,7 +89,7 @@ def test_rows_whose_words_are_known_are_read_without_a_table():
     rows = [{name: row[name] for name in ("city", "a", "when")} for row in rows]
     model = StreamingRegressor(max_categories=3)
     model.learn_many(rows, targets)
-    engine, columns = model._model.engine, model._model.columns
+    engine, columns = model.model_.engine, model.model_.columns
 
     def quick(row):
         plain = columns.plain(row)
@@ -115,7 +115,7 @@ def test_beyond_the_bound_words_share_columns_that_no_process_chooses():
     model.learn_many([{"w": word} for word in words], [float(i % 2) for i in range(40)])
     own, shared = [f"w={word}" for word in words[:3]], [f"w#{i}" for i in range(16)]
     assert model.feature_names_ == own + shared
-    placed = model._model.columns.plain({"w": "w30"})
+    placed = model.model_.columns.plain({"w": "w30"})
     assert placed == dict.fromkeys(own + shared, 0.0) | {f"w#{bucket('w30')}": 1.0}
     code = (
         "from obax.estimators.inputs.columns import bucket as b\nprint([*map(b, ('w30', 'é', ''))])"
@@ -148,7 +148,7 @@ def test_dates_of_every_type_are_the_same():
     model.learn_one({"t": moment}, 1.0)
 
     def placed(value):
-        return model._model.columns.known(Table(["t"], np.array([[value]], object)), {}).values[0]
+        return model.model_.columns.known(Table(["t"], np.array([[value]], object)), {}).values[0]
 
     expected = [19782.75, -1.0, 0.0, *(f(2 * np.pi * 3.75 / 7) for f in (np.sin, np.cos))]
     for value in (moment, pd.Timestamp(moment), np.datetime64(moment), np.datetime64(moment, "ns")):
@@ -210,7 +210,7 @@ def test_no_room_for_a_word():
     model.learn_many([{"c": w, "a": 1.0} for w in ("x", "y", "x", "z")], [True, False, True, True])
     assert model.feature_names_ == ["a", "c=x"] and model.rejected_.count == 0
     assert model.ignored_ == 2 and "2 values of features beyond" in model.explain()
-    assert model._model.engine.given == 4
+    assert model.model_.engine.given == 4
 
 
 def test_a_feature_cannot_have_the_name_of_a_column_of_another():

@@ -86,7 +86,7 @@ class StreamingClassifier(
         With `id`, the row is kept for `learn_one(id=..., y=...)`."""
         if id is not None:
             self._made.keep(id, as_dict(x))
-        model = self.__dict__.get("_model")
+        model = self.__dict__.get("model_")
         row = x if type(x) is dict else as_dict(x)
         return {} if model is None else model.predict_proba_one(row)
 
@@ -103,7 +103,7 @@ class StreamingClassifier(
         import pandas as pd
 
         model = self._made
-        with model._lock:
+        with model.lock:
             said, labels = model.predict(X), list(model.labels)
         return pd.DataFrame(said, columns=labels, index=index_of(X))
 
@@ -117,14 +117,14 @@ class StreamingClassifier(
         `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
         than that, the set of a row that it is less sure of is empty."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach = model.reach(coverage)
             return likely(model.predict_one(as_dict(x)), reach, model.labels)
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
         """The same for rows."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach, labels = model.reach(coverage), list(model.labels)
             return [likely(line, reach, labels) for line in model.predict(X).tolist()]
 
@@ -146,13 +146,13 @@ class StreamingClassifier(
     ) -> Self:
         """Learn rows of an array or frame in their order. `classes` may name classes in advance;
         `sample_weight` as in `fit`."""
-        return self._learn_array(X, y, classes, sample_weight, first="_model" not in self.__dict__)
+        return self._learn_array(X, y, classes, sample_weight, first="model_" not in self.__dict__)
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Probabilities, one column for each of `classes_`."""
         model = self._fitted
         rows, _ = self._validated(X)
-        with model._lock:
+        with model.lock:
             return model.predict(rows)[:, self._order()]
 
     def decision_function(self, X: Rows) -> np.ndarray:

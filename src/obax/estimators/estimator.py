@@ -8,15 +8,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import compat, report, serialise
+from . import compat, report
 from .inputs.table import Features, Rows, as_dict
 from .inputs.targets import Targets, Weights, many_weights, one_weight, targets_of
-from .json_codec import plain_option
 from .model import Model, Outcome
 from .options import Options
 from .pending import Pending
 from .rejected import Rejected
 from .report import Hyperparameters
+from .serialise import (
+    VERSION,
+    Arrays,
+    check_version,
+    described_by,
+    part_of,
+    plain_option,
+    untagged_option,
+    whole,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,26 +104,26 @@ class StreamingEstimator(Options):
         """The coverage of intervals or sets: for each coverage in use, the share of the rows
         learned since it was first asked for that fell into theirs."""
         model = self._fitted
-        with model._lock:
+        with model.lock:
             return dict(model.engine.coverages())
 
     @property
     def feature_names_(self) -> list[Hashable]:
         """The features seen so far, in the order of their first appearance."""
-        return list(self._fitted.engine.names)
+        return list(self._fitted.names)
 
     @property
     def coef_(self) -> np.ndarray:
         """The tuned member's weights of standardised features, one row for each output."""
         model = self._fitted
-        with model._lock:
+        with model.lock:
             return np.array(model.engine.centre[:, : len(model.names)])
 
     @property
     def intercept_(self) -> np.ndarray:
         """The tuned member's outputs of an average row."""
         model = self._fitted
-        with model._lock:
+        with model.lock:
             return np.array(model.engine.centre[:, len(model.names)])
 
     def explain(self) -> str:
@@ -143,7 +152,7 @@ class StreamingEstimator(Options):
             raise TypeError("learn_one needs a target, y.")
         weight = w if w == 1.0 else one_weight(w)
         if id is None:
-            model = self.__dict__.get("_model") or self._made
+            model = self.__dict__.get("model_") or self._made
             model.learn_one(x if type(x) is dict else as_dict(x), y, weight)
         elif x is None:
             self._made.learn_late(id, y, weight)
@@ -164,11 +173,11 @@ class StreamingEstimator(Options):
         the loss of a row; one of weight 2 is not two rows, see `docs/estimators.md`."""
         if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
-        self.__dict__.pop("_model", None)
+        self.__dict__.pop("model_", None)
         return self._learn_array(X, y, None, sample_weight, first=True)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in self.__dict__
+        return "model_" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
         compat.add_bases()  # A model that was made before scikit-learn was imported.
@@ -181,8 +190,8 @@ class StreamingEstimator(Options):
 
     def prepare(self) -> Self:
         """Check the arguments and make the model now, instead of when the first row comes."""
-        if "_model" not in self.__dict__:
-            self._model = Model(self.checked())
+        if "model_" not in self.__dict__:
+            self.model_ = Model(self.checked())
         return self
 
     def set_params(self, **params: Any) -> Self:
@@ -191,7 +200,7 @@ class StreamingEstimator(Options):
         `fit`."""
         before = self.get_params(deep=False)  # type: ignore[attr-defined]
         super().set_params(**params)  # type: ignore[misc]
-        if "_model" not in self.__dict__ or not params:
+        if "model_" not in self.__dict__ or not params:
             return self
         try:
             options = self.checked()
@@ -199,7 +208,7 @@ class StreamingEstimator(Options):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        waiting = self._model.take(options, params)
+        waiting = self.model_.take(options, params)
         if waiting:
             words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
             warnings.warn(
@@ -213,14 +222,14 @@ class StreamingEstimator(Options):
         stream in which targets may be missing, with all that is known of each row, and intervals
         if a `coverage` is given. This is what `obax stream` writes."""
         model = self._made
-        with model._lock:
+        with model.lock:
             within = 0.0 if coverage is None else model.checked_coverage(coverage)
             found = model.play(X, targets_of(y), reject_missing=False, trace=True, coverage=within)
             return Played(
                 found.predictions,
                 tuple(model.labels),
                 found.loss,
-                report.hyperparameters(model, found.x),
+                found.hyperparameters,
                 [found.rejected.get(i) for i in range(len(found.loss))],
                 None if coverage is None else self._ranges(found),
             )
@@ -275,7 +284,7 @@ class StreamingEstimator(Options):
 
     def _progressive_ranges(self, X: Rows, y: Targets, coverage: float) -> Sequence[Any]:
         model = self._made
-        with model._lock:
+        with model.lock:
             within = model.checked_coverage(coverage)
             return self._ranges(model.play(X, targets_of(y), coverage=within))
 
@@ -289,24 +298,51 @@ class StreamingEstimator(Options):
     @property
     def _made(self) -> Model:
         """The model, made if there is none yet."""
-        return self.prepare()._model
+        return self.prepare().model_
 
     @property
     def _fitted(self) -> Model:
         """The model; an error if nothing was learned yet."""
-        if "_model" not in self.__dict__:
+        if "model_" not in self.__dict__:
             text = f"This {type(self).__name__} has not learned from any row yet."
             if "sklearn" not in sys.modules:
                 raise AttributeError(text)
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(text)
-        return self._model
+        return self.model_
 
-    def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __obax_save__(self) -> tuple[Arrays, dict[str, Any]]:
         """Return arrays and plain values for `obax.save`."""
-        return serialise.save(self)
+        params = self.get_params(deep=False)  # type: ignore[attr-defined]
+        model = self.__dict__.get("model_")
+        # `set_params` may have been given options that the model in mid-stream has not taken over.
+        own = self if model is None else model.options
+        arrays, plain = ({}, None) if model is None else model.to_plain()
+        return {f"state.{name}": array for name, array in arrays.items()}, {
+            "version": VERSION,
+            "params": {name: plain_option(value) for name, value in params.items()},
+            "options": {name: plain_option(getattr(own, name)) for name in params},
+            # Width and names as scikit-learn notes them.
+            "width": self.__dict__.get("n_features_in_"),
+            "columns": np.asarray(self.__dict__.get("feature_names_in_", [])).tolist(),
+            "model": plain,
+        }
 
-    def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
-        """Return a new estimator from what `__obax_save__` gave."""
-        return serialise.load(type(self), arrays, extra)
+    def __obax_load__(self, arrays: Arrays, extra: dict[str, Any]) -> Self:
+        """Return a new estimator from what `__obax_save__` gave; raise a `ValueError` for anything
+        else."""
+        check_version(extra)
+        with described_by(type(self).__name__):
+            estimator, made = (
+                type(self)(**{n: untagged_option(v) for n, v in extra[which].items()})
+                for which in ("params", "options")
+            )
+            if extra["model"] is not None:
+                state = part_of(arrays, "state.")
+                estimator.model_ = Model.from_plain(made.checked(), state, extra["model"])
+            if extra["width"] is not None:
+                estimator.n_features_in_ = whole("width", extra["width"])
+            if extra["columns"]:
+                estimator.feature_names_in_ = np.array(extra["columns"], dtype=object)
+            return estimator

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from .inputs.table import Features, short
-from .json_codec import tagged, tagged_value, untagged, untagged_value
+from .serialise import tagged, tagged_value, untagged, untagged_value
 
 
 class Pending:

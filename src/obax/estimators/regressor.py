@@ -42,7 +42,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
         for `learn_one(id=..., y=...)`."""
         if id is not None:
             self._made.keep(id, as_dict(x))
-        model = self.__dict__.get("_model")
+        model = self.__dict__.get("model_")
         return 0.0 if model is None else model.predict_one(as_dict(x))[0]
 
     def predict_many(self, X: Rows) -> "pd.Series":
@@ -55,7 +55,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
         """Low and high, between which the target is to be in a share `coverage` of the rows, drift
         or not: see `coverage_`. Infinite before the first row was learned."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach = model.reach(coverage)
             prediction = model.predict_one(as_dict(x))[0]
         return prediction - reach, prediction + reach
@@ -65,7 +65,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
         import pandas as pd
 
         model = self._made
-        with model._lock:
+        with model.lock:
             reach = model.reach(coverage)
             found = around(model.predict(X), reach)
         return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))
@@ -80,7 +80,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
 
     def partial_fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
         """Learn rows of an array or frame in their order; `sample_weight` as in `fit`."""
-        return self._learn_array(X, y, None, sample_weight, first="_model" not in self.__dict__)
+        return self._learn_array(X, y, None, sample_weight, first="model_" not in self.__dict__)
 
     def predict(self, X: Rows) -> np.ndarray:
         """The predictions for rows of an array or frame."""

@@ -2,12 +2,16 @@
 
 import collections
 import re
+import sys
+import warnings
 from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypedDict, overload
 
-from .json_codec import tagged, untagged
+from .serialise import tagged, untagged
 
 KEPT = 100
+HERE = str(Path(__file__).parent)
 _VALUE = re.compile(r" is .*?, ")
 """Matches the value of a feature in a reason."""
 
@@ -115,3 +119,11 @@ def _tagged_name(name: Hashable) -> list[Any]:
 
 def _shown(value: object) -> object:
     return value if isinstance(value, float | int | str | type(None)) else repr(value)
+
+
+def warn_caller(words: str) -> None:
+    """Warn, with the line outside of this package that the call came from."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(words, stacklevel=level - 1)

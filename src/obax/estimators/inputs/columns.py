@@ -16,21 +16,24 @@ word. A missing value is missing in every column of its feature.
 
 import collections
 import copy
-import heapq
-import warnings
 import zlib
 from collections.abc import Container, Hashable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..json_codec import tagged, untagged
+from ..rejected import warn_caller
+from ..serialise import tagged, untagged
 from .table import LONGEST, Category, Features, Table, short, since_epoch
 
 NUMBER, WORD, DATE = "number", "word", "date"
 DATE_PARTS = ("days", "day_sin", "day_cos", "week_sin", "week_cos")
 BUCKETS = 16
 """Columns that the words beyond `max_categories` of a feature share."""
+
+
+Present = dict[str, np.ndarray]
+"""By kind, in which rows a column has a value of it."""
 
 
 class Words(NamedTuple):
@@ -88,67 +91,58 @@ class Columns:
         if plain and all(name in names for name in table.names):
             yield table
             return
-        table, begin = table.copy(), 0
-        kinds = self._kinds(table, names)
-        wrong: dict[int, int] = {}  # the rows rejected here and the feature that each is wrong in
+        kinds, begin = self._kinds(table, names), 0
+        present = [present_in(table, j) for j in range(len(table.names))]
+        accepted = np.ones(len(table), bool)
+        accepted[list(table.rejected)] = False
         for j, kind in kinds.items():
-            self._reject_others(table, j, kind, 0, wrong)
-        news = News(table)
-        for j in range(len(table.names)):
-            if kinds.get(j) == WORD:
-                known = self.words[table.names[j]]
-                if not known.shared:
-                    news.add_words(j, 0, known.columns)
-            elif j not in kinds:
-                news.add(j, 0)
-        while room > 0 and (event := news.next(table.rejected)):
-            row, j, word = event
-            name, is_new = table.names[j], j not in kinds
-            kind = news.kind(row, j) if is_new else WORD
-            word = table.words[j][row] or "" if kind == WORD else word
-            needed = self._needed(name, kind)
-            if needed == 0 or needed > room:
-                if is_new:
-                    news.add(j, row + 1)
+            accepted &= ~any_of(present[j], kind)
+        for row, j, kind, word in self._news(table, kinds, present, accepted):
+            needed = self._needed(table.names[j], kind)
+            if room <= 0:
+                break
+            if not 0 < needed <= room:
                 continue
             if row > begin:
-                yield self._encoded(table, begin, row, kinds, learn=True)
+                yield self._encoded(table, begin, row, kinds, present)
                 begin = row
             room -= needed
-            self._register(name, kind, word)
-            if is_new:
-                kinds[j] = kind
-                self._reject_others(table, j, kind, row + 1, wrong)
-                if kind == WORD:
-                    news.add_words(j, row, self.words[name].columns)
-        yield self._encoded(table, begin, len(table), kinds, learn=True)
+            self._register(table.names[j], kind, word)
+            kinds[j] = kind
+            accepted[row + 1 :] &= ~any_of(present[j], kind)[row + 1 :]
+        yield self._encoded(table, begin, len(table), kinds, present)
+
+    def _news(
+        self, table: Table, kinds: dict[int, str], present: list[Present], accepted: np.ndarray
+    ) -> Iterator[tuple[int, int, str, str]]:
+        """Yield row, column, kind and word of each value that may be new, in their order. `kinds`
+        and `accepted` rows change on the way."""
+        watched = [j for j in range(len(present)) if kinds.get(j, WORD) == WORD]
+        candidates = np.zeros(len(table), bool)
+        for j in watched:
+            candidates |= any_of(present[j])
+        for row in np.flatnonzero(candidates).tolist():
+            watched = [j for j in watched if kinds.get(j, WORD) == WORD]
+            if not watched:
+                return
+            for j in watched if accepted[row] else ():
+                kind = next((kind for kind, rows in present[j].items() if rows[row]), None)
+                word = table.words[j][row] or "" if kind == WORD else ""
+                known = self.words[table.names[j]].columns if j in kinds else {}
+                if kind is not None and word not in known:
+                    yield row, j, kind, word
 
     def _kinds(self, table: Table, names: Container[Hashable]) -> dict[int, str]:
         """Return what the columns of a table are, of those that the model knows."""
-        found = {}
+        kinds = {}
         for j, name in enumerate(table.names):
             if name in self.words:
-                found[j] = WORD
+                kinds[j] = WORD
             elif name in self.dates:
-                found[j] = DATE
+                kinds[j] = DATE
             elif name in names:
-                found[j] = NUMBER
-        return found
-
-    def _reject_others(
-        self, table: Table, j: int, kind: str, begin: int, wrong: dict[int, int]
-    ) -> None:
-        """Reject the rows from `begin` on in which column j is something else. A row that is wrong
-        in several features gets the reason of the first of them."""
-        for other, there in present(table, j).items():
-            if other == kind:
-                continue
-            for i in (begin + np.flatnonzero(there[begin:])).tolist():
-                if i not in table.rejected or j < wrong.get(i, -1):
-                    name = table.names[j]
-                    value = short(table.row(i)[name])
-                    table.rejected[i] = f"feature {name!r} is {value}, not a {kind} as before"
-                    wrong[i] = j
+                kinds[j] = NUMBER
+        return kinds
 
     def _needed(self, name: Hashable, kind: str) -> int:
         """Return how many columns something new needs."""
@@ -166,10 +160,9 @@ class Columns:
         if kind == WORD:
             declared = type(word) is Category
             if name not in self.words and not declared and reads_as_number(word):
-                warnings.warn(
+                warn_caller(
                     f"feature {name!r} holds texts such as {word!r}: they are taken for the names "
-                    f"of categories. Convert them with float() if they are numbers.",
-                    stacklevel=2,
+                    f"of categories. Convert them with float() if they are numbers."
                 )
             words = list(self.words[name].columns) if name in self.words else []
             full = len(words) >= self.most
@@ -178,11 +171,20 @@ class Columns:
         self.busy = bool(self.words or self.dates)
 
     def _encoded(
-        self, table: Table, begin: int, end: int, kinds: dict[int, str], *, learn: bool = False
+        self,
+        table: Table,
+        begin: int,
+        end: int,
+        kinds: dict[int, str],
+        present: list[Present] | None = None,
     ) -> Table:
-        """Return some rows in columns of numbers; to `learn`, count values without a column."""
+        """Return some rows in columns of numbers.
+
+        Rows that are learned come with what is `present`: those with a value of another kind are
+        rejected, and values without a column are counted.
+        """
         names: list[Hashable] = []
-        parts: list[np.ndarray] = []
+        parts: list[np.ndarray] = [np.zeros((end - begin, 0))]
         for j, kind in sorted(kinds.items()):
             name = table.names[j]
             if kind == NUMBER:
@@ -196,33 +198,46 @@ class Columns:
                 names += self.words[name].zeros
                 words = table.words.get(j, [None] * len(table))[begin:end]
                 parts.append(self._indicators(self.words[name], words))
-        values = np.concatenate([np.zeros((end - begin, 0)), *parts], axis=1)
+        values = np.concatenate(parts, axis=1)
         rejected = {i - begin: table.rejected[i] for i in table.rejected if begin <= i < end}
-        if learn:
-            self.ignored += self._without(table, begin, end, kinds, rejected)
+        if present is not None:
+            for j, kind in sorted(kinds.items()):
+                for i in np.flatnonzero(any_of(present[j], kind)[begin:end]).tolist():
+                    value = short(table.row(begin + i)[table.names[j]])
+                    reason = f"feature {table.names[j]!r} is {value}, not a {kind} as before"
+                    rejected.setdefault(i, reason)
+            self.ignored += self._without_column(table, begin, end, kinds, present, rejected)
         twice = [name for name, times in collections.Counter(names).items() if times > 1]
         if twice:
             keep = [names.index(name) for name in dict.fromkeys(names)]
             names, values = [names[k] for k in keep], values[:, keep]
             reason = f"feature {twice[0]!r} has the name of a column of another feature"
             rejected = dict.fromkeys(range(end - begin), reason) | rejected
-        return Table.of(names, values, rejected, table, begin)
+        encoded = Table(names, values)
+        encoded.rejected |= rejected
+        encoded.source = (table, begin)
+        return encoded
 
-    def _without(
-        self, table: Table, begin: int, end: int, kinds: dict[int, str], rejected: dict[int, str]
+    def _without_column(
+        self,
+        table: Table,
+        begin: int,
+        end: int,
+        kinds: dict[int, str],
+        present: list[Present],
+        rejected: dict[int, str],
     ) -> int:
         """Count the values without a column in rows that are not rejected."""
-        taken, count = np.ones(end - begin, bool), 0
-        taken[list(rejected)] = False
+        count = 0
         for j, name in enumerate(table.names):
             lost = np.zeros(end - begin, bool)
             if j not in kinds:
-                for there in present(table, j).values():
-                    lost |= there[begin:end]
+                lost = any_of(present[j])[begin:end].copy()
             elif kinds[j] == WORD and j in table.words and not self.words[name].shared:
                 known = {*self.words[name].columns, None}
-                lost |= [word not in known for word in table.words[j][begin:end]]
-            count += int(np.sum(lost & taken))
+                lost = np.array([word not in known for word in table.words[j][begin:end]], bool)
+            lost[list(rejected)] = False
+            count += int(np.sum(lost))
         return count
 
     def _indicators(self, known: Words, words: list[str | None]) -> np.ndarray:
@@ -305,55 +320,20 @@ class Columns:
         return columns
 
 
-class News:
-    """The rows of a table in which a feature or a word may come for the first time, in order."""
-
-    def __init__(self, table: Table):
-        self._table = table
-        self._events: list[tuple[int, int, str]] = []
-
-    def add(self, j: int, begin: int) -> None:
-        """Note the first value of a column from row `begin` on, if there is any."""
-        there = np.zeros(len(self._table) - begin, bool)
-        for mask in present(self._table, j).values():
-            there |= mask[begin:]
-        if there.any():
-            heapq.heappush(self._events, (begin + int(np.argmax(there)), j, ""))
-
-    def add_words(self, j: int, begin: int, known: Container[str]) -> None:
-        """Note the first row from `begin` on of each word of a column that is not known."""
-        first: dict[str, int] = {}
-        for row, word in enumerate(self._table.words.get(j, ())[begin:], begin):
-            if word is not None and word not in known:
-                first.setdefault(word, row)
-        for word, row in first.items():
-            heapq.heappush(self._events, (row, j, word))
-
-    def next(self, rejected: Container[int]) -> tuple[int, int, str] | None:
-        """Return row, column and word of what comes next in a row that is not rejected."""
-        while self._events:
-            row, j, word = heapq.heappop(self._events)
-            if row not in rejected:
-                return row, j, word
-            if not word:
-                self.add(j, row + 1)
-            elif word in (later := self._table.words[j][row + 1 :]):
-                heapq.heappush(self._events, (row + 1 + later.index(word), j, word))
-        return None
-
-    def kind(self, row: int, j: int) -> str:
-        """Return what a value is that is there."""
-        return next(kind for kind, there in present(self._table, j).items() if there[row])
-
-
-def present(table: Table, j: int) -> dict[str, np.ndarray]:
+def present_in(table: Table, j: int) -> Present:
     """Return in which rows a column has a number, a word, a date."""
-    found = {NUMBER: ~np.isnan(table.values[:, j])}
+    present = {NUMBER: ~np.isnan(table.values[:, j])}
     if j in table.words:
-        found[WORD] = np.array([word is not None for word in table.words[j]], bool)
+        present[WORD] = np.array([word is not None for word in table.words[j]], bool)
     if j in table.days:
-        found[DATE] = ~np.isnan(table.days[j])
-    return found
+        present[DATE] = ~np.isnan(table.days[j])
+    return present
+
+
+def any_of(present: Present, without: str = "") -> np.ndarray:
+    """Return in which rows there is a value of any kind, `without` one of the kinds."""
+    rows = [there for kind, there in present.items() if kind != without]
+    return np.any(rows, axis=0) if rows else np.zeros(len(present[without]), bool)
 
 
 def bucket(word: str) -> int:
