@@ -389,8 +389,8 @@ POOLS = {
     "a negative count": ("keys.given", 0, -1),
     "more features than there are": ("keys.features.count", 0, 9),
     "a layout that is not there": ("keys.layout", 0, 99),
-    "a weight that is infinite": ("states.0", (0, slice(None)), np.inf),
-    "a count below its range": ("states.0", (0, slice(None)), -50.0),
+    "a weight that is infinite": ("states.0.shares", 0, np.inf),
+    "a count below its range": ("states.0.history.learned", 0, -50.0),
 }
 
 
@@ -425,8 +425,8 @@ def test_arguments():
     for arguments, options, words in (
         ((used,), {}, "model must be fresh"),
         (("x",), {}, "model must be a StreamingClassifier"),
-        ((StreamingClassifier(),), {"max_keys": 0}, "max_keys must be an integer >= 1 or None"),
-        ((StreamingClassifier(),), {"shards": 1.5}, "shards must be an integer >= 1 or None"),
+        ((StreamingClassifier(),), {"max_keys": 0}, "max_keys must be an integer >= 1, but got 0"),
+        ((StreamingClassifier(),), {"shards": 1.5}, "shards must be an integer >= 1, but got 1.5"),
         ((StreamingClassifier(),), {"start": "median"}, "start must be one of 'default', 'pooled'"),
         ((StreamingClassifier(memory=-1),), {}, "memory must be"),
     ):

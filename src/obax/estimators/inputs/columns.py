@@ -16,6 +16,7 @@ word. A missing value is missing in every column of its feature.
 
 import collections
 import copy
+import math
 import zlib
 from collections.abc import Container, Hashable, Iterator
 from typing import Any, NamedTuple
@@ -32,10 +33,6 @@ BUCKETS = 16
 """Columns that the words beyond `max_categories` of a feature share."""
 
 
-Present = dict[str, np.ndarray]
-"""By kind, in which rows a column has a value of it."""
-
-
 class Words(NamedTuple):
     """The words of a feature."""
 
@@ -45,6 +42,10 @@ class Words(NamedTuple):
     """Columns that further words share; empty until there are any."""
     zeros: dict[Hashable, float]
     """All columns, as in a row that has none of the words."""
+
+    def has(self, word: str) -> bool:
+        """Return whether there is a column for a word."""
+        return word in self.columns or bool(self.shared)
 
     @classmethod
     def of(cls, name: Hashable, words: list[str], shared: bool) -> "Words":
@@ -91,46 +92,39 @@ class Columns:
         if plain and all(name in names for name in table.names):
             yield table
             return
-        kinds, begin = self._kinds(table, names), 0
-        present = [present_in(table, j) for j in range(len(table.names))]
-        accepted = np.ones(len(table), bool)
-        accepted[list(table.rejected)] = False
-        for j, kind in kinds.items():
-            accepted &= ~any_of(present[j], kind)
-        for row, j, kind, word in self._news(table, kinds, present, accepted):
-            needed = self._needed(table.names[j], kind)
-            if room <= 0:
+        table, kinds, begin = copy.copy(table), self._kinds(table, names), 0
+        table.rejected = dict(table.rejected)
+        watched = _watched(table, kinds)
+        for row in range(len(table)):
+            if not watched or (plain and room <= 0):
                 break
-            if not 0 < needed <= room:
+            if row in table.rejected:
                 continue
-            if row > begin:
-                yield self._encoded(table, begin, row, kinds, present)
-                begin = row
-            room -= needed
-            self._register(table.names[j], kind, word)
-            kinds[j] = kind
-            accepted[row + 1 :] &= ~any_of(present[j], kind)[row + 1 :]
-        yield self._encoded(table, begin, len(table), kinds, present)
-
-    def _news(
-        self, table: Table, kinds: dict[int, str], present: list[Present], accepted: np.ndarray
-    ) -> Iterator[tuple[int, int, str, str]]:
-        """Yield row, column, kind and word of each value that may be new, in their order. `kinds`
-        and `accepted` rows change on the way."""
-        watched = [j for j in range(len(present)) if kinds.get(j, WORD) == WORD]
-        candidates = np.zeros(len(table), bool)
-        for j in watched:
-            candidates |= any_of(present[j])
-        for row in np.flatnonzero(candidates).tolist():
-            watched = [j for j in watched if kinds.get(j, WORD) == WORD]
-            if not watched:
-                return
-            for j in watched if accepted[row] else ():
-                kind = next((kind for kind, rows in present[j].items() if rows[row]), None)
-                word = table.words[j][row] or "" if kind == WORD else ""
-                known = self.words[table.names[j]].columns if j in kinds else {}
-                if kind is not None and word not in known:
-                    yield row, j, kind, word
+            values = {j: found for j in watched if (found := _kind_at(table, row, j)) is not None}
+            wrong = next((j for j, (kind, _) in values.items() if kinds.get(j, kind) != kind), None)
+            if wrong is not None:
+                name = table.names[wrong]
+                found = f"feature {name!r} is {short(table.row(row)[name])}"
+                table.rejected[row] = f"{found}, not a {kinds[wrong]} as before"
+                continue
+            for j, (kind, word) in values.items():
+                name = table.names[j]
+                if j in kinds and (kind != WORD or self.words[name].has(word)):
+                    continue
+                needed = self._needed(name, kind)
+                if needed > room:
+                    self.ignored += not plain
+                    continue
+                if row > begin:
+                    yield self._encoded(table, begin, row, kinds)
+                    begin = row
+                room -= needed
+                self._register(name, kind, word)
+                kinds[j] = kind
+                watched = _watched(table, kinds)
+        if plain:
+            self.ignored += table.count({n for j, n in enumerate(table.names) if j not in kinds})
+        yield self._encoded(table, begin, len(table), kinds)
 
     def _kinds(self, table: Table, names: Container[Hashable]) -> dict[int, str]:
         """Return what the columns of a table are, of those that the model knows."""
@@ -148,10 +142,7 @@ class Columns:
         """Return how many columns something new needs."""
         if kind == DATE:
             return len(DATE_PARTS)
-        words = self.words.get(name)
-        if words is not None and words.shared:
-            return 0
-        full = words is not None and len(words.columns) >= self.most
+        full = name in self.words and len(self.words[name].columns) >= self.most
         return BUCKETS if full else 1
 
     def _register(self, name: Hashable, kind: str, word: str) -> None:
@@ -170,19 +161,8 @@ class Columns:
             self.words[name] = Words.of(name, words if full else [*words, str(word)], full)
         self.busy = bool(self.words or self.dates)
 
-    def _encoded(
-        self,
-        table: Table,
-        begin: int,
-        end: int,
-        kinds: dict[int, str],
-        present: list[Present] | None = None,
-    ) -> Table:
-        """Return some rows in columns of numbers.
-
-        Rows that are learned come with what is `present`: those with a value of another kind are
-        rejected, and values without a column are counted.
-        """
+    def _encoded(self, table: Table, begin: int, end: int, kinds: dict[int, str]) -> Table:
+        """Return some rows in columns of numbers."""
         names: list[Hashable] = []
         parts: list[np.ndarray] = [np.zeros((end - begin, 0))]
         for j, kind in sorted(kinds.items()):
@@ -200,13 +180,6 @@ class Columns:
                 parts.append(self._indicators(self.words[name], words))
         values = np.concatenate(parts, axis=1)
         rejected = {i - begin: table.rejected[i] for i in table.rejected if begin <= i < end}
-        if present is not None:
-            for j, kind in sorted(kinds.items()):
-                for i in np.flatnonzero(any_of(present[j], kind)[begin:end]).tolist():
-                    value = short(table.row(begin + i)[table.names[j]])
-                    reason = f"feature {table.names[j]!r} is {value}, not a {kind} as before"
-                    rejected.setdefault(i, reason)
-            self.ignored += self._without_column(table, begin, end, kinds, present, rejected)
         twice = [name for name, times in collections.Counter(names).items() if times > 1]
         if twice:
             keep = [names.index(name) for name in dict.fromkeys(names)]
@@ -217,28 +190,6 @@ class Columns:
         encoded.rejected |= rejected
         encoded.source = (table, begin)
         return encoded
-
-    def _without_column(
-        self,
-        table: Table,
-        begin: int,
-        end: int,
-        kinds: dict[int, str],
-        present: list[Present],
-        rejected: dict[int, str],
-    ) -> int:
-        """Count the values without a column in rows that are not rejected."""
-        count = 0
-        for j, name in enumerate(table.names):
-            lost = np.zeros(end - begin, bool)
-            if j not in kinds:
-                lost = any_of(present[j])[begin:end].copy()
-            elif kinds[j] == WORD and j in table.words and not self.words[name].shared:
-                known = {*self.words[name].columns, None}
-                lost = np.array([word not in known for word in table.words[j][begin:end]], bool)
-            lost[list(rejected)] = False
-            count += int(np.sum(lost))
-        return count
 
     def _indicators(self, known: Words, words: list[str | None]) -> np.ndarray:
         index = {word: k for k, word in enumerate(known.columns)}
@@ -320,20 +271,19 @@ class Columns:
         return columns
 
 
-def present_in(table: Table, j: int) -> Present:
-    """Return in which rows a column has a number, a word, a date."""
-    present = {NUMBER: ~np.isnan(table.values[:, j])}
-    if j in table.words:
-        present[WORD] = np.array([word is not None for word in table.words[j]], bool)
-    if j in table.days:
-        present[DATE] = ~np.isnan(table.days[j])
-    return present
+def _watched(table: Table, kinds: dict[int, str]) -> list[int]:
+    """Return the columns of a table that have more than numbers, or are new."""
+    more = {*table.words, *table.days}
+    return [j for j in range(len(table.names)) if kinds.get(j) != NUMBER or j in more]
 
 
-def any_of(present: Present, without: str = "") -> np.ndarray:
-    """Return in which rows there is a value of any kind, `without` one of the kinds."""
-    rows = [there for kind, there in present.items() if kind != without]
-    return np.any(rows, axis=0) if rows else np.zeros(len(present[without]), bool)
+def _kind_at(table: Table, row: int, j: int) -> tuple[str, str] | None:
+    """Return the kind of a value, and the word; `None` for a missing value."""
+    if j in table.words and (word := table.words[j][row]) is not None:
+        return WORD, word
+    if j in table.days and not math.isnan(table.days[j][row]):
+        return DATE, ""
+    return None if math.isnan(table.values[row, j]) else (NUMBER, "")
 
 
 def bucket(word: str) -> int:

@@ -225,7 +225,10 @@ class Pool:
         keys, rows = split(self.key, keys, rows)
         with self.lock:
             batch, labels = self.reader.known(keys, rows), list(self.reader.labels)
-            predictions, columns = self._no_predictions(len(keys)), list(range(batch.values.shape[1]))
+            predictions, columns = (
+                self._no_predictions(len(keys)),
+                list(range(batch.values.shape[1])),
+            )
             for some in self.models.in_memory(batch.numbers, 0, len(keys)):
                 found = self.models.engine.predict(
                     batch.numbers[some], batch.values[some], columns, len(labels), self.shards
