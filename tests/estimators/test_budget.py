@@ -51,6 +51,9 @@ import sys
 from obax.estimators import StreamingClassifier, budget
 
 def resident():
+    # Pages that are free but not returned yet would hide a part of the model, or count as one.
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     return 4096 * int(open("/proc/self/statm").read().split()[1])
 
 def grown(options, features, classes):
@@ -62,9 +65,6 @@ options, features, classes = eval(sys.argv[1])
 rows = [{i % features: 1.0, (i + 1) % features: 2.0} for i in range(1030)]
 for row in rows[:50]:  # What the first rows of any model take.
     grown(options, 20, 2).learn_one({0: 1.0}, 0)
-# Pages that are free but not returned yet would hold a part of the model unseen.
-gc.collect()
-ctypes.CDLL(None).malloc_trim(0)
 before = resident()
 model = grown(options, features, classes)
 for i, row in enumerate(rows):  # Until the history is full.
@@ -171,7 +171,7 @@ def test_a_pool_keeps_each_of_its_models_within_the_budget():
     rows = np.random.default_rng(0).standard_normal((40, 60))
     pool.learn_many([i % 4 for i in range(40)], rows, [i % 5 for i in range(40)])
     assert len(pool.reader.names) < 60 and pool.ignored_ > 0
-    assert budget.taken(pool._options, len(pool.reader.names), len(pool.reader.labels)) <= limit
+    assert budget.taken(pool.reader.options, len(pool.reader.names), len(pool.reader.labels)) <= limit
     reasons = {one["reason"] for one in pool.rejected_}
     assert any("and max_memory is" in reason for reason in reasons)
 

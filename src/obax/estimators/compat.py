@@ -11,7 +11,7 @@ methods is called.
 
 import inspect
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ try:
 except ImportError:  # pragma: no cover - depends on what is installed
     river_base = None  # type: ignore[assignment]
 
+NOT_OF_RIVER = ("__repr__", "__str__", "_repr_html_")
 _WAITING: dict[type, str] = {}
 """Estimators that have no base class of scikit-learn yet, with their kind."""
 
@@ -51,36 +52,21 @@ class _Plain:
         return type(self)(**(self.get_params() | (new_params or {})))
 
 
-# Methods of River's base classes. They are copied, not inherited: scikit-learn's checks reject a
-# class that has River's `_more_tags` among its ancestors.
-_OF_RIVER = (
-    "__or__",
-    "__ror__",
-    "__repr__",
-    "__str__",
-    "_get_params",
-    "clone",
-    "mutate",
-    "_mutable_attributes",
-    "_is_stochastic",
-    "_raw_memory_usage",
-    "_memory_usage",
-    "_more_tags",
-    "_tags",
-    "_unit_test_params",
-    "_unit_test_skips",
-    "_supervised",
-)
-
-
 def _river_base() -> type:
+    """Return a class with the methods of River's base classes.
+
+    They are copied, not inherited: scikit-learn's checks reject a class that has River's
+    `_more_tags` among its ancestors.
+    """
+
     class RiverBase:
         def __sklearn_tags__(self) -> Any:
             return super().__sklearn_tags__()  # type: ignore[misc]
 
-    for name in _OF_RIVER:
-        if hasattr(river_base.Estimator, name):
-            setattr(RiverBase, name, inspect.getattr_static(river_base.Estimator, name))
+    for kind in (river_base.base.Base, river_base.Estimator):
+        for name, member in vars(kind).items():
+            if isinstance(member, FunctionType | property) and name not in NOT_OF_RIVER:
+                setattr(RiverBase, name, member)
     return RiverBase
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from . import compat, report
+from . import compat, report, serialise
 from .inputs.table import Features, Rows, as_dict
 from .inputs.targets import Targets, Weights, many_weights, one_weight, targets_of
 from .model import Model, Outcome
@@ -16,16 +16,6 @@ from .options import Options
 from .pending import Pending
 from .rejected import Rejected
 from .report import Hyperparameters
-from .serialise import (
-    VERSION,
-    Arrays,
-    check_version,
-    described_by,
-    part_of,
-    plain_option,
-    untagged_option,
-    whole,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,6 +46,21 @@ class StreamingEstimator(Options):
     def __new__(cls, *_: object, **__: object) -> Self:
         compat.add_bases()
         return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __dir__(self) -> list[str]:
+        own = {field.name for field in dataclasses.fields(self)}
+        inner = {name for name in vars(Options) if name not in own}
+        return [
+            name for name in super().__dir__() if not name.startswith("_") and name not in inner
+        ]
 
     # ---- what was learned ------------------------------------------------------------------
 
@@ -110,7 +115,7 @@ class StreamingEstimator(Options):
     @property
     def feature_names_(self) -> list[Hashable]:
         """The features seen so far, in the order of their first appearance."""
-        return list(self._fitted.names)
+        return list(self._fitted.engine.names)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -260,7 +265,7 @@ class StreamingEstimator(Options):
                     f"classes must be a list of 1 to {most} labels (max_classes), but got "
                     f"{classes!r}."
                 )
-            model.add_classes([plain_option(label) for label in np.unique(named)])
+            model.add_classes([serialise.plain_option(label) for label in np.unique(named)])
         model.play(table, targets, weights=heavy)
         return self
 
@@ -312,7 +317,7 @@ class StreamingEstimator(Options):
             raise NotFittedError(text)
         return self.model_
 
-    def __obax_save__(self) -> tuple[Arrays, dict[str, Any]]:
+    def __obax_save__(self) -> tuple[serialise.Arrays, dict[str, Any]]:
         """Return arrays and plain values for `obax.save`."""
         params = self.get_params(deep=False)  # type: ignore[attr-defined]
         model = self.__dict__.get("model_")
@@ -320,29 +325,29 @@ class StreamingEstimator(Options):
         own = self if model is None else model.options
         arrays, plain = ({}, None) if model is None else model.to_plain()
         return {f"state.{name}": array for name, array in arrays.items()}, {
-            "version": VERSION,
-            "params": {name: plain_option(value) for name, value in params.items()},
-            "options": {name: plain_option(getattr(own, name)) for name in params},
+            "version": serialise.VERSION,
+            "params": {name: serialise.plain_option(value) for name, value in params.items()},
+            "options": {name: serialise.plain_option(getattr(own, name)) for name in params},
             # Width and names as scikit-learn notes them.
             "width": self.__dict__.get("n_features_in_"),
             "columns": np.asarray(self.__dict__.get("feature_names_in_", [])).tolist(),
             "model": plain,
         }
 
-    def __obax_load__(self, arrays: Arrays, extra: dict[str, Any]) -> Self:
+    def __obax_load__(self, arrays: serialise.Arrays, extra: dict[str, Any]) -> Self:
         """Return a new estimator from what `__obax_save__` gave; raise a `ValueError` for anything
         else."""
-        check_version(extra)
-        with described_by(type(self).__name__):
+        serialise.check_version(extra)
+        with serialise.described_by(type(self).__name__):
             estimator, made = (
-                type(self)(**{n: untagged_option(v) for n, v in extra[which].items()})
+                type(self)(**{n: serialise.untagged_option(v) for n, v in extra[which].items()})
                 for which in ("params", "options")
             )
             if extra["model"] is not None:
-                state = part_of(arrays, "state.")
+                state = serialise.part_of(arrays, "state.")
                 estimator.model_ = Model.from_plain(made.checked(), state, extra["model"])
             if extra["width"] is not None:
-                estimator.n_features_in_ = whole("width", extra["width"])
+                estimator.n_features_in_ = serialise.whole("width", extra["width"])
             if extra["columns"]:
                 estimator.feature_names_in_ = np.array(extra["columns"], dtype=object)
             return estimator

@@ -1,5 +1,6 @@
 """The engine of a model with what grows beside it: names, classes, words, and what was rejected."""
 
+import copy
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -171,7 +172,7 @@ class GrowingModel(budget.Bounded):
             other = object.__new__(type(self))
             other.__dict__.update(self.__dict__)
             other._prepare(new, engine)
-            other.columns, other.pending = self.columns.copy(), self.pending.copy()
+            other.columns, other.pending = copy.deepcopy((self.columns, self.pending))
             other.columns.most = new.max_categories
             other.pending.bound(new.max_pending)
             self.__dict__.update(other.__dict__)
@@ -185,9 +186,9 @@ class GrowingModel(budget.Bounded):
             return {
                 "options": self.options,
                 "engine": (self.engine.names, self.engine.labels, self.engine.state(), self.sparse),
-                "columns": self.columns.copy(),
-                "pending": self.pending.copy(),
-                "rejected": self.rejected.copy(),
+                "columns": copy.deepcopy(self.columns),
+                "pending": copy.deepcopy(self.pending),
+                "rejected": copy.deepcopy(self.rejected),
                 "ignored": self.ignored,
                 "warned": set(self.warned),
             }

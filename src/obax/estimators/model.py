@@ -135,14 +135,13 @@ class Model(GrowingModel):
         *,
         weights: np.ndarray | None = None,
         reject_missing: bool = True,
-        trace: bool = False,
-        coverage: float = 0.0,
+        **asked: Any,
     ) -> Outcome:
         """Predict each row, then learn it.
 
         Without `targets`, or where the weight is 0, rows are only predicted; so are those without a
-        target unless these are to be rejected. `trace` notes the hyperparameters after each row;
-        `coverage` how far off each prediction may be.
+        target unless these are to be rejected. What may be asked for beside: `trace`, for the
+        hyperparameters after each row; `coverage`, for how far off each prediction may be.
         """
         parts = list(self._blocks(rows))
         total = sum(part.shape[0] if hasattr(part, "tocsr") else len(part) for part in parts)
@@ -153,17 +152,14 @@ class Model(GrowingModel):
         with self.lock:
             played: list[Outcome] = []
             begin = 0
-            for part in parts:
-                for piece in self._pieces(part):
+            for block in parts:
+                for piece in self._pieces(block):
                     span = slice(begin, begin + len(piece))
-                    own_targets = None if targets is None else targets[span]
-                    own_weights = None if weights is None else weights[span]
-                    played += self._play_piece(
-                        piece, own_targets, own_weights, reject_missing, trace, coverage
-                    )
+                    own = (None if part is None else part[span] for part in (targets, weights))
+                    played += self._play_piece(piece, *own, reject_missing, asked)
                     begin += len(piece)
             self.warn_underflow()
-            return self._joined(played, trace)
+            return self._joined(played, bool(asked.get("trace")))
 
     def predict(self, rows: Rows) -> np.ndarray:
         """Return predictions as in `Outcome` for rows that are not learned. Values that would have
@@ -224,8 +220,7 @@ class Model(GrowingModel):
         targets: Targets,
         weights: np.ndarray | None,
         reject_missing: bool,
-        trace: bool,
-        coverage: float,
+        asked: dict[str, Any],
     ) -> list[Outcome]:
         """Play rows in columns of numbers; features that are new come with the first of them."""
         size, rejected = len(piece), dict(piece.rejected)
@@ -245,9 +240,7 @@ class Model(GrowingModel):
             ]
         for span, new, implied in stretches:
             own = {i - span.start: rejected[i] for i in rejected if span.start <= i < span.stop}
-            outcome = self._run(
-                values, span, goals.values[span], weights[span], new, trace, coverage
-            )
+            outcome = self._run(values, span, goals.values[span], weights[span], new, asked)
             outcome.rejected = own | outcome.rejected
             rejected |= {span.start + i: reason for i, reason in outcome.rejected.items()}
             outcomes.append(outcome)
@@ -267,11 +260,10 @@ class Model(GrowingModel):
         targets: np.ndarray,
         weights: np.ndarray,
         new_labels: list[Hashable],
-        trace: bool,
-        coverage: float,
+        asked: dict[str, Any],
     ) -> Outcome:
         """Hand some rows of a piece to the engine."""
-        options = {"new_labels": new_labels, "trace": trace, "coverage": coverage}
+        options, trace = asked | {"new_labels": new_labels}, asked.get("trace")
         classes = len(self.labels) + len(new_labels)
         if self.sparse:
             begins, *entries = values

@@ -68,14 +68,6 @@ class Pending:
             f"learned already"
         )
 
-    def copy(self) -> "Pending":
-        """Return a copy that shares no dict with this one."""
-        other = Pending(self.most)
-        other.dropped = self.dropped
-        other._rows = {id: dict(row) for id, row in self._rows.items()}
-        other._gone = dict(self._gone)
-        return other
-
     def __len__(self) -> int:
         return len(self._rows)
 

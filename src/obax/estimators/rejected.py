@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict
 
 from .serialise import tagged, untagged
 
@@ -57,21 +57,10 @@ class Rejected:
         )
         return f"most often ({times} of the last {len(self._kept)}) because {reason}"
 
-    def copy(self) -> "Rejected":
-        """Return a copy that later rows do not change."""
-        other = Rejected()
-        other.count, other._kept = self.count, self._kept.copy()
-        return other
-
     def __len__(self) -> int:
         return len(self._kept)
 
-    @overload
-    def __getitem__(self, index: int) -> RejectedRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[RejectedRow]: ...
-
-    def __getitem__(self, index: int | slice) -> RejectedRow | list[RejectedRow]:
+    def __getitem__(self, index: Any) -> Any:
         return list(self._kept)[index]
 
     def __iter__(self) -> Iterator[RejectedRow]:

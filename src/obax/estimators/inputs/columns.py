@@ -67,12 +67,6 @@ class Columns:
         self.ignored = 0
         """Values without a column in the pieces so far."""
 
-    def copy(self) -> "Columns":
-        """Return a copy that shares nothing that changes."""
-        other = copy.copy(self)
-        other.words, other.dates = dict(self.words), dict(self.dates)
-        return other
-
     # ---- many rows -------------------------------------------------------------------------
 
     def known(self, table: Table, names: Container[Hashable]) -> Table:

@@ -4,22 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import serialise as values
 from ..inputs.columns import Columns
 from ..rejected import Rejected
-from ..serialise import (
-    VERSION,
-    Arrays,
-    check_version,
-    described_by,
-    part_of,
-    plain_option,
-    require,
-    tagged,
-    unique,
-    untagged,
-    untagged_option,
-    whole,
-)
+from ..serialise import Arrays, require, tagged, unique, untagged, whole
 
 if TYPE_CHECKING:
     from .pool import Pool
@@ -54,9 +42,9 @@ def to_plain(pool: "Pool", numbers: list[int] | None = None) -> tuple[Arrays, di
                 arrays[f"states.{i}.{name}"] = np.array([state[name] for state in states])
         params = pool.model.get_params(deep=False)
         return arrays, {
-            "version": VERSION,
+            "version": values.VERSION,
             "model": type(pool.model).__name__,
-            "params": {name: plain_option(value) for name, value in params.items()},
+            "params": {name: values.plain_option(value) for name, value in params.items()},
             "key": pool.key,
             "start": pool.start,
             "max_keys": pool.max_keys,
@@ -78,16 +66,18 @@ def _integers(values: Any) -> np.ndarray:
 
 def from_plain(like: "Pool", arrays: Arrays, extra: dict[str, Any]) -> "Pool":
     """Return the pool again, with the folder of `like`, and with as many shards."""
-    check_version(extra)
+    values.check_version(extra)
     kind: Any = type(like.model)
     if extra.get("model") != kind.__name__:
         raise ValueError(
             f"the checkpoint holds a pool of {extra.get('model')}, but like is one of "
             f"{kind.__name__}."
         )
-    with described_by("Pool"):
+    with values.described_by("Pool"):
         pool = type(like)(
-            kind(**{name: untagged_option(value) for name, value in extra["params"].items()}),
+            kind(
+                **{name: values.untagged_option(value) for name, value in extra["params"].items()}
+            ),
             extra["key"],
             start=extra["start"],
             max_keys=extra["max_keys"],
@@ -104,7 +94,7 @@ def from_plain(like: "Pool", arrays: Arrays, extra: dict[str, Any]) -> "Pool":
         pool.rows, pool.renewal = whole("rows", extra["rows"]), whole("renewal", extra["renewal"])
         pool.begin_at(extra["starts"])
         pool.models.engine.add(len(reader.keys))
-        _restore(pool, part_of(arrays, "keys."), part_of(arrays, "states."))
+        _restore(pool, values.part_of(arrays, "keys."), values.part_of(arrays, "states."))
         pool.rejected_ = Rejected.from_plain(extra["rejected"])
         return pool
 
@@ -130,7 +120,7 @@ def _restore(pool: "Pool", table: Arrays, states: Arrays) -> None:
             none = not any(len(own[name][number]) for name in own for number in numbers)
             require(none, "keys.layout", "there for keys with rows")
             continue
-        lines = part_of(states, f"{i}.")
+        lines = values.part_of(states, f"{i}.")
         fits = all(np.shape(array)[:1] == (len(numbers),) for array in lines.values())
         require(lines and fits, f"states.{i}", "a line for each key that has it")
         for line, number in enumerate(numbers):

@@ -1,5 +1,6 @@
 """The model of one key, to look at."""
 
+import copy
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ class Tenant:
                 [labels[i] for i in info["labels"]],
                 state | {"given": info["given"]},
             )
-            model.columns = reader.columns.copy()
+            model.columns = copy.deepcopy(reader.columns)
             for one in pool.rejected_:
                 if one["values"].get(pool.key) == self.key:
                     model.rejected.add(one["row"], one["reason"], one["values"])
