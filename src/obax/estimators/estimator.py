@@ -56,11 +56,8 @@ class StreamingEstimator(Options):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __dir__(self) -> list[str]:
-        own = {field.name for field in dataclasses.fields(self)}
-        inner = {name for name in vars(Options) if name not in own}
-        return [
-            name for name in super().__dir__() if not name.startswith("_") and name not in inner
-        ]
+        inner = vars(Options).keys() - {field.name for field in dataclasses.fields(self)}
+        return [name for name in super().__dir__() if name[0] != "_" and name not in inner]
 
     # ---- what was learned ------------------------------------------------------------------
 
