@@ -39,7 +39,7 @@ def grown(kind, options, features, classes):
 
 
 @pytest.mark.parametrize(("kind", "options", "features", "classes"), SIZES)
-def test_the_estimate_is_what_the_model_takes(kind, options, features, classes):
+def test_estimated_bytes_equal_bytes_of_the_model(kind, options, features, classes):
     model = grown(kind, options, features, classes)
     assert budget.taken(model.options, features, classes) == model.engine.bytes
 
@@ -78,7 +78,7 @@ print(taken / budget.taken(model.options, features, classes), taken)
 @pytest.mark.parametrize(
     ("options", "features", "classes"), [({}, 3000, 20), ({"per_feature": True}, 120, 12)]
 )
-def test_the_estimate_is_what_the_process_takes(options, features, classes):
+def test_estimated_bytes_equal_memory_of_the_process(options, features, classes):
     """By the system's own count, within 5%: nothing else of the model grows like this."""
     command = [sys.executable, "-c", RESIDENT, repr((options, features, classes))]
     # Memory that is free goes back to the system, so that its count is ours.
@@ -90,7 +90,7 @@ def test_the_estimate_is_what_the_process_takes(options, features, classes):
     assert taken > 5e6
 
 
-def test_the_case_that_took_gigabytes_is_known_in_advance():
+def test_size_of_a_huge_model_is_estimated_without_building_it():
     """1,024 features, a penalty each, and 100 classes: said from the sizes alone."""
     tracemalloc.start()
     options = StreamingClassifier(per_feature=True).checked()
@@ -124,7 +124,7 @@ def test_features_that_do_not_fit_are_ignored_with_a_warning():
     assert len(inner.names) == 30
 
 
-def test_a_wide_model_refuses_to_double():
+def test_wide_model_does_not_grow_beyond_max_memory():
     limit = budget.taken(StreamingClassifier().checked(), 200, 2)
     model = StreamingClassifier(max_memory=limit)
     model.learn_many(np.random.default_rng(0).standard_normal((4, 200)), [0, 1, 0, 1])
@@ -136,7 +136,7 @@ def test_a_wide_model_refuses_to_double():
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_rows_of_a_class_that_does_not_fit_are_rejected_in_words(one_by_one):
+def test_rows_of_a_class_beyond_max_memory_are_rejected_with_a_reason(one_by_one):
     limit = budget.taken(StreamingClassifier(per_feature=True).checked(), 6, 4)
     model = StreamingClassifier(per_feature=True, max_memory=limit)
     rows, labels = np.random.default_rng(0).standard_normal((60, 6)), [i % 6 for i in range(60)]
@@ -153,7 +153,7 @@ def test_rows_of_a_class_that_does_not_fit_are_rejected_in_words(one_by_one):
     assert model.model_.engine.bytes <= limit
 
 
-def test_classes_that_are_named_in_advance_and_do_not_fit_are_an_error():
+def test_classes_argument_beyond_max_memory_raises():
     limit = budget.taken(StreamingClassifier(per_feature=True).checked(), 3, 4)
     model = StreamingClassifier(per_feature=True, max_memory=limit)
     rows = np.random.default_rng(0).standard_normal((4, 3))
@@ -165,30 +165,32 @@ def test_classes_that_are_named_in_advance_and_do_not_fit_are_an_error():
     assert model.model_.engine.labels == [0, 1, 2]
 
 
-def test_a_pool_keeps_each_of_its_models_within_the_budget():
+def test_every_model_of_a_pool_stays_within_max_memory():
     limit = budget.taken(StreamingClassifier().checked(), 5, 3)
     pool = Pool(StreamingClassifier(max_memory=limit), shards=1)
     rows = np.random.default_rng(0).standard_normal((40, 60))
     pool.learn_many([i % 4 for i in range(40)], rows, [i % 5 for i in range(40)])
     assert len(pool.reader.names) < 60 and pool.ignored_ > 0
-    assert budget.taken(pool.reader.options, len(pool.reader.names), len(pool.reader.labels)) <= limit
+    assert (
+        budget.taken(pool.reader.options, len(pool.reader.names), len(pool.reader.labels)) <= limit
+    )
     reasons = {one["reason"] for one in pool.rejected_}
     assert any("and max_memory is" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("kind", [StreamingClassifier, StreamingRegressor])
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "1 GB", None, True])
-def test_a_budget_is_a_number_above_zero(kind, wrong):
+def test_max_memory_must_be_a_positive_number(kind, wrong):
     with pytest.raises(ValueError, match=r"max_memory must be a number > 0, but got"):
         kind(max_memory=wrong).prepare()
 
 
-def test_a_budget_smaller_than_an_empty_model_is_said_at_once():
+def test_max_memory_below_an_empty_model_raises_at_once():
     with pytest.raises(ValueError, match=r"max_memory must be at least [\d,]+ bytes, .* got 1000"):
         StreamingClassifier(max_memory=1000).prepare()
 
 
-def test_the_budget_is_an_option_like_the_others(tmp_path):
+def test_max_memory_is_saved_and_can_be_changed(tmp_path):
     model = StreamingRegressor(max_memory=5e6)
     assert clone(model).get_params()["max_memory"] == 5e6
     assert model.set_params(max_memory=6e6).max_memory == 6e6
@@ -203,7 +205,7 @@ def test_the_budget_is_an_option_like_the_others(tmp_path):
     assert again.feature_names_ == ["a"]
 
 
-def test_the_command_takes_a_budget(tmp_path, monkeypatch, capsys):
+def test_stream_command_checks_max_memory(tmp_path, monkeypatch, capsys):
     """A feature that does not fit is told in one line; what is no number too."""
     limit = budget.taken(StreamingRegressor().checked(), 1, 0)
     rows = tmp_path / "rows.csv"

@@ -85,7 +85,7 @@ GROWTH = {
 
 @pytest.mark.parametrize("name", GROWTH)
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupt_at_any_line_leaves_a_whole_model(name):
+def test_interrupt_at_any_line_leaves_a_valid_model(name):
     features, call = GROWTH[name]
     base = start(features)
     at, step = 1, 3 if features < 60 else 17
@@ -99,7 +99,7 @@ def test_an_interrupt_at_any_line_leaves_a_whole_model(name):
     assert at > 30
 
 
-def test_the_check_notices_options_that_are_taken_over_in_two_steps(monkeypatch):
+def test_interrupt_check_notices_options_changed_in_two_steps(monkeypatch):
     """The mutant: the options first, then the engine."""
 
     def in_place(self, options, asked):
@@ -122,7 +122,7 @@ def test_the_check_notices_options_that_are_taken_over_in_two_steps(monkeypatch)
     assert found > 0
 
 
-def test_saves_and_pickles_beside_a_learning_thread_are_whole():
+def test_saves_and_pickles_beside_a_learning_thread_are_consistent():
     model = StreamingRegressor()
     rows = np.random.default_rng(0).normal(size=(300, 3))
     model.learn_many(rows[:50], rows[:50, 0])
@@ -156,7 +156,7 @@ def test_saves_and_pickles_beside_a_learning_thread_are_whole():
     assert not failed and count >= 5
 
 
-def test_the_check_notices_a_pickle_that_is_no_snapshot():
+def test_consistency_check_notices_a_torn_pickle():
     """The mutant: the state itself in place of a copy of it."""
     model = StreamingRegressor()
     model.learn_one({0: 1.0}, 1.0)

@@ -58,7 +58,7 @@ def test_the_last_target_helps_on_a_real_series():
     assert SUGGESTION in plain.explain()
 
 
-def test_elec2_has_no_need_of_them():
+def test_lags_do_not_hurt_on_elec2():
     """Its labels mostly repeat, but a model with a short memory knows that: no suggestion, and
     nothing gained."""
     path = datasets.find("elec2.csv.gz")
@@ -113,7 +113,7 @@ def test_a_rejected_row_is_not_a_lag():
     np.testing.assert_array_equal(recent, labels[:-3:-1])
 
 
-def test_lags_of_classes_that_come_late():
+def test_lags_of_late_classes():
     """One at a time, and in one go: the same, with a class that is new in the middle."""
     rows, labels = sticky(150, classes=4)
     whole, one = StreamingClassifier(lags=2), StreamingClassifier(lags=2)
@@ -126,7 +126,7 @@ def test_lags_of_classes_that_come_late():
     assert np.abs(found).min() > 0.0
 
 
-def test_the_score_of_the_last_label_is_the_one_it_says():
+def test_loss_of_the_last_label_baseline():
     rows, labels = sticky(300, classes=3)
     model = StreamingClassifier()
     model.prepare().model_.add_classes([0, 1, 2])
@@ -140,7 +140,7 @@ def test_the_score_of_the_last_label_is_the_one_it_says():
     assert model.model_.engine.repeat_loss == pytest.approx(total, rel=1e-12)
 
 
-def test_the_score_of_the_last_target_is_the_one_it_says():
+def test_loss_of_the_last_target_baseline():
     rows, targets = series(30)
     model = StreamingRegressor()
     total = model.play(rows, targets).loss[0]

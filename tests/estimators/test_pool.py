@@ -86,7 +86,7 @@ def check_same(pool, said, alone):
         ("numbers", {"features": "fourier"}),
     ],
 )
-def test_the_same_as_separate_models(kind, options):
+def test_pool_equals_separate_models(kind, options):
     keys, rows, targets = drawn(kind)
     alone = separate(kind, keys, rows, targets, **options)
     for batch, shards, most in ((ROWS, 1, None), (100, 3, None), (70, 2, 5)):
@@ -112,7 +112,7 @@ def test_one_row_at_a_time_and_in_the_order_of_the_key():
     assert mine[0] == mine[1] != mine[2]
 
 
-def test_what_play_tells_of_each_row():
+def test_pool_play_equals_play_of_separate_models():
     keys, rows, targets = drawn("many")
     targets = [None if i % 9 == 8 else str(label) for i, label in enumerate(targets)]
     options = {"imbalance": "weights"}
@@ -137,7 +137,7 @@ def test_what_play_tells_of_each_row():
     assert nothing.shape == (0, 5) and pool.rows == ROWS
 
 
-def test_predictions_and_what_a_key_that_is_not_known_gets():
+def test_predictions_for_known_and_unknown_keys():
     keys, rows, targets = drawn("many")
     pool = Pool(StreamingClassifier(), max_keys=4)
     pool.learn_many(keys, rows, targets)
@@ -193,7 +193,7 @@ def test_keys_in_a_column():
         pools[0].learn_many(["x", "y"], frame, [1.0, 2.0, 3.0])
 
 
-def test_features_and_words_that_come_late():
+def test_late_features_and_words_in_a_pool():
     rng = np.random.default_rng(0)
     pool, alone = Pool(StreamingClassifier(), max_keys=2), StreamingClassifier()
     rows = [
@@ -215,7 +215,7 @@ def test_features_and_words_that_come_late():
     assert len(pool.feature_names_) == 64 and pool.ignored_ > 0 and "ignored" in pool.explain()
 
 
-def test_models_on_disk_come_back_as_they_went(tmp_path):
+def test_models_on_disk_come_back_unchanged(tmp_path):
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier(), max_keys=3, shards=1, folder=tmp_path / "cold")
     pool.learn_many(keys, rows, targets)
@@ -241,7 +241,7 @@ def test_models_on_disk_come_back_as_they_went(tmp_path):
 
 
 @pytest.mark.parametrize("most", [None, 4])
-def test_save_load_and_go_on(tmp_path, most):
+def test_pool_continues_after_loading(tmp_path, most):
     keys, rows, targets = drawn("many")
     whole, half = (Pool(StreamingClassifier(), "k", max_keys=most, shards=2) for _ in range(2))
     first, second = slice(0, 450), slice(450, None)
@@ -284,7 +284,7 @@ def test_threads():
         assert pool[key].hyperparameters_ == alone[key].hyperparameters_
 
 
-def test_a_pooled_start_is_the_median_whatever_the_batches():
+def test_pooled_start_is_the_median_for_any_batches():
     keys, rows, targets = drawn("two", rows=3000)
     keys = np.where(np.arange(3000) < 2500, keys, 100 + keys)
     pools = [Pool(StreamingClassifier(), start="pooled", max_keys=most) for most in (None, 5)]
@@ -305,7 +305,7 @@ def test_a_pooled_start_is_the_median_whatever_the_batches():
     assert others[:1000].equals(said[0][:1000]) and not others.equals(said[0])
 
 
-def test_views_explain_and_plot():
+def test_tenants_explain_and_plot():
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier(), "shop")
     pool.learn_many([f"shop {key}" for key in keys], rows, targets)
@@ -322,7 +322,7 @@ def test_views_explain_and_plot():
     assert pool.bytes_per_key_ < 16_000
 
 
-def test_the_history_is_that_of_a_model_with_as_many_points():
+def test_history_of_a_key_equals_a_model_with_as_many_points():
     """The notes of a slot go through the same code as the record of a model."""
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier())
@@ -339,7 +339,7 @@ def test_the_history_is_that_of_a_model_with_as_many_points():
     np.testing.assert_allclose(ours["loss"], means)
 
 
-def test_every_key_has_a_model_of_its_own():
+def test_keys_have_separate_models():
     pool = Pool(StreamingRegressor(), shards=1)
     for i in range(5):
         names = list(range(20 * i, 20 * (i + 1)))
@@ -371,7 +371,7 @@ def test_keys_with_different_features_are_separate_models(features):
 
 
 @pytest.mark.parametrize("most", [None, 3])
-def test_pickles_and_copies_go_their_own_way(most):
+def test_pickles_and_copies_of_pools_are_independent(most):
     keys, rows, targets = drawn("many", rows=300)
     pool = Pool(StreamingClassifier(), "shop", max_keys=most)
     pool.learn_many(keys[:200], rows[:200], targets[:200])
@@ -395,7 +395,7 @@ POOLS = {
 
 
 @pytest.mark.parametrize("change", POOLS)
-def test_a_crafted_pool_is_refused_in_words(change):
+def test_crafted_pool_checkpoints_raise(change):
     keys, rows, targets = drawn("two", rows=60)
     pool = Pool(StreamingClassifier())
     pool.learn_many(keys, rows, targets)
@@ -419,7 +419,7 @@ def test_shards_are_the_same_in_every_process():
     assert reading.spread(("a", 1)) != reading.spread(("a", 2))
 
 
-def test_arguments():
+def test_invalid_pool_arguments_raise():
     used = StreamingClassifier()
     used.learn_one({"a": 1.0}, True)
     for arguments, options, words in (
