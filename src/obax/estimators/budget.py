@@ -1,4 +1,4 @@
-"""The memory of a model, known before it is taken, and what fits into `max_memory`.
+"""The memory that a model takes, computed in advance, and what fits into `max_memory`.
 
 Counted is what grows with features and classes: the engine's state, work space and history. While a
 model grows, the old state is there beside the new one. Names, words and rows that wait for their
@@ -89,7 +89,7 @@ def most_classes(options: Options, features: int, sparse: bool = False) -> int:
 
 
 def too_much(options: Options, features: int, classes: int, sparse: bool = False) -> str:
-    """Return what was asked, what it would take, what there is, and what to lower."""
+    """Return how much a model would take, how much there is, and which options to lower."""
     what = counted(features, "feature")
     if options.classify:
         what += f" and {counted(classes, 'class', 'classes')}"
@@ -109,7 +109,7 @@ def too_much(options: Options, features: int, classes: int, sparse: bool = False
 
 
 def check(options: Options, features: int = 0, classes: int = 0, sparse: bool = False) -> None:
-    """Raise an error if so many do not fit."""
+    """Raise an error if a model with so many features and classes does not fit."""
     least = taken(options, features, classes, sparse)
     if least <= options.max_memory:
         return
@@ -122,7 +122,7 @@ def check(options: Options, features: int = 0, classes: int = 0, sparse: bool = 
 
 
 def in_words(size: float) -> str:
-    """Return bytes as people read them.
+    """Return a number of bytes in a readable unit.
 
     >>> in_words(4_200_000_000), in_words(2**20)
     ('3.91 GiB', '1 MiB')

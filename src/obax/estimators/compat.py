@@ -24,6 +24,7 @@ except ImportError:  # pragma: no cover - depends on what is installed
     river_base = None  # type: ignore[assignment]
 
 NOT_OF_RIVER = ("__repr__", "__str__", "_repr_html_")
+"""Methods of its base classes that the estimators do not take over."""
 _WAITING: dict[type, str] = {}
 """Estimators that have no base class of scikit-learn yet, with their kind."""
 
@@ -65,7 +66,10 @@ def _river_base() -> type:
 
     for kind in (river_base.base.Base, river_base.Estimator):
         for name, member in vars(kind).items():
-            if isinstance(member, FunctionType | property) and name not in NOT_OF_RIVER:
+            if (
+                isinstance(member, FunctionType | property | classmethod)
+                and name not in NOT_OF_RIVER
+            ):
                 setattr(RiverBase, name, member)
     return RiverBase
 

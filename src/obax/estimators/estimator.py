@@ -30,18 +30,18 @@ class Played:
     classes: tuple[Hashable, ...]
     """The classes seen so far, in the order of their first appearance; empty for regression."""
     loss: np.ndarray
-    """The loss of each prediction; without meaning where there is no target."""
+    """The loss of each prediction; it has no meaning for rows without a target."""
     hyperparameters: Hyperparameters
-    """As `hyperparameters_` after each row, with an entry per row."""
+    """`hyperparameters_` after each row, as arrays with an entry for each row."""
     rejected: list[str | None]
-    """Why a row was rejected; `None` where it was not."""
+    """The reason why each row was rejected; `None` for the others."""
     intervals: Sequence[Any] | None = None
     """Low and high, or the set of classes, of each row, if a coverage was asked for."""
 
 
 class StreamingEstimator(Options):
-    """A model of a stream. The constructor only stores its arguments; they are checked, and the
-    model made, when the first row comes."""
+    """The base of both estimators. The constructor only stores its arguments; they are checked,
+    and the model is created, with the first row."""
 
     def __new__(cls, *_: object, **__: object) -> Self:
         compat.add_bases()
@@ -63,15 +63,15 @@ class StreamingEstimator(Options):
 
     @property
     def hyperparameters_(self) -> Hyperparameters:
-        """The hyperparameters of the tuned member now: penalty, forgetting (and the same as memory,
-        in rows), inertia; a dict by feature or by class where there is one for each. And `members`,
+        """The present hyperparameters of the tuned member: penalty, forgetting, memory (the same in
+        rows) and inertia; a dict by feature or by class where there is one for each. `members` has
         the share of each member in the prediction."""
         return report.hyperparameters(self._fitted)
 
     @property
     def hyperparameter_history_(self) -> dict[str, Any]:
-        """How they got there: `row`, `loss` (mean of the rows since the point before) and an array
-        for each hyperparameter. At most 1,024 points, whatever the length of the stream."""
+        """The history of the hyperparameters, at most 1,024 points: `row`, `loss` (the mean over
+        the rows since the last point) and an array for each hyperparameter."""
         return report.history(self._fitted)
 
     @property
@@ -103,8 +103,8 @@ class StreamingEstimator(Options):
 
     @property
     def coverage_(self) -> dict[float, float]:
-        """The coverage of intervals or sets: for each coverage in use, the share of the rows
-        learned since it was first asked for that fell into theirs."""
+        """The observed coverage of intervals or sets, for each coverage that was asked for: the
+        share of the targets since then that were inside."""
         model = self._fitted
         with model.lock:
             return dict(model.engine.coverages())
@@ -129,12 +129,12 @@ class StreamingEstimator(Options):
             return np.array(model.engine.centre[:, len(model.names)])
 
     def explain(self) -> str:
-        """What was learned, in words."""
+        """Return a few sentences about what was learned."""
         return report.explain(self._fitted)
 
     def plot(self) -> "Figure":
-        """Learning curve, drift, every hyperparameter and the members' shares over time, as one
-        matplotlib figure."""
+        """Return a matplotlib figure of the learning curve, drift, every hyperparameter and the
+        members' shares over time."""
         return report.plot(self._fitted)
 
     # ---- River -----------------------------------------------------------------------------
@@ -148,8 +148,8 @@ class StreamingEstimator(Options):
         id: Hashable | None = None,
     ) -> None:
         """Learn one row, a dict of features; or, with `id` instead of `x`, the row that was
-        predicted under that id, now that its label has come. `w` is the weight of its loss; a row
-        of weight 0 is not learned."""
+        predicted under that id and whose label has now arrived. `w` is the weight of its loss; a
+        row of weight 0 is not learned."""
         if y is ...:
             raise TypeError("learn_one needs a target, y.")
         weight = w if w == 1.0 else one_weight(w)
@@ -162,9 +162,11 @@ class StreamingEstimator(Options):
             raise ValueError("learn_one takes a row, x, or the id of one that was kept, not both.")
 
     def learn_many(self, X: Rows, y: Targets, w: Weights = None) -> None:
-        """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
-        pandas or polars, a `Table`, a list of dicts or an array; `w`, a weight for all of them or
-        one for each."""
+        """Learn rows in their order, in compiled code; the result is that of `learn_one` on each.
+
+        `X` is a frame of pandas or polars, a `Table`, a list of dicts, an array or a sparse matrix;
+        `w` is a weight for all rows or one for each.
+        """
         targets = targets_of(y)
         self._made.play(X, targets, weights=many_weights(w, len(targets)))
 
@@ -191,15 +193,15 @@ class StreamingEstimator(Options):
     # ---- both ------------------------------------------------------------------------------
 
     def prepare(self) -> Self:
-        """Check the arguments and make the model now, instead of when the first row comes."""
+        """Check the arguments and create the model now, instead of with the first row."""
         if "model_" not in self.__dict__:
             self.model_ = Model(self.checked())
         return self
 
     def set_params(self, **params: Any) -> Self:
-        """Change options. In mid-stream, those that can take effect do so at once; of the others,
-        which fix how the model began or what it is made of, a warning says that they wait for
-        `fit`."""
+        """Change options. After learning has begun, those that can take effect do so at once. The
+        others, which determine how a model starts or what it consists of, wait for the next `fit`,
+        and a warning says so."""
         before = self.get_params(deep=False)  # type: ignore[attr-defined]
         super().set_params(**params)  # type: ignore[misc]
         if "model_" not in self.__dict__ or not params:
@@ -220,9 +222,9 @@ class StreamingEstimator(Options):
         return self
 
     def play(self, X: Rows, y: Targets, *, coverage: float | None = None) -> Played:
-        """Test on every row in its order, then learn it if it has a target: `progressive` for a
-        stream in which targets may be missing, with all that is known of each row, and intervals
-        if a `coverage` is given. This is what `obax stream` writes."""
+        """Predict each row in order, then learn it if it has a target; return all that is known of
+        each row, with intervals or sets if a `coverage` is given. This is what `obax stream`
+        writes."""
         model = self._made
         with model.lock:
             within = 0.0 if coverage is None else model.checked_coverage(coverage)
@@ -237,8 +239,8 @@ class StreamingEstimator(Options):
             )
 
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
-        """Learn rows in their order and return what was predicted for each *before* it was learned:
-        what `learn_one` after `predict_one` (or `predict_proba_one`) would have said."""
+        """Learn rows in their order and return the prediction for each, made before it was learned:
+        the same as calling `predict_one` (or `predict_proba_one`) and `learn_one` for each row."""
         return self._ordered(self._made.play(X, targets_of(y)).predictions)
 
     def _learn_array(

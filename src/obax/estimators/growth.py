@@ -1,4 +1,4 @@
-"""The engine of a model with what grows beside it: names, classes, words, and what was rejected."""
+"""A model that grows: the engine, columns of words and dates, rows that are kept or rejected."""
 
 import copy
 import dataclasses
@@ -68,7 +68,7 @@ class GrowingModel(budget.Bounded):
     # ---- growth ----------------------------------------------------------------------------
 
     def add_classes(self, labels: Sequence[Hashable]) -> None:
-        """Know these classes, in this order, before any row of them has come."""
+        """Add classes, in this order, before any row of them has arrived."""
         with self.lock:
             known = self.labels
             new = [label for label in with_opposites(labels) if label not in known]
@@ -83,7 +83,7 @@ class GrowingModel(budget.Bounded):
             self.warn_surplus()
 
     def add_features_of(self, piece: Table | Sparse) -> None:
-        """Know the features of a piece, as many as there is room for."""
+        """Add the features of a piece, as many as there is room for."""
         if len(piece.rejected) == len(piece):
             return
         names, sparse = self.names, isinstance(piece, Sparse)
@@ -127,12 +127,12 @@ class GrowingModel(budget.Bounded):
     # ---- warnings --------------------------------------------------------------------------
 
     def reject(self, row: int, reason: str, values: Features) -> None:
-        """Count and keep a rejected row; warn, once, if nothing else comes."""
+        """Count and keep a rejected row; warn once if all rows are rejected."""
         self.rejected.add(row, reason, values)
         self._warn_once("rejected", self.rejected.alarm(bool(self.engine.learned)))
 
     def warn_surplus(self) -> None:
-        """Warn, once, if it is the budget that keeps features out."""
+        """Warn once if `max_memory`, and not `max_features`, keeps features out."""
         count = len(self.names)
         if "surplus" not in self.warned and self.most_features < self.options.most_features:
             too_much = budget.too_much(self.options, count + 1, len(self.labels), self.sparse)
@@ -140,7 +140,7 @@ class GrowingModel(budget.Bounded):
             self._warn_once("surplus", words)
 
     def warn_underflow(self) -> None:
-        """Warn, once, of a feature or target whose size is too small for the engine."""
+        """Warn once about a feature or target whose values are too small for the engine."""
         if "underflow" in self.warned or (index := self.engine.underflow) == -1:
             return
         what = "the target" if index < 0 else f"feature {list(self.names)[index]!r}"
@@ -159,8 +159,8 @@ class GrowingModel(budget.Bounded):
     # ---- options ---------------------------------------------------------------------------
 
     def take(self, options: Options, asked: Iterable[str]) -> dict[str, object]:
-        """Go on with other options; return those of the `asked` ones that a model which has begun
-        cannot take over, with the values that they keep."""
+        """Change to other options; return those of the `asked` ones that cannot change once a model
+        has begun, with the values that they keep."""
         with self.lock:
             new, waiting = self.options.followed_by(options, asked)
             if self.sparse and new.learn != self.options.learn:
@@ -181,7 +181,7 @@ class GrowingModel(budget.Bounded):
     # ---- copies ----------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return a copy that other threads, which may go on learning, cannot change."""
+        """Return a copy of the state, which other threads that go on learning do not change."""
         with self.lock:
             return {
                 "options": self.options,
@@ -206,7 +206,7 @@ class GrowingModel(budget.Bounded):
         state: Mapping[str, Any],
         sparse: bool = False,
     ) -> None:
-        """Go on from the state of an engine, which the engine checks."""
+        """Replace the engine by one with this state, which the engine checks."""
         spec = self.options.spec(len(names), len(labels), sparse)
         # A checkpoint has arrays that cannot be written, and numbers as Python's own.
         numbers: dict[str, Any] = {name: np.array(array) for name, array in state.items()}

@@ -1,4 +1,4 @@
-"""Locks that survive a fork: the child process gets a model that is whole and that it can use.
+"""Locks that survive a fork: models in the child process are consistent and usable.
 
 A fork copies one thread and every lock as it stands: one that another thread holds stays locked in
 the child for ever, and what that thread was writing stays half written. So a fork waits until no

@@ -13,7 +13,7 @@ from .inputs.table import LARGEST, NUMBERS, Features, Rows, Table, blocks, order
 from .report import Hyperparameters, joined, named
 
 REJECTED, LEARNED, EXTREME, UNREADABLE = range(4)
-"""What the engine says of a row."""
+"""The results of learning a row."""
 NOT_FINITE = "learning it would have made the model NaN or Inf"
 CHUNK = 1024
 """Dicts that are read together."""
@@ -46,7 +46,7 @@ class Model(GrowingModel):
     # ---- one row ---------------------------------------------------------------------------
 
     def learn_one(self, row: Features, target: object, weight: float = 1.0) -> None:
-        """Predict a row, then learn it."""
+        """Learn a row."""
         # `with` takes nearly twice as long as these two calls, which would be noticed in a row.
         lock = self.lock
         lock.acquire()
@@ -87,12 +87,12 @@ class Model(GrowingModel):
         return status
 
     def learn_late(self, id: Hashable, target: object, weight: float = 1.0) -> None:
-        """Learn a row that was kept, now that its label has come."""
+        """Learn a row that was kept, whose label has now arrived."""
         with self.lock:
             self.learn_one(self.pending.take(id), target, weight)
 
     def keep(self, id: Hashable, row: Features) -> None:
-        """Keep a row until its label comes."""
+        """Keep a row until its label arrives."""
         with self.lock:
             self.pending.keep(id, row)
 
@@ -110,8 +110,8 @@ class Model(GrowingModel):
             return prediction
 
     def predict_proba_one(self, row: Features) -> dict[Hashable, float]:
-        """Return the probability of each known class; of a class that is not known yet, `None`,
-        while there is one alone."""
+        """Return the probability of each known class; while only one class is known, `None` stands
+        for any other class."""
         lock = self.lock
         lock.acquire()
         try:
@@ -186,7 +186,7 @@ class Model(GrowingModel):
             yield from (matrix[i : i + step] for i in range(0, rows.shape[0], step))
 
     def _read(self, block: Any) -> Iterator[Table | Sparse]:
-        """Read dicts as the model needs them by then: by their keys once it is sparse."""
+        """Read a block; dicts are read by their keys once the model is sparse."""
         if hasattr(block, "tocsr"):
             yield from tables(block.toarray())
         elif not isinstance(block, list):
@@ -222,7 +222,7 @@ class Model(GrowingModel):
         reject_missing: bool,
         asked: dict[str, Any],
     ) -> list[Outcome]:
-        """Play rows in columns of numbers; features that are new come with the first of them."""
+        """Play rows in columns of numbers. New features are added with the first of them."""
         size, rejected = len(piece), dict(piece.rejected)
         # The first row was not known to have new features when it was to be predicted.
         before = self._predict_piece(piece, 1) if self.turns_sparse(piece) else None
@@ -262,7 +262,7 @@ class Model(GrowingModel):
         new_labels: list[Hashable],
         asked: dict[str, Any],
     ) -> Outcome:
-        """Hand some rows of a piece to the engine."""
+        """Let the engine play some rows of a piece."""
         options, trace = asked | {"new_labels": new_labels}, asked.get("trace")
         classes = len(self.labels) + len(new_labels)
         if self.sparse:

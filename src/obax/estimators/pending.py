@@ -43,7 +43,7 @@ class Pending:
         self.bound(self.most)
 
     def bound(self, most: int) -> None:
-        """Keep at most so many rows from now on."""
+        """Keep at most `most` rows from now on."""
         self.most = most
         while len(self._rows) > most:
             oldest = next(iter(self._rows))
@@ -54,7 +54,7 @@ class Pending:
             del self._gone[next(iter(self._gone))]
 
     def take(self, id: Hashable) -> Features:
-        """Return the row of an id, which is not kept any longer."""
+        """Remove the row of an id and return it."""
         tagged(id, "id")
         if id in self._rows:
             return self._rows.pop(id)

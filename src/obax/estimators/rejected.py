@@ -1,4 +1,4 @@
-"""Rejected rows and why, in bounded memory."""
+"""Rejected rows with their reasons, in bounded memory."""
 
 import collections
 import re
@@ -17,7 +17,7 @@ _VALUE = re.compile(r" is .*?, ")
 
 
 class RejectedRow(TypedDict):
-    """A row that the model has not seen; `row` counts the rows given to it from 1."""
+    """A row that was not learned; `row` counts the rows given to the model from 1."""
 
     row: int
     reason: str
@@ -25,7 +25,7 @@ class RejectedRow(TypedDict):
 
 
 class Rejected:
-    """The last rejected rows, oldest first, with the reason; `count` is of all of them."""
+    """The last rejected rows with their reasons, oldest first; `count` counts all of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,8 +37,8 @@ class Rejected:
         self._kept.append({"row": row, "reason": reason, "values": values})
 
     def alarm(self, learned: bool) -> str | None:
-        """Return a warning if no row was learned so far, or none of the last `KEPT`: one bad row in
-        the beginning may decide what no later row can be."""
+        """Return a warning if no row was learned so far, or none of the last `KEPT`. (A bad row at
+        the beginning may decide the kinds of features so that all later rows are rejected.)"""
         if len(self._kept) < KEPT:
             return None
         if not learned:

@@ -1,4 +1,4 @@
-"""Hyperparameters by name, and what was learned in words and as a figure."""
+"""Hyperparameters by name, and descriptions of a model as text and as a figure."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -248,7 +248,7 @@ def plot(model: "Model") -> "Figure":
 
 
 def _rolling(values: np.ndarray, width: int) -> np.ndarray:
-    """Return the mean of up to `width` values back."""
+    """Return the running mean over up to `width` values."""
     sums = np.cumsum(np.insert(values, 0, 0.0))
     ends = np.arange(1, len(values) + 1)
     begins = np.maximum(ends - width, 0)

@@ -56,14 +56,14 @@ class Words(NamedTuple):
 
 
 class Columns:
-    """What the features of a model are, and the columns that stand for words and dates."""
+    """The kinds of the features of a model, and the columns that stand for words and dates."""
 
     def __init__(self, most: int):
         self.most = most
         self.words: dict[Hashable, Words] = {}
         self.dates: dict[Hashable, None] = {}
         self.busy = False
-        """Whether any feature is more than a number."""
+        """Whether any feature has words or dates."""
         self.ignored = 0
         """Values without a column in the pieces so far."""
 
@@ -121,7 +121,7 @@ class Columns:
         yield self._encoded(table, begin, len(table), kinds)
 
     def _kinds(self, table: Table, names: Container[Hashable]) -> dict[int, str]:
-        """Return what the columns of a table are, of those that the model knows."""
+        """Return the kinds of those columns of a table that the model knows."""
         kinds = {}
         for j, name in enumerate(table.names):
             if name in self.words:
@@ -133,7 +133,7 @@ class Columns:
         return kinds
 
     def _needed(self, name: Hashable, kind: str) -> int:
-        """Return how many columns something new needs."""
+        """Return how many columns a new feature or word needs."""
         if kind == DATE:
             return len(DATE_PARTS)
         full = name in self.words and len(self.words[name].columns) >= self.most

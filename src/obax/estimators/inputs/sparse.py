@@ -1,4 +1,4 @@
-"""Rows by their keys: sparse matrices, and dicts of numbers with keys of their own.
+"""Sparse rows: sparse matrices, and dicts of numbers that have different keys.
 
 A key that is not there contributes nothing to a sparse model; a key with a missing value counts as
 there.
@@ -13,7 +13,7 @@ from .table import LARGEST, NUMBERS, Csr, Features, order_of, places, too_large
 
 
 class Sparse:
-    """Some rows: row i has the names at `columns[begins[i] : begins[i + 1]]` and their `values`.
+    """Sparse rows: row i has the names at `columns[begins[i] : begins[i + 1]]` and their `values`.
 
     `names` stand in the order in which the rows bring them; `rejected` is as in `Table`.
     """

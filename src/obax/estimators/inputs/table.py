@@ -1,4 +1,4 @@
-"""Dicts, arrays and frames as tables of floats; and which rows are rejected."""
+"""Dicts, arrays and frames as tables of floats, and which of their rows are rejected."""
 
 import datetime
 import itertools
@@ -66,7 +66,7 @@ class Table:
 
     @classmethod
     def unreadable(cls, reason: str) -> Self:
-        """Return a row of which nothing is known but why it is rejected."""
+        """Return a table of one row without values that is rejected for this reason."""
         table = cls([], np.zeros((1, 0)))
         table.rejected[0] = reason
         return table
@@ -114,7 +114,7 @@ class Table:
         return begins, np.tile(where, len(self)), values.ravel()
 
     def _checked(self, objects: np.ndarray) -> np.ndarray:
-        """Look at each value; note words and dates, and the rows that are rejected."""
+        """Return values as floats; note words, dates and rejected rows."""
         values = np.full(objects.shape, np.nan)
         for i, line in enumerate(objects.tolist()):
             for j, item in enumerate(line):

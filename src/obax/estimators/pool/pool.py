@@ -49,13 +49,14 @@ class Pool:
     **Arguments:**
 
     - `model`: a fresh estimator, whose options hold for every key.
-    - `key`: the column that tells whose row it is, where rows bring it along. It is no feature.
-    - `start`: where the hyperparameters of a new key begin: `"default"`, as the options of `model`
-      say; `"pooled"`, at the medians of the keys that have learned 100 rows.
-    - `max_keys`: models in memory; those that were needed least recently are kept in a file, and
-      come back with the next row of their key. `None` for all. `folder`: where the file is, by
-      default among the temporary ones.
-    - `shards`: the number of threads that a call is spread over, by default one for each core.
+    - `key`: the column with the key of a row, if the rows have one. It is not a feature.
+    - `start`: the hyperparameters with which a new key starts: `"default"`, those of `model`;
+      `"pooled"`, the medians over the keys that have learned 100 rows.
+    - `max_keys`: the number of models in memory, by default all. The least recently used ones are
+      moved to a file and come back with the next row of their key: with random keys, a tenth of
+      them in memory, a row takes about 30 times as long as with all of them. `folder`: the folder of that file, by default the
+      one for temporary files. It is scratch space; use `obax.save` for checkpoints.
+    - `shards`: the number of threads that a call uses, by default one for each core.
 
     A row whose key is missing or cannot be one is *rejected*: counted and kept in `rejected_`. All
     keys share the names of features and classes; there are at most 64 features, those beyond it are
@@ -114,7 +115,7 @@ class Pool:
         self._learn(keys, rows, targets, w)
 
     def progressive(self, keys: Any, rows: Rows, targets: Targets) -> np.ndarray:
-        """The same, and what was predicted for each row *before* it was learned: numbers, or
+        """Learn rows and return the prediction for each, made before it was learned: numbers, or
         probabilities with a column for each of `classes_`, 0 for a class that the row's key has not
         met."""
         with self.lock:
@@ -124,8 +125,8 @@ class Pool:
             return predictions[:, ranked(list(self.reader.labels))]
 
     def play(self, keys: Any, rows: Rows, targets: Targets) -> Played:
-        """The same for a stream in which targets may be missing, with all that is known of each
-        row. This is what `obax stream --key` writes."""
+        """Predict each row in order, then learn it if it has a target; return all that is known of
+        each row. This is what `obax stream --key` writes."""
         with self.lock:
             outcome = self._learn(keys, rows, targets, reject_missing=False, trace=True)
             return Played(
@@ -137,8 +138,8 @@ class Pool:
             )
 
     def predict_many(self, keys: Any, rows: Rows) -> "pd.Series":
-        """The prediction for each row by the model of its key, as a pandas series; `None`, or 0 for
-        numbers, where that has learned nothing yet."""
+        """Return the prediction of the model of its key for each row, as a pandas series; `None`,
+        or 0 in regression, if that model has learned nothing yet."""
         import pandas as pd
 
         predictions, classes = self._predict(keys, rows)
@@ -151,8 +152,8 @@ class Pool:
         return pd.Series(labels, index=index_of(rows)).infer_objects()
 
     def predict_proba_many(self, keys: Any, rows: Rows) -> "pd.DataFrame":
-        """Probabilities as a pandas frame with one column for each class that the pool knows; 0 in
-        all of them where the model of a row's key has learned nothing yet."""
+        """Return probabilities as a pandas frame with one column for each class that the pool
+        knows. All are 0 if the model of a row's key has learned nothing yet."""
         import pandas as pd
 
         self._check_classes("predict_proba_many")
@@ -164,17 +165,17 @@ class Pool:
         self._learn(None, [as_dict(x)], [y])
 
     def predict_one(self, x: Features) -> Any:
-        """The prediction for one row, a dict of features in which `key` is the key."""
+        """Return the prediction for one row, a dict of features in which `key` is the key."""
         return self.predict_many(None, [as_dict(x)]).iloc[0]
 
     def predict_proba_one(self, x: Features) -> dict[Hashable, float]:
-        """The probability of each class that the key of the row has met."""
+        """Return the probability of each class that the key of the row has met."""
         self._check_classes("predict_proba_one")
         predictions, classes = self._predict(None, [as_dict(x)])
         return {label: p for label, p in zip(classes, predictions[0].tolist(), strict=True) if p}
 
     def prepare(self) -> Self:
-        """Return the pool, which is ready when it is made; an estimator has this method too."""
+        """Return the pool itself. Estimators have this method too, which checks their options."""
         return self
 
     def _learn(
@@ -278,7 +279,7 @@ class Pool:
         self.renewal += max(RENEW, len(self))
 
     def begin_at(self, starts: dict[str, float] | None) -> None:
-        """Let the hyperparameters of new keys begin there."""
+        """Set the hyperparameters with which new keys start."""
         self.starts = starts
         if starts is not None:
             engine = self.models.engine
@@ -300,7 +301,7 @@ class Pool:
         return is_hashable(key) and key in self.reader.keys
 
     def __getitem__(self, key: Hashable) -> Tenant:
-        """The model of a key, to look at."""
+        """Return the model of a key, for inspection."""
         if key not in self:
             words = nearest(str(key), [str(name) for name in self])
             raise KeyError(f"the pool has no key {key!r}.{words}")
@@ -348,8 +349,8 @@ class Pool:
             return int(self.models.engine.bytes_per_key)
 
     def tenants(self, most: int | None = None) -> "pd.DataFrame":
-        """A line for each key, the worst mean loss first: rows learned and rejected, loss and
-        hyperparameters; the first `most` of them."""
+        """Return a frame with a line for each key, the worst mean loss first: rows learned and
+        rejected, loss and hyperparameters. `most` limits the number of lines."""
         import pandas as pd
 
         with self.lock:
@@ -363,8 +364,8 @@ class Pool:
         return pd.DataFrame(found | {"loss": loss[worst]} | columns | {"rejected": rejected})
 
     def explain(self) -> str:
-        """How many, how well, the hyperparameters in the middle, the worst key, what was
-        rejected."""
+        """Return a few sentences about the pool: keys, rows, loss, the medians of the
+        hyperparameters, the worst key and rejected rows."""
         with self.lock:
             table = self.tenants()
             table = table[table["rows"] > 0]
@@ -413,7 +414,7 @@ class Pool:
         return serialise.from_plain(like, arrays, extra)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options of the pool, and those of its models with `model__` before them."""
+        """Return the options of the pool, and those of its models with the prefix `model__`."""
         own = {"key": self.key, "start": self.start, "max_keys": self.max_keys}
         if not deep:
             return own | {"model": self.model}
@@ -424,7 +425,7 @@ class Pool:
         return f"Pool({self.model!r}, key={self.key!r}): {counted(len(self), 'key')}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return a copy that other threads, which may go on learning, cannot change."""
+        """Return a copy of the state, which other threads that go on learning do not change."""
         model = type(self.model)(**self.model.get_params(deep=False))
         return {"like": (model, self.folder, self.shards), "saved": serialise.to_plain(self)}
 

@@ -1,4 +1,4 @@
-"""Rows of a pool as they come: the numbers of their keys, and the pool's columns and classes."""
+"""Rows of a pool, read: the numbers of their keys, and values in the pool's columns."""
 
 import dataclasses
 import itertools
@@ -27,7 +27,7 @@ def spread(key: Hashable) -> int:
 
 
 def why_not(key: Any) -> str | None:
-    """Return what keeps a value from being a key."""
+    """Return why a value cannot be a key; `None` if it can."""
     if is_missing(key) or (isinstance(key, str) and not key):
         return "its key is missing"
     kind = type(key).__name__
@@ -98,7 +98,7 @@ class Batch:
 
 
 class Reader(Bounded):
-    """The keys, features and classes that a pool knows, numbered in the order of their coming."""
+    """The keys, features and classes that a pool knows, numbered by their first appearance."""
 
     def __init__(self, options: Options):
         self.options = options
@@ -188,6 +188,6 @@ class Reader(Bounded):
         return pieces
 
     def _in_columns(self, pieces: Sequence[Table]) -> np.ndarray:
-        """Return values in the pool's columns, NaN for what it does not know or does not get."""
+        """Return values in the pool's columns, NaN for missing ones."""
         none = np.zeros((0, len(self.names)))
         return np.concatenate([none, *(piece.in_columns(self.names) for piece in pieces)])

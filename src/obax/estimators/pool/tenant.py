@@ -1,4 +1,4 @@
-"""The model of one key, to look at."""
+"""The model of one key, for inspection."""
 
 import copy
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Tenant:
-    """What a pool has learned of one key: everything is as of the moment in which it is asked for.
+    """What a pool has learned of one key, at the time of each call.
 
     It has what an estimator has: `hyperparameters_`, `hyperparameter_history_` (at up to 24
     points), `mean_loss_`, `coef_` and the like, of a copy of the key's model.
@@ -24,7 +24,7 @@ class Tenant:
 
     @property
     def model(self) -> Any:
-        """The same model as an estimator of its own, which goes its own way."""
+        """A copy of the model, as an estimator that is independent of the pool."""
         pool = self.pool
         estimator = type(pool.model)(**pool.model.get_params(deep=False))
         estimator.model_ = self._copy()
@@ -36,11 +36,11 @@ class Tenant:
         return int(self.pool.models.info(self.number)["given"])
 
     def explain(self) -> str:
-        """What was learned, in words."""
+        """Return a few sentences about what was learned."""
         return f"{self.key}: {self.model.explain()}"
 
     def plot(self) -> "Figure":
-        """Learning curve, drift, every hyperparameter and the members' shares over time."""
+        """Return a figure of the learning curve, drift, hyperparameters and shares over time."""
         figure: Figure = self.model.plot()
         figure.suptitle(str(self.key))
         return figure
