@@ -23,7 +23,7 @@ try:
 except ImportError:  # pragma: no cover - depends on what is installed
     river_base = None  # type: ignore[assignment]
 
-NOT_OF_RIVER = ("__repr__", "__str__", "_repr_html_")
+NOT_OF_RIVER = {"__repr__", "__str__", "_repr_html_"}
 """Methods of its base classes that the estimators do not take over."""
 _WAITING: dict[type, str] = {}
 """Estimators that have no base class of scikit-learn yet, with their kind."""
@@ -65,11 +65,9 @@ def _river_base() -> type:
             return super().__sklearn_tags__()  # type: ignore[misc]
 
     for kind in (river_base.base.Base, river_base.Estimator):
-        for name, member in vars(kind).items():
-            if (
-                isinstance(member, FunctionType | property | classmethod)
-                and name not in NOT_OF_RIVER
-            ):
+        for name in vars(kind).keys() - NOT_OF_RIVER:
+            member = vars(kind)[name]
+            if isinstance(member, FunctionType | property | classmethod):
                 setattr(RiverBase, name, member)
     return RiverBase
 

@@ -54,8 +54,9 @@ class Pool:
       `"pooled"`, the medians over the keys that have learned 100 rows.
     - `max_keys`: the number of models in memory, by default all. The least recently used ones are
       moved to a file and come back with the next row of their key: with random keys, a tenth of
-      them in memory, a row takes about 30 times as long as with all of them. `folder`: the folder of that file, by default the
-      one for temporary files. It is scratch space; use `obax.save` for checkpoints.
+      them in memory, a row takes about 30 times as long as with all of them. `folder`: the folder
+      of that file, by default the one for temporary files. It is scratch space; use `obax.save`
+      for checkpoints.
     - `shards`: the number of threads that a call uses, by default one for each core.
 
     A row whose key is missing or cannot be one is *rejected*: counted and kept in `rejected_`. All
