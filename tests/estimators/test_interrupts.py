@@ -151,6 +151,13 @@ def test_saves_and_pickles_beside_a_learning_thread_are_consistent():
             assert found.learned_ == int(found.model_.engine.state()["rows"])
             assert np.isfinite(found.predict_one({0: 1.0}))
         assert "rows learned" in model.explain()
+        history, names = model.hyperparameter_history_, model.feature_names_
+        assert len(history["row"]) == len(history["loss"]) == len(history["memory"])
+        assert names[:3] == [0, 1, 2] and np.isfinite(model.coef_).all()
+        assert model.coef_.shape[1] >= len(names) and np.isfinite(model.intercept_).all()
+        assert np.isfinite([model.mean_loss_, model.hyperparameters_["memory"]]).all()
+        if count < 2:
+            assert len(model.plot().axes) == 6
         count += 1
     thread.join()
     assert not failed and count >= 5
