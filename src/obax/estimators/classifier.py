@@ -1,19 +1,16 @@
 """Logistic regression that keeps its own penalty, memory and inertia in tune."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
 from . import compat
 from .estimator import StreamingEstimator
-from .inputs.table import Features, Rows, as_dict, index_of
+from .inputs.table import Features, Rows, as_dict, to_frame, to_series
 from .inputs.targets import Targets, Weights
 from .model import Outcome
 from .options import ClassifierOptions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class StreamingClassifier(
@@ -62,6 +59,9 @@ class StreamingClassifier(
       their own; further ones share 16 columns. `max_pending`: how many rows may wait for their
       labels, see `learn_one`.
 
+    - `shuffle`, `passes`: for `fit` alone, whether it learns the rows in a random order (the same
+      in each call), and how many times.
+
     It is a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
     classifier (`partial_fit`, `fit`, `predict_proba` ...).
 
@@ -102,19 +102,22 @@ class StreamingClassifier(
         probability.pop(None, None)
         return max(probability, key=probability.__getitem__) if probability else None
 
-    def predict_proba_many(self, X: Rows) -> "pd.DataFrame":
-        """Return probabilities as a pandas frame with one column for each class."""
-        import pandas as pd
-
+    def predict_proba_many(self, X: Rows) -> Any:
+        """Return probabilities as a frame with one column for each class, of polars for rows of
+        polars and of pandas for others."""
         model = self._made
         with model.lock:
-            said, labels = model.predict(X), list(model.labels)
-        return pd.DataFrame(said, columns=labels, index=index_of(X))
+            probabilities, labels = model.predict(X), list(model.labels)
+        return to_frame(probabilities, labels, X)
 
-    def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
-        """Return the most probable class of each row, as a pandas series."""
-        found = self.predict_proba_many(X)
-        return found if found.empty else found.idxmax(axis="columns")
+    def predict_many(self, X: Rows) -> Any:
+        """Return the most probable class of each row, as a series."""
+        model = self._made
+        with model.lock:
+            probabilities, labels = model.predict(X), list(model.labels)
+        if not labels:
+            return to_series([None] * len(probabilities), X)
+        return to_series(as_array(labels)[np.argmax(probabilities, axis=1)], X)
 
     def predict_set_one(self, x: Features, coverage: float = 0.9) -> set[Hashable]:
         """Return a set of classes that contains the right one for a share `coverage` of the rows,
@@ -155,7 +158,7 @@ class StreamingClassifier(
 
     def predict_proba(self, X: Rows) -> np.ndarray:
         """Return probabilities, one column for each of `classes_`."""
-        model = self._fitted
+        model = self._trained
         rows, _ = self._validated(X)
         with model.lock:
             return model.predict(rows)[:, self._order()]

@@ -110,6 +110,15 @@ def register(kind: str, estimator: type) -> None:
         _WAITING[estimator] = kind
 
 
+def not_fitted(text: str) -> Exception:
+    """Return scikit-learn's error for models that have not learned, if it is imported."""
+    if "sklearn" not in sys.modules:
+        return AttributeError(text)
+    from sklearn.exceptions import NotFittedError
+
+    return NotFittedError(text)
+
+
 def validated(estimator: Any, X: Rows, first: bool) -> Any:
     """Return rows checked by scikit-learn's conventions: errors for what is malformed as a whole;
     single NaN and Inf are left to the rule of `inputs`."""

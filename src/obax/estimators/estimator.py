@@ -1,24 +1,32 @@
 """Methods that classifier and regressor share, around one `Model`."""
 
 import dataclasses
-import sys
-import warnings
+import itertools
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .._support.messages import counted, nearest
 from . import compat, report, serialise
-from .inputs.table import Features, Rows, as_dict
+from .inputs.table import Features, Rows, as_dict, taken
 from .inputs.targets import Targets, Weights, many_weights, one_weight, targets_of
 from .model import Model, Outcome
 from .options import Options
 from .pending import Pending
-from .rejected import Rejected
+from .rejected import Rejected, warn_caller
 from .report import Hyperparameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+OTHER_NAMES = dict.fromkeys(("l2", "alpha", "C", "lambda_", "reg_lambda"), "penalty")
+OTHER_NAMES |= dict.fromkeys(("forgetting", "forgetting_factor", "window", "decay"), "memory")
+OTHER_NAMES |= dict.fromkeys(("lr", "learning_rate", "eta0"), "step_size")
+"""Options as other libraries name them."""
+ROWS_OF_BLOCK = 10
+"""Rows of a block of equal labels, on average, before `fit` warns of blocks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +47,18 @@ class Played:
     """Low and high, or the set of classes, of each row, if a coverage was asked for."""
 
 
-class StreamingEstimator(Options):
+class StreamingEstimator(Options, serialise.Saved):
     """The base of both estimators. The constructor only stores its arguments; they are checked,
     and the model is created, with the first row."""
 
-    def __new__(cls, *_: object, **__: object) -> Self:
+    def __new__(cls, *_: object, **options: object) -> Self:
         compat.add_bases()
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in options.keys() - known:
+            words = f" Did you mean {OTHER_NAMES[name]!r}?" if name in OTHER_NAMES else ""
+            raise TypeError(
+                f"{cls.__name__} has no option {name!r}.{words or nearest(name, known)}"
+            )
         return super().__new__(cls)
 
     def __repr__(self) -> str:
@@ -173,12 +187,38 @@ class StreamingEstimator(Options):
     # ---- scikit-learn ----------------------------------------------------------------------
 
     def fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
-        """Forget everything and learn these rows in their order, once. `sample_weight` multiplies
-        the loss of a row; one of weight 2 is not two rows, see `docs/estimators.md`."""
+        """Forget everything and learn these rows, in their order and once unless the options
+        `shuffle` and `passes` say otherwise. `sample_weight` multiplies the loss of a row; one of
+        weight 2 is not two rows, see `docs/estimators.md`."""
         if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
         self.__dict__.pop("model_", None)
-        return self._learn_array(X, y, None, sample_weight, first=True)
+        rows, targets, weights = self._read_array(X, y, sample_weight, first=True)
+        model, rng, count = self._made, np.random.default_rng(0), len(targets)
+        for _ in range(model.options.passes):
+            if model.options.shuffle:
+                order = rng.permutation(count)
+                own = None if weights is None else weights[order]
+                model.play(taken(rows, order), [targets[i] for i in order], weights=own)
+            else:
+                model.play(rows, targets, weights=weights)
+        if not self.learned_ and model.rejected.count:
+            often = model.rejected.most_often()
+            raise ValueError(f"fit learned none of {counted(count, 'row')}, {often}.")
+        if model.options.classify and not model.options.shuffle:
+            self._warn_of_blocks(targets)
+        return self
+
+    def _warn_of_blocks(self, targets: Any) -> None:
+        """Warn if the rows of each class come together: a model of a stream forgets the first."""
+        classes = len(self.model_.labels)
+        blocks = 1 + sum(a != b for a, b in itertools.pairwise(targets))
+        if classes > 1 and blocks <= 2 * classes and len(targets) >= ROWS_OF_BLOCK * blocks:
+            warn_caller(
+                f"labels arrive in {blocks} blocks of equal ones, and a model of a stream forgets "
+                f"the first of them: pass shuffle=True to {type(self).__name__} (and passes=5 for "
+                f"few rows), unless rows are in the order of time."
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__
@@ -215,10 +255,7 @@ class StreamingEstimator(Options):
         waiting = self.model_.take(options, params)
         if waiting:
             words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
-            warnings.warn(
-                f"no effect on a model that has begun, only on the next fit: {words}.",
-                stacklevel=2,
-            )
+            warn_caller(f"no effect on a model that has begun, only on the next fit: {words}.")
         return self
 
     def play(self, X: Rows, y: Targets, *, coverage: float | None = None) -> Played:
@@ -252,9 +289,7 @@ class StreamingEstimator(Options):
         *,
         first: bool,
     ) -> Self:
-        table, targets = self._validated(X, y, first)
-        count = 0 if targets is None else len(targets)
-        heavy = many_weights(weights, count, "sample_weight")
+        rows, targets, weights = self._read_array(X, y, weights, first)
         model = self._made
         if classes is not None:
             named = np.asarray(classes)
@@ -265,8 +300,15 @@ class StreamingEstimator(Options):
                     f"{classes!r}."
                 )
             model.add_classes([serialise.plain_option(label) for label in np.unique(named)])
-        model.play(table, targets, weights=heavy)
+        model.play(rows, targets, weights=weights)
         return self
+
+    def _read_array(self, X: Rows, y: Targets, weights: Weights, first: bool) -> tuple[Any, ...]:
+        if y is None:
+            raise ValueError("learning requires y to be passed, but the target y is None.")
+        rows, targets = self._validated(X, y, first)
+        assert targets is not None
+        return rows, targets, many_weights(weights, len(targets), "sample_weight")
 
     def _validated(
         self, X: Rows, y: Targets | None = None, first: bool = False
@@ -308,13 +350,17 @@ class StreamingEstimator(Options):
     def _fitted(self) -> Model:
         """The model; an error if nothing was learned yet."""
         if "model_" not in self.__dict__:
-            text = f"This {type(self).__name__} has not learned from any row yet."
-            if "sklearn" not in sys.modules:
-                raise AttributeError(text)
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(text)
+            raise compat.not_fitted(f"This {type(self).__name__} has not learned from any row yet.")
         return self.model_
+
+    @property
+    def _trained(self) -> Model:
+        """The model; an error unless it has learned a row."""
+        model = self._fitted
+        if not model.engine.learned:
+            why = f", {model.rejected.most_often()}" if model.rejected.count else ""
+            raise compat.not_fitted(f"This {type(self).__name__} has not learned any row{why}.")
+        return model
 
     def __obax_save__(self) -> tuple[serialise.Arrays, dict[str, Any]]:
         """Return arrays and plain values for `obax.save`."""

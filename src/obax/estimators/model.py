@@ -1,6 +1,7 @@
 """A model of a stream: how rows reach the engine, one at a time or many in a call."""
 
 import dataclasses
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -176,6 +177,13 @@ class Model(GrowingModel):
 
     def _blocks(self, rows: Any) -> Iterator[Any]:
         """Read rows of any kind: as tables, lists of dicts, `Sparse`, or parts of a matrix."""
+        width = rows.shape[1] if isinstance(rows, np.ndarray) and rows.ndim == 2 else math.inf
+        columns = sum(type(name) is int for name in self.names)
+        if width < columns:
+            raise ValueError(
+                f"rows have {width} columns, but the model has learned from arrays of {columns}: "
+                f"give all of them, with NaN for missing values, or rows with names."
+            )
         if not hasattr(rows, "tocsr"):
             yield from blocks(rows)
         elif self.sparse or self.options.sparse(rows.shape[1]):

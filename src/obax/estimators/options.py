@@ -107,6 +107,8 @@ class Options:
     max_categories: int = option(32, at_least(1), live=True)
     max_pending: int = option(10_000, at_least(1), live=True)
     max_memory: float = option(2**30, POSITIVE, live=True)
+    shuffle: bool = option(False, FLAG, live=True)
+    passes: int = option(1, at_least(1), live=True)
 
     # Options of one of the two estimators, with the values that hold for the other.
     loss: ClassVar[str] = "logistic"

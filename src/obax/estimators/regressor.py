@@ -1,19 +1,17 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Self, cast
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, Self, cast
 
 import numpy as np
 
 from . import compat
 from .estimator import StreamingEstimator
-from .inputs.table import Features, Rows, as_dict, index_of
+from .inputs.table import Features, Rows, as_dict, to_frame, to_series
 from .inputs.targets import Targets, Weights
 from .model import Outcome
 from .options import RegressorOptions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Regressor")):  # type: ignore[misc]
@@ -45,11 +43,10 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
         model = self.__dict__.get("model_")
         return 0.0 if model is None else model.predict_one(as_dict(x))[0]
 
-    def predict_many(self, X: Rows) -> "pd.Series":
-        """Return the predictions for rows, as a pandas series."""
-        import pandas as pd
-
-        return pd.Series(self._made.predict(X), index=index_of(X))
+    def predict_many(self, X: Rows) -> Any:
+        """Return the predictions for rows as a series, of polars for rows of polars and of pandas
+        for others."""
+        return to_series(self._made.predict(X), X)
 
     def predict_interval_one(self, x: Features, coverage: float = 0.9) -> tuple[float, float]:
         """Return an interval (low, high) that contains the target for a share `coverage` of the
@@ -60,15 +57,25 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
             prediction = model.predict_one(as_dict(x))[0]
         return prediction - reach, prediction + reach
 
-    def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> "pd.DataFrame":
-        """Return the interval of each row, as a pandas frame with columns `low` and `high`."""
-        import pandas as pd
-
+    def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> Any:
+        """Return the interval of each row, as a frame with columns `low` and `high`."""
         model = self._made
         with model.lock:
             reach = model.reach(coverage)
             found = around(model.predict(X), reach)
-        return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))
+        return to_frame(found, ["low", "high"], X)
+
+    def predict_quantiles_one(
+        self, x: Features, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    ) -> dict[float, float]:
+        """Return quantiles of the target. They are the ends of intervals of coverage |2 q - 1|, so
+        each is exact if errors are as often above as below the prediction."""
+        model = self._made
+        with model.lock:
+            prediction = model.predict_one(as_dict(x))[0]
+            reach = [model.reach(abs(2 * q - 1)) if q != 0.5 else 0.0 for q in quantiles]
+        ends = zip(quantiles, reach, strict=True)
+        return {q: prediction + math.copysign(end, q - 0.5) for q, end in ends}
 
     def progressive_interval(self, X: Rows, y: Targets, coverage: float = 0.9) -> np.ndarray:
         """Learn rows in their order and return the interval of each row, a line with low and high,
@@ -85,7 +92,7 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
 
     def predict(self, X: Rows) -> np.ndarray:
         """Return the predictions for rows of an array or frame."""
-        model = self._fitted
+        model = self._trained
         rows, _ = self._validated(X)
         return model.predict(rows)
 

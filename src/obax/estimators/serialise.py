@@ -8,9 +8,12 @@ words and pending rows are checked by the functions here.
 import contextlib
 import datetime
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+
+from .._support import files
 
 VERSION = 4
 """Of what an estimator writes into a checkpoint."""
@@ -139,3 +142,24 @@ def described_by(name: str) -> Iterator[None]:
         raise ValueError(
             f"the checkpoint does not describe a {name} ({type(error).__name__}: {error})."
         ) from error
+
+
+class Saved:
+    """A base of models that can be saved to a file and loaded again."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file, which is replaced as a whole."""
+        from ..checkpoint import format
+
+        files.write_bytes(Path(path), format.model_to_bytes(self))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the model that `save` or `obax.save` wrote."""
+        from ..checkpoint import format
+
+        model = format.model_from_bytes(format.Checkpoint(format.read_bytes(path), str(path)))
+        if not isinstance(model, cls):
+            kind = type(model).__name__
+            raise format.CheckpointError(f"{path} holds a {kind}, not a {cls.__name__}.")
+        return model

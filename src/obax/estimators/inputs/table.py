@@ -1,5 +1,6 @@
 """Dicts, arrays and frames as tables of floats, and which of their rows are rejected."""
 
+import copy
 import datetime
 import itertools
 import math
@@ -198,6 +199,8 @@ def blocks(rows: Rows) -> Iterator[Table | list[Features]]:
     """Read rows of any kind, dicts as they are and everything else as tables."""
     if isinstance(rows, Table):
         yield rows
+    elif hasattr(rows, "collect"):  # A lazy frame of polars.
+        yield _from_columns(rows.collect())
     elif isinstance(rows, Mapping):
         yield [rows]
     elif hasattr(rows, "columns"):
@@ -280,6 +283,21 @@ def places(names: Sequence[Hashable], columns: Mapping[Hashable, int]) -> np.nda
     return np.array([columns.get(name, -1) for name in names], np.int64)
 
 
+def taken(rows: Any, order: np.ndarray) -> Any:
+    """Return rows in another order."""
+    if isinstance(rows, list | tuple):
+        return [rows[i] for i in order]
+    if hasattr(rows, "tocsr"):
+        return rows.tocsr()[order]
+    table = copy.copy(next(tables(rows)))
+    table.values = table.values[order]
+    table.words = {j: [words[i] for i in order] for j, words in table.words.items()}
+    table.days = {j: days[order] for j, days in table.days.items()}
+    reasons = [(i, table.rejected.get(old)) for i, old in enumerate(order.tolist())]
+    table.rejected = {i: reason for i, reason in reasons if reason is not None}
+    return table
+
+
 def too_large(name: Hashable, value: float) -> str:
     """Return the reason for the rejection of a row with such a value."""
     return f"feature {name!r} is {value:g}, infinite or beyond {LARGEST:g}"
@@ -301,7 +319,25 @@ def as_dict(row: Features | None) -> Features:
     )
 
 
-def index_of(X: Rows) -> Any:
-    """Return the index of a pandas frame; that of a list is a method."""
-    index = getattr(X, "index", None)
-    return None if callable(index) else index
+def to_series(values: Any, like: Rows) -> Any:
+    """Return a series of polars for rows of polars, and one of pandas for others."""
+    if type(like).__module__.startswith("polars"):
+        import polars
+
+        return polars.Series(np.asarray(values).tolist())
+    import pandas
+
+    index = getattr(like, "index", None)  # That of a list is a method.
+    return pandas.Series(values, index=None if callable(index) else index)
+
+
+def to_frame(values: np.ndarray, columns: Sequence[Hashable], like: Rows) -> Any:
+    """Return a frame of polars for rows of polars, and one of pandas for others."""
+    if type(like).__module__.startswith("polars"):
+        import polars
+
+        return polars.DataFrame(values, schema=[str(name) for name in columns], orient="row")
+    import pandas
+
+    index = getattr(like, "index", None)
+    return pandas.DataFrame(values, columns=columns, index=None if callable(index) else index)

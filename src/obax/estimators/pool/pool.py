@@ -13,12 +13,13 @@ from ..._support.messages import counted, nearest
 from .. import locks
 from ..classifier import StreamingClassifier, as_array, ranked, sorted_labels
 from ..estimator import Played
-from ..inputs.table import Features, Rows, as_dict, index_of
+from ..inputs.table import Features, Rows, as_dict, to_frame, to_series
 from ..inputs.targets import Targets, Weights, is_hashable, many_weights, targets_of
 from ..model import LEARNED, NOT_FINITE, Outcome
 from ..regressor import StreamingRegressor
 from ..rejected import Rejected, warn_caller
 from ..report import named
+from ..serialise import Saved
 from . import serialise
 from .reading import Reader, split, spread
 from .store import TUNED, Models
@@ -39,7 +40,7 @@ RENEW = 1024
 are keys, if these are more."""
 
 
-class Pool:
+class Pool(Saved):
     """A `StreamingClassifier` or `StreamingRegressor` for each key.
 
     Rows of many keys are learned in one compiled call, on all cores; those of one key in their
@@ -138,28 +139,24 @@ class Pool:
                 [outcome.rejected.get(i) for i in range(len(outcome.loss))],
             )
 
-    def predict_many(self, keys: Any, rows: Rows) -> "pd.Series":
-        """Return the prediction of the model of its key for each row, as a pandas series; `None`,
+    def predict_many(self, keys: Any, rows: Rows) -> Any:
+        """Return the prediction of the model of its key for each row, as a series; `None`,
         or 0 in regression, if that model has learned nothing yet."""
-        import pandas as pd
-
         predictions, classes = self._predict(keys, rows)
         if not self.reader.options.classify:
-            return pd.Series(predictions, index=index_of(rows))
+            return to_series(predictions, rows)
         labels = np.empty(len(predictions), object)
         known = predictions.any(axis=1)
         if known.any():
             labels[known] = as_array(classes)[np.argmax(predictions[known], axis=1)]
-        return pd.Series(labels, index=index_of(rows)).infer_objects()
+        return to_series(labels.tolist(), rows)
 
-    def predict_proba_many(self, keys: Any, rows: Rows) -> "pd.DataFrame":
-        """Return probabilities as a pandas frame with one column for each class that the pool
+    def predict_proba_many(self, keys: Any, rows: Rows) -> Any:
+        """Return probabilities as a frame with one column for each class that the pool
         knows. All are 0 if the model of a row's key has learned nothing yet."""
-        import pandas as pd
-
         self._check_classes("predict_proba_many")
         predictions, classes = self._predict(keys, rows)
-        return pd.DataFrame(predictions, columns=classes, index=index_of(rows))
+        return to_frame(predictions, classes, rows)
 
     def learn_one(self, x: Features, y: object) -> None:
         """Learn one row, a dict of features in which `key` is the key."""
@@ -167,7 +164,7 @@ class Pool:
 
     def predict_one(self, x: Features) -> Any:
         """Return the prediction for one row, a dict of features in which `key` is the key."""
-        return self.predict_many(None, [as_dict(x)]).iloc[0]
+        return self.predict_many(None, [as_dict(x)])[0]
 
     def predict_proba_one(self, x: Features) -> dict[Hashable, float]:
         """Return the probability of each class that the key of the row has met."""
