@@ -44,6 +44,7 @@ def test_rivers_estimator_checks_on_all_their_streams(kind):
     river.checks.check_estimator(MODELS[kind]())
 
 
+@pytest.mark.filterwarnings("ignore:labels arrive in .* blocks")
 @pytest.mark.parametrize("kind", MODELS)
 def test_scikit_learns_estimator_checks(kind):
     done = set()

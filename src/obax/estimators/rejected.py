@@ -115,4 +115,4 @@ def warn_caller(words: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(HERE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(words, stacklevel=level - 1)
+    warnings.warn(words, stacklevel=level)
