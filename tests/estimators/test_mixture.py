@@ -282,7 +282,8 @@ def test_shares_of_members_by_name():
     assert {name: curve[-1] for name, curve in history.items()} == members
     top = max(members, key=members.__getitem__)
     assert f"carried by: {top} {members[top]:.0%}" in model.explain()
-    assert list(StreamingClassifier(learn=()).checked().member_names)[:2] == ["tuned", "sgd 0.01"]
+    frozen = StreamingClassifier(learn=()).checked().spec(0, 0)
+    assert list(frozen.members)[:2] == ["tuned", "sgd 0.01"]
 
 
 @pytest.mark.parametrize(
@@ -306,4 +307,5 @@ def test_members_and_share_are_checked(options, message):
 
 
 def test_imbalance_uses_the_tuned_member_alone():
-    assert StreamingClassifier(imbalance="weights").checked().member_names == ["tuned"]
+    balanced = StreamingClassifier(imbalance="weights").checked().spec(0, 0)
+    assert list(balanced.members) == ["tuned"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._support.messages import counted, nearest
 from . import compat, report, serialise
-from .inputs.table import Features, Rows, as_dict, taken
+from .inputs.table import Features, Rows, as_dict, reordered
 from .inputs.targets import Targets, Weights, many_weights, one_weight, targets_of
 from .model import Model, Outcome
 from .options import Options
@@ -199,7 +199,7 @@ class StreamingEstimator(Options, serialise.Saved):
             if model.options.shuffle:
                 order = rng.permutation(count)
                 own = None if weights is None else weights[order]
-                model.play(taken(rows, order), [targets[i] for i in order], weights=own)
+                model.play(reordered(rows, order), [targets[i] for i in order], weights=own)
             else:
                 model.play(rows, targets, weights=weights)
         if not self.learned_ and model.rejected.count:

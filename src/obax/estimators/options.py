@@ -182,11 +182,6 @@ class Options:
         return tuple(word for word in MEMBERS if word in self.members)
 
     @property
-    def member_names(self) -> list[str]:
-        """One name for each member, as the engine has them."""
-        return list(self.spec(0, 0).members)
-
-    @property
     def most_features(self) -> int:
         """The number of features that a model takes in."""
         return min(self.max_features, MOST_DENSE) if self.dense else self.max_features

@@ -283,7 +283,7 @@ def places(names: Sequence[Hashable], columns: Mapping[Hashable, int]) -> np.nda
     return np.array([columns.get(name, -1) for name in names], np.int64)
 
 
-def taken(rows: Any, order: np.ndarray) -> Any:
+def reordered(rows: Any, order: np.ndarray) -> Any:
     """Return rows in another order."""
     if isinstance(rows, list | tuple):
         return [rows[i] for i in order]
