@@ -248,7 +248,10 @@ def _waves() -> Any:
 class ClassifierOptions(Options):
     """The options of `StreamingClassifier`."""
 
-    imbalance: str | None = option(None, one_of(None, "weights", "logits"))  # type: ignore[misc]
+    imbalance: str | None = option(  # type: ignore[misc]
+        None,
+        one_of(None, "weights", "logits"),  # type: ignore[arg-type]
+    )
     class_weight: str | Mapping[Hashable, float] | None = option(  # type: ignore[misc]
         None, CLASS_WEIGHT, live=True
     )

@@ -340,4 +340,4 @@ def to_frame(values: np.ndarray, columns: Sequence[Hashable], like: Rows) -> Any
     import pandas
 
     index = getattr(like, "index", None)
-    return pandas.DataFrame(values, columns=columns, index=None if callable(index) else index)
+    return pandas.DataFrame(values, columns=list(columns), index=None if callable(index) else index)

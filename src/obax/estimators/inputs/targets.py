@@ -118,7 +118,8 @@ def _positions(targets: list[object], index: Mapping[Hashable, int], most: int) 
         first = dict(zip(reversed(labels), range(size - 1, -1, -1), strict=True))
     codes, new, implied = dict(index), list[tuple[int, Hashable]](), None
     for row in sorted(row for label, row in first.items() if label not in index):
-        label: Any = labels[row].item() if isinstance(labels[row], np.generic) else labels[row]
+        label: Any = labels[row]
+        label = label.item() if isinstance(label, np.generic) else label
         if label in codes or label is UNREAD or is_missing(label) or len(index) + len(new) >= most:
             continue
         codes[labels[row]] = codes[label] = len(index) + len(new)
