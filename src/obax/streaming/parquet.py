@@ -22,8 +22,8 @@ class ParquetSource(Source):
         except pyarrow.ArrowException as error:
             raise StreamError(f"the input is not a Parquet file: {error}.") from error
         self._check_header(list(file.schema_arrow.names))
-        self._batches = file.iter_batches(MAX_BATCH)
-        self._batch, self._begin = None, 0
+        self._groups = file.iter_batches(MAX_BATCH)
+        self._group, self._begin = None, 0
         offset, self.position.offset = self.position.offset, 0
         self.skip(offset)
 
@@ -46,11 +46,11 @@ class ParquetSource(Source):
 
     def _next(self, limit: int) -> Any:
         """Return the next rows, at most so many, or `None` at the end."""
-        if self._batch is None or self._begin == self._batch.num_rows:
-            self._batch, self._begin = next(self._batches, None), 0
-            if self._batch is None:
+        if self._group is None or self._begin == self._group.num_rows:
+            self._group, self._begin = next(self._groups, None), 0
+            if self._group is None:
                 return None
-        part = self._batch.slice(self._begin, limit)
+        part = self._group.slice(self._begin, limit)
         self._begin += part.num_rows
         self.position.offset += part.num_rows
         self.position.seen = self.seen()
