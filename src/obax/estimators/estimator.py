@@ -193,15 +193,15 @@ class StreamingEstimator(Options, serialise.Saved):
         if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
         self.__dict__.pop("model_", None)
-        rows, targets, weights = self._read_array(X, y, sample_weight, first=True)
+        rows, targets, heavy = self._read_array(X, y, sample_weight, first=True)
         model, rng, count = self._made, np.random.default_rng(0), len(targets)
         for _ in range(model.options.passes):
             if model.options.shuffle:
                 order = rng.permutation(count)
-                own = None if weights is None else weights[order]
+                own = None if heavy is None else heavy[order]
                 model.play(reordered(rows, order), [targets[i] for i in order], weights=own)
             else:
-                model.play(rows, targets, weights=weights)
+                model.play(rows, targets, weights=heavy)
         if not self.learned_ and model.rejected.count:
             often = model.rejected.most_often()
             raise ValueError(f"fit learned none of {counted(count, 'row')}, {often}.")
@@ -289,7 +289,7 @@ class StreamingEstimator(Options, serialise.Saved):
         *,
         first: bool,
     ) -> Self:
-        rows, targets, weights = self._read_array(X, y, weights, first)
+        rows, targets, heavy = self._read_array(X, y, weights, first)
         model = self._made
         if classes is not None:
             named = np.asarray(classes)
@@ -300,7 +300,7 @@ class StreamingEstimator(Options, serialise.Saved):
                     f"{classes!r}."
                 )
             model.add_classes([serialise.plain_option(label) for label in np.unique(named)])
-        model.play(rows, targets, weights=weights)
+        model.play(rows, targets, weights=heavy)
         return self
 
     def _read_array(self, X: Rows, y: Targets, weights: Weights, first: bool) -> tuple[Any, ...]:
@@ -392,7 +392,7 @@ class StreamingEstimator(Options, serialise.Saved):
                 state = serialise.part_of(arrays, "state.")
                 estimator.model_ = Model.from_plain(made.checked(), state, extra["model"])
             if extra["width"] is not None:
-                estimator.n_features_in_ = serialise.whole("width", extra["width"])
+                estimator.__dict__["n_features_in_"] = serialise.whole("width", extra["width"])
             if extra["columns"]:
-                estimator.feature_names_in_ = np.array(extra["columns"], dtype=object)
+                estimator.__dict__["feature_names_in_"] = np.array(extra["columns"], dtype=object)
             return estimator

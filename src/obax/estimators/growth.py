@@ -49,18 +49,18 @@ class GrowingModel(budget.Bounded):
         self._until_check = FIRST_CHECK
 
     @property
-    def sparse(self) -> bool:  # type: ignore[override]
+    def sparse(self) -> bool:
         """Whether rows are read by their keys, with a diagonal curvature."""
         return bool(self.engine.spec.sparse)
 
     @property
-    def names(self) -> Mapping[Hashable, int]:  # type: ignore[override]
+    def names(self) -> Mapping[Hashable, int]:
         """The columns of the features."""
         columns: Mapping[Hashable, int] = self.engine.columns
         return columns
 
     @property
-    def labels(self) -> Mapping[Hashable, int]:  # type: ignore[override]
+    def labels(self) -> Mapping[Hashable, int]:
         """The positions of the classes."""
         labels: Mapping[Hashable, int] = self.engine.label_index
         return labels

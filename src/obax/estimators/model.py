@@ -156,8 +156,11 @@ class Model(GrowingModel):
             for block in parts:
                 for piece in self._pieces(block):
                     span = slice(begin, begin + len(piece))
-                    own = (None if part is None else part[span] for part in (targets, weights))
-                    played += self._play_piece(piece, *own, reject_missing, asked)
+                    own_targets = None if targets is None else targets[span]
+                    own_weights = None if weights is None else weights[span]
+                    played += self._play_piece(
+                        piece, own_targets, own_weights, reject_missing, asked
+                    )
                     begin += len(piece)
             self.warn_underflow()
             return self._joined(played, bool(asked.get("trace")))
@@ -203,8 +206,8 @@ class Model(GrowingModel):
             begin = 0
             while begin < len(block):
                 chunk = block[begin : begin + CHUNK]
-                part = from_dicts(chunk) if self.sparse else None
-                part = next(tables(next(runs(chunk)))) if part is None else part
+                by_keys = from_dicts(chunk) if self.sparse else None
+                part = next(tables(next(runs(chunk)))) if by_keys is None else by_keys
                 yield part
                 begin += len(part)
 
@@ -237,7 +240,8 @@ class Model(GrowingModel):
         self.add_features_of(piece)
         goals, weights = self.read_targets(targets, rejected, size, weights, reject_missing)
         given, labels, outcomes = self.engine.given, [label for _, label in goals.new], []
-        values: Any = (piece.by_keys if self.sparse else piece.in_columns)(self.names, rejected)
+        read: Any = piece.by_keys if self.sparse else piece.in_columns  # type: ignore[union-attr]
+        values = read(self.names, rejected)
         stretches = [(slice(0, size), labels, labels[:0])]
         if goals.implied is not None:
             # The class that a boolean implies is known only after its row.

@@ -98,8 +98,8 @@ class Columns:
             wrong = next((j for j, (kind, _) in values.items() if kinds.get(j, kind) != kind), None)
             if wrong is not None:
                 name = table.names[wrong]
-                found = f"feature {name!r} is {short(table.row(row)[name])}"
-                table.rejected[row] = f"{found}, not a {kinds[wrong]} as before"
+                value = short(table.row(row)[name])
+                table.rejected[row] = f"feature {name!r} is {value}, not a {kinds[wrong]} as before"
                 continue
             for j, (kind, word) in values.items():
                 name = table.names[j]

@@ -96,7 +96,8 @@ class Pool(Saved):
         self.model, self.key = model, check(key, "key", str)
         self.start = check(start, "start", Literal["default", "pooled"])
         self.max_keys = check(max_keys, "max_keys", Count | None)
-        self.folder = Path(folder) if check(folder, "folder", str | os.PathLike | None) else None
+        check(folder, "folder", str | os.PathLike | None)
+        self.folder = None if folder is None else Path(folder)
         self.shards = check(shards, "shards", Count | None) or cores()
         options = model.checked()
         spec = options.spec(0, 0, history_points=POINTS).replace(intervals=False)

@@ -125,9 +125,9 @@ def _restore(pool: "Pool", table: Arrays, states: Arrays) -> None:
         require(lines and fits, f"states.{i}", "a line for each key that has it")
         for line, number in enumerate(numbers):
             parts = [own[name][number].tolist() for name in ("features", "labels")]
-            counts = [float(table[name][number]) for name in COUNTS]
+            rows = [float(table[name][number]) for name in COUNTS]
             state = {name: np.array(array[line]) for name, array in lines.items()}
-            pool.models.engine.restore(number, *parts, *counts, state)
+            pool.models.engine.restore(number, *parts, *rows, state)
             if number in away:
                 pool.models.put_away(number)
     layouts = {name.partition(".")[0] for name in states}
