@@ -176,6 +176,7 @@ def test_fuzzed_rows(batch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the values of:UserWarning")
 @settings(calm, max_examples=500)
 @given(batch=BATCH)
 def test_ten_thousand_fuzzed_rows(batch):
