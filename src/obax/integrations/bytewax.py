@@ -21,7 +21,7 @@ except ImportError as error:
 
 from ..checkpoint import from_bytes, to_bytes
 from ..estimators import Pool, StreamingRegressor
-from ..estimators.pool.keys import spread
+from ..estimators.pool.reading import spread
 from ..streaming.results import Result, results
 from ..streaming.score import Score
 from ..streaming.source import Batch

@@ -23,7 +23,7 @@ def predict_half(model: Any, row: dict[Any, float]) -> Any:
 
 def predict_with_equal_shares(model: Any, row: dict[Any, float]) -> Any:
     """Return what the model predicts while all of its members have the same share."""
-    inner = model.prepare()._model
+    inner = model.prepare().model_
     kept = inner.engine
     count = len(kept.spec.members)
     state = kept.state() | {"shares": np.full(count, 1.0 / count)}

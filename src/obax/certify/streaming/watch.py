@@ -60,10 +60,10 @@ def watch(stream: Stream, predict: Predict = predict, **options: Any) -> Watched
     given = {name: getattr(stream, name) for name in ("memory", "penalty", "inertia", "share")}
     kind: Any = StreamingClassifier if classes else StreamingRegressor
     model = kind(**given | options)
-    inner = model.prepare()._model
+    inner = model.prepare().model_
     features, count = stream.rows.shape[1], len(stream.rows)
     # Known before the first row, so that nothing grows in between.
-    inner._grow(list(range(features)), list(range(classes)))
+    inner.grow(list(range(features)), list(range(classes)))
     played, lines = np.zeros(count), []
     predicted, by_member = np.zeros(count), []
     for i in range(count):
