@@ -248,7 +248,8 @@ void GradientTrees::try_split(Tree& tree, std::size_t node, const QuantileBins& 
     parent.low = split.one_bin ? edges.low(split.column, split.bin)
                                : std::numeric_limits<double>::lowest();
     parent.high = edges.high(split.column, split.bin);
-    gains_[split.column] += split.gain;
+    // As a part of the loss: later splits, of small errors, count less than the first ones.
+    gains_[split.column] += split.gain * (options_.scaled ? mean_square_ : 1.0);
     tree.leaf_count += 1;
     if (last) {
         free_counts(tree);

@@ -164,7 +164,7 @@ TEST(bins_are_quantiles_and_follow_the_values) {
     Random random(5);
     std::vector<std::size_t> changed;
     std::size_t changes = 0;
-    for (std::size_t i = 0; i < 20000; ++i) {
+    for (std::size_t i = 0; i < 60000; ++i) {
         const double level = i < 10000 ? 0.0 : 100.0;
         const Vector values{level + random.normal(), static_cast<double>(random.below(4)), MISSING};
         if (bins.add(values, changed) && i > 10000) ++changes;
