@@ -210,7 +210,7 @@ def _carried(members: object) -> str:
     return f" Of {len(members)} members the prediction is carried by: {large}."
 
 
-def _beside(model: Model) -> str:
+def _beside(model: "Model") -> str:
     """Describe the members beside the linear ones: what they cost, who sleeps, what trees see."""
     engine, options = model.engine, model.options
     if len(engine.costs) < 2:
