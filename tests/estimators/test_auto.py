@@ -54,7 +54,7 @@ def test_one_row_at_a_time_is_the_same_as_in_bulk(classes):
         many.learn_one(row, target, w=weight)
     many.learn_many(dicts(values)[1:], targets[1:].tolist(), w=weights[1:])
     same(one, many)
-    assert sum(one._model.engine.gains) > 0
+    assert sum(one.model_.engine.gains) > 0
 
 
 @pytest.mark.parametrize("classes", [3, 0])
@@ -75,7 +75,7 @@ def test_a_damaged_checkpoint_is_refused():
     values, targets = stream(500)
     model = model_of(2)
     model.learn_many(values, targets.tolist())
-    engine = model._model.engine
+    engine = model.model_.engine
     state = engine.state()
     for name, harm in {
         "auto.trees.0.nodes": lambda a: np.append(a, 1.0),
@@ -116,7 +116,7 @@ def test_seeds_differ_and_each_repeats():
     for model in models:
         model.learn_many(values, targets.tolist())
     same(models[0], models[1])
-    a, b = (model._model.engine.gains for model in models[1:])
+    a, b = (model.model_.engine.gains for model in models[1:])
     assert not np.array_equal(a, b)
 
 
@@ -130,8 +130,8 @@ def mixture_of(classes, rows, mutant=None, share=0.01, seed=0):
     if not classes:
         targets[:2] = 100.0, 160.0  # so that none of the next ones is a glitch
     model = model_of(classes, effort="high", members="tuned", share=share)
-    made = model.prepare()._model
-    made._grow([f"x{j}" for j in range(values.shape[1])], list(range(classes)))
+    made = model.prepare().model_
+    made.grow([f"x{j}" for j in range(values.shape[1])], list(range(classes)))
     engine, names = made.engine, list(made.engine.spec.members)
     count = len(names)
     shares, residuals = np.full(count, 1 / count), np.zeros(count)
@@ -222,7 +222,7 @@ def linear_stream(rows, seed=0, classify=True):
 
 def mean_cost(model, played, begin):
     """The mean cost of rows from `begin` on, in those of the linear members."""
-    costs, members = model._model.engine.costs, played.hyperparameters["members"]
+    costs, members = model.model_.engine.costs, played.hyperparameters["members"]
     shares = np.array(list(members.values()))[-len(costs) + 1 :]
     return 1 + ((shares[:, begin:] > 0).T @ costs[1:]).mean() / costs[0]
 
@@ -233,7 +233,7 @@ def test_where_linear_members_suffice_the_others_sleep(classify):
     model = model_of(2 if classify else 0)
     played = model.play(values, targets.tolist())
     assert mean_cost(model, played, 10_000) <= 2.0
-    assert model._model.engine.asleep
+    assert model.model_.engine.asleep
     assert "Asleep, because they do not earn their cost: " in model.explain()
     linear = model_of(2 if classify else 0).set_params(features="linear")
     assert played.loss.mean() < 1.005 * linear.play(values, targets.tolist()).loss.mean()
@@ -243,9 +243,9 @@ def test_with_high_effort_nobody_sleeps_and_with_low_there_are_no_trees():
     values, targets = linear_stream(5_000)
     high, low = model_of(2, effort="high"), model_of(2, effort="low")
     played = high.play(values, targets.tolist())
-    assert mean_cost(high, played, 4_500) > 4 and not high._model.engine.asleep
+    assert mean_cost(high, played, 4_500) > 4 and not high.model_.engine.asleep
     low.play(values[:300], targets[:300].tolist())
-    assert list(low._model.engine.spec.members)[-1] == "lags"
+    assert list(low.model_.engine.spec.members)[-1] == "lags"
 
 
 def test_sleepers_wake_when_the_stream_leaves_the_linear_members():
@@ -265,8 +265,8 @@ def test_sleepers_wake_when_the_stream_leaves_the_linear_members():
 @pytest.mark.parametrize(("features", "classes"), [(4, 2), (9, 3), (60, 12)])
 def test_memory_is_known_and_held(features, classes):
     limit = 2**23
-    model = model_of(classes, max_memory=limit).prepare()._model
-    model._grow(list(range(features)), list(range(classes)))
+    model = model_of(classes, max_memory=limit).prepare().model_
+    model.grow(list(range(features)), list(range(classes)))
     assert budget.taken(model.options, features, classes) == model.engine.bytes
     values, _ = stream(2500, features)
     labels = (np.nan_to_num(values[:, 0]) > 0.3) + (np.nan_to_num(values[:, 1]) > 0.3)
@@ -282,7 +282,7 @@ def test_a_model_with_many_features_becomes_linear():
     model.learn_many(values[:250, :10], targets[:250].tolist())
     assert "trees 30" in model.hyperparameters_["members"]
     model.learn_many(values[250:], targets[250:].tolist())
-    assert model._model.sparse and "trees 30" not in model.hyperparameters_["members"]
+    assert model.model_.sparse and "trees 30" not in model.hyperparameters_["members"]
 
 
 def test_intervals_keep_their_coverage():
