@@ -109,7 +109,7 @@ class Options:
     members: str | tuple[str, ...] = option("auto", SOME_MEMBERS)
     share: float = option(0.001, SHARE, live=True)
     per_feature: bool = option(False, FLAG)
-    features: str = option("linear", one_of("auto", "linear", "fourier", "interactions"))
+    features: str = option("linear", one_of("linear", "fourier", "interactions", "auto"))
     lags: int = option(0, at_least(0))
     effort: str = option("auto", one_of("low", "auto", "high"))
     seed: int = option(0, at_least(0))
