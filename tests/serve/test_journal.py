@@ -16,7 +16,7 @@ import pytest
 import obax
 from obax._support.messages import UserError
 from obax.estimators import StreamingClassifier
-from obax.serve.journal import Journal, JournalError
+from obax.serve.journal import Journal
 from obax.serve.model import Saves, ServedModel
 
 SERVE = [sys.executable, "-m", "obax", "serve", "--port", "0"]
@@ -52,7 +52,7 @@ def test_a_line_that_was_cut_off_is_removed_and_a_damaged_one_is_an_error(tmp_pa
         assert len(entries(tmp_path / "m.obax")) == 2
         assert file.read_bytes() == whole[: whole.rindex(b"\n", 0, -1) + 1]
     file.write_bytes(whole.replace(b'"a":1', b'"a":7'))
-    with pytest.raises(JournalError, match="is damaged at byte 0"):
+    with pytest.raises(UserError, match="is damaged at byte 0"):
         entries(tmp_path / "m.obax")
 
 

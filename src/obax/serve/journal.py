@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._support import files
+from .._support.messages import UserError
+from .protocol import RequestError
 
 Entry = tuple[str, bytes]
 """An operation, and the JSON of its request."""
-
-
-class JournalError(ValueError):
-    """A journal that cannot be read or written."""
+Position = tuple[int, int]
+"""The number of a segment, and its size up to the end of an entry."""
 
 
 class Journal:
@@ -36,6 +36,11 @@ class Journal:
         self._flush = asyncio.Lock()
         self.segment = 0
 
+    @property
+    def name(self) -> str:
+        """The name of the segments, for messages."""
+        return f"{self._checkpoint.name}.journal"
+
     def replay(self, first: int) -> Iterator[Entry]:
         """Yield the entries of all segments from `first` on, then open the last one to go on.
 
@@ -52,7 +57,7 @@ class Journal:
                 yield entry
                 good += len(line)
             if data[good:].count(b"\n") > 1:
-                raise JournalError(
+                raise UserError(
                     f"{path} is damaged at byte {good:,}, with whole lines after it. Move it away "
                     f"to go on without the rest."
                 )
@@ -60,40 +65,35 @@ class Journal:
                 os.truncate(path, good)
         self._open(numbers[-1] if numbers else max(first, 1))
 
-    def append(self, operation: str, body: bytes) -> int:
-        """Hand an entry to the system; return the position that `synced` waits for."""
+    def append(self, operation: str, body: bytes) -> Position:
+        """Hand an entry to the system, if it is `written`; return what `synced` waits for."""
+        if not self.written:
+            return self.segment, 0
         text = operation.encode() + b" " + body.replace(b"\n", b" ").replace(b"\r", b" ")
         line = b"%08x " % zlib.crc32(text) + text + b"\n"
         try:
-            written = os.write(self._descriptor, line)
-            if written < len(line):
+            if os.write(self._descriptor, line) < len(line):
                 raise OSError("the disk is full")
         except OSError as error:
             os.truncate(self._path(self.segment), self._size)
-            raise JournalError(f"the journal cannot be written: {error}") from error
+            raise RequestError(f"the journal cannot be written: {error}", 503) from error
         self._size += len(line)
-        return self._size
+        return self.segment, self._size
 
-    async def synced(self, segment: int, position: int) -> None:
+    async def synced(self, position: Position) -> None:
         """Wait until the entries up to a position are on the disk."""
         async with self._flush:
             # A segment reaches the disk before the next one begins.
-            if segment == self.segment and self._synced < position:
+            if position[0] == self.segment and self._synced < position[1]:
                 end = self._size
                 await asyncio.to_thread(os.fsync, self._descriptor)
-                self._synced = max(self._synced, end)
-
-    @property
-    def name(self) -> str:
-        """The name of the segments, for messages."""
-        return f"{self._checkpoint.name}.journal"
+                self._synced = end
 
     async def rotate(self) -> int:
         """Begin the next segment; return its number, for the checkpoint that comes with it."""
+        # Those who wait for this segment have their answer before the checkpoint is written.
+        await self.synced((self.segment, self._size))
         async with self._flush:
-            # Those who wait for this segment have their answer before the checkpoint is written.
-            if self.written:
-                await asyncio.to_thread(os.fsync, self._descriptor)
             self._open(self.segment + 1)
         return self.segment
 
