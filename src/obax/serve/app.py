@@ -108,7 +108,7 @@ class Server:
             Route("/metrics", self.prometheus),
             *_page_routes(self.page_data),
         ]
-        handlers = HANDLERS | {RequestError: self.failed}
+        handlers = HANDLERS | {HTTPException: self.failed}
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
 
     @contextlib.asynccontextmanager
@@ -186,7 +186,7 @@ class Server:
 
     async def failed(self, request: Request, error: Any) -> Response:
         """Answer a request that cannot be answered, and count it."""
-        self.metrics.failed(error.status)
+        self.metrics.failed(error.status_code)
         return error_response(error)
 
     def _served(self, request: Request, name: str | None = None) -> ServedModel:
@@ -197,12 +197,10 @@ class Server:
         return self.models[name]
 
 
-async def _http_error(request: Request, error: Any) -> Response:
-    return Json({"error": error.detail}, error.status_code, error.headers)
+async def _error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        error = HTTPException(500, f"{type(error).__name__} inside the server")
+    return error_response(error)
 
 
-async def _unexpected_error(request: Request, error: Exception) -> Response:
-    return Json({"error": f"{type(error).__name__} inside the server"}, 500)
-
-
-HANDLERS: dict[Any, Any] = {HTTPException: _http_error, Exception: _unexpected_error}
+HANDLERS: dict[Any, Any] = {HTTPException: _error, Exception: _error}

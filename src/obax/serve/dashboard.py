@@ -35,7 +35,7 @@ def page_of_model(served: ServedModel) -> dict[str, Any]:
         losses = model.hyperparameter_history_["loss"].tolist()
         answer = page.summary("Loss", losses, counted(served.rows, "row"))
     shown = [{"row": one["row"], "reason": one["reason"]} for one in model.rejected_]
-    return page.contents(
+    return page.Page(
         served.name,
         charts,
         facts.items(),
@@ -44,4 +44,4 @@ def page_of_model(served: ServedModel) -> dict[str, Any]:
         table=table,
         rejected=shown[-MAX_REJECTED:],
         text=model.explain(),
-    )
+    ).contents()

@@ -63,10 +63,11 @@ class Guard:
             await self.app(scope, receive, send_with_headers)
         except RequestError as error:
             # The rest of the request is not read.
-            headers = {"Connection": "close"}
-            if error.status == 401:
-                headers["WWW-Authenticate"] = 'Basic realm="obax"'
-            await error_response(error, headers)(scope, receive, send_with_headers)
+            answer = error_response(error)
+            answer.headers["Connection"] = "close"
+            if error.status_code == 401:
+                answer.headers["WWW-Authenticate"] = 'Basic realm="obax"'
+            await answer(scope, receive, send_with_headers)
         except ClientDisconnect:
             pass
         finally:

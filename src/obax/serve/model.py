@@ -15,7 +15,7 @@ from ..checkpoint import format
 from ..estimators import Pool, StreamingRegressor, Table
 from ..estimators.pending import Pending
 from ..streaming.reasons import Reasons
-from .journal import Journal, Position
+from .journal import Journal
 from .prediction import predict
 from .protocol import ModelRequest, RequestError, parse
 
@@ -83,13 +83,13 @@ class ServedModel:
 
     def _replay(self, journal: Journal, meta: dict[str, Any]) -> None:
         """Learn what came after the checkpoint."""
-        begins = meta.get("segment")
+        contained = meta.get("journal")
         # A file that was not written by a server has no number of its journal yet.
-        self._changed = begins is None
-        for operation, body in journal.replay(1 if begins is None else begins):
-            if begins is None:
+        self._changed = contained is None
+        for operation, body in journal.replay(contained or 0):
+            if contained is None:
                 raise UserError(
-                    f"{journal.name} is beside a model that was not served: it belongs to another "
+                    f"{journal.path} is beside a model that was not served: it belongs to another "
                     f"one. Move one of them away."
                 )
             self._changed = True
@@ -109,8 +109,8 @@ class ServedModel:
             raise RequestError("learn needs inputs, row or rows, or the id of a row.")
         if self.journal is None:
             raise RequestError(f"{self.name} is served to be read: it does not learn.", 409)
-        answer, position = await self._in_turn(self.journal, "learn", request, body)
-        await self.journal.synced(position)
+        answer, number = await self._in_turn(self.journal, "learn", request, body)
+        await self.journal.synced(number)
         if self.rows - self._saved_rows >= self.saves.rows:
             self.due.set()
         return answer
@@ -128,19 +128,18 @@ class ServedModel:
 
     async def _in_turn(
         self, journal: Journal, operation: str, request: ModelRequest, body: bytes
-    ) -> tuple[Any, Position]:
-        """Learn or keep rows after those of earlier requests; return the entry's position too."""
+    ) -> tuple[Any, int]:
+        """Learn or keep rows after earlier requests; return the number of the entry too."""
         try:
-            async with asyncio.timeout(TURN_SECONDS):
-                await self._turn.acquire()
+            await asyncio.wait_for(self._turn.acquire(), TURN_SECONDS)
         except TimeoutError:
             text = "too many requests wait to be learned; try again later."
             raise RequestError(text, 503) from None
         try:
-            position = journal.append(operation, body)
+            number = journal.append(operation, body)
             self._changed = True
             call = self._learn if operation == "learn" else self._keep
-            return await _run(call, request), position
+            return await _run(call, request), number
         finally:
             self._turn.release()
 
@@ -224,13 +223,12 @@ class ServedModel:
             self.due.clear()
             if not self._changed and self.path.exists():
                 return
-            segment = await self.journal.rotate()
-            meta: dict[str, Any] = {"round": self.rows, "segment": segment}
+            meta: dict[str, Any] = {"round": self.rows, "journal": self.journal.number}
             if self.pool is not None:
                 meta["pending"] = self.pending.to_plain()
             data = await asyncio.to_thread(format.model_to_bytes, self.model, meta)
             await asyncio.to_thread(files.write_bytes, self.path, data)
-            self.journal.remove_before(segment)
+            await self.journal.clear()
             self._changed, self._saved_rows, self.saved_at = False, self.rows, time.time()
 
     async def save_from_time_to_time(self) -> None:

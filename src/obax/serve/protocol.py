@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..estimators import Table
@@ -23,12 +24,12 @@ JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 Rows = Table | list[dict[Any, Any]]
 
 
-class RequestError(ValueError):
+class RequestError(HTTPException):
     """A request that cannot be answered, with the HTTP status that says so."""
 
     def __init__(self, text: str, status: int = 400):
-        super().__init__(text)
-        self.status = status
+        headers = {"Retry-After": "1"} if status == 503 else None
+        super().__init__(status, text, headers)
 
 
 class Json(Response):
@@ -50,10 +51,9 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
 
 
-def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> Json:
+def error_response(error: HTTPException) -> Json:
     """Return the answer to a request that cannot be answered, in the form of the protocol."""
-    retry = {"Retry-After": "1"} if error.status == 503 else {}
-    return Json({"error": str(error)}, error.status, {**retry, **(headers or {})})
+    return Json({"error": error.detail}, error.status_code, error.headers)
 
 
 @dataclasses.dataclass(frozen=True)
