@@ -25,9 +25,7 @@ SERVE = [sys.executable, "-m", "obax", "serve", "--port", "0"]
 
 def entries(path, contained=0, written=False):
     journal = Journal(path, written)
-    found = list(journal.replay(contained))
-    journal.close()
-    return found
+    return list(journal.replay(contained))
 
 
 def written(path, bodies):
@@ -35,7 +33,6 @@ def written(path, bodies):
     list(journal.replay(0))
     for body in bodies:
         journal.append("learn", body)
-    journal.close()
     return journal.path
 
 

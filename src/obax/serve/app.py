@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -134,7 +135,8 @@ class Server:
         served = self._served(request)
         call = served.infer if operation == "infer" else served.learn
         answer = await call(request.scope["obax.body"])
-        self.metrics.answered(served.name, operation, time.perf_counter() - begun)
+        latency = self.metrics.latency.labels(served.name, operation)
+        latency.observe(time.perf_counter() - begun)
         return Json(answer)
 
     def describe(self, request: Request) -> dict[str, Any]:
@@ -156,7 +158,8 @@ class Server:
 
     async def prometheus(self, request: Request) -> Response:
         """Return the metrics."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+        text = generate_latest(self.metrics.registry)
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     async def events(self, request: Request) -> Response:
         """Send the numbers of a model every second, as server-sent events."""
@@ -170,8 +173,7 @@ class Server:
                 while not self._stop.is_set():
                     yield b"data: " + to_json(numbers(served)) + b"\n\n"
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(EVENT_SECONDS):
-                            await self._stop.wait()
+                        await asyncio.wait_for(self._stop.wait(), EVENT_SECONDS)
             finally:
                 self._listeners -= 1
 
@@ -186,7 +188,7 @@ class Server:
 
     async def failed(self, request: Request, error: Any) -> Response:
         """Answer a request that cannot be answered, and count it."""
-        self.metrics.failed(error.status_code)
+        self.metrics.errors.labels(str(error.status_code)).inc()
         return error_response(error)
 
     def _served(self, request: Request, name: str | None = None) -> ServedModel:

@@ -13,11 +13,6 @@ from .protocol import RequestError, error_response
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
 """What probes of a cluster ask, without a token."""
-SECURITY_HEADERS = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,25 +44,19 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-
-        async def send_with_headers(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *SECURITY_HEADERS]
-            await send(message)
-
         self._requests += 1
         try:
             request = Request(scope, receive)
             self._check(request)
             scope["obax.body"] = await self._body(request) if request.method == "POST" else b""
-            await self.app(scope, receive, send_with_headers)
+            await self.app(scope, receive, send)
         except RequestError as error:
             # The rest of the request is not read.
             answer = error_response(error)
             answer.headers["Connection"] = "close"
             if error.status_code == 401:
                 answer.headers["WWW-Authenticate"] = 'Basic realm="obax"'
-            await answer(scope, receive, send_with_headers)
+            await answer(scope, receive, send)
         except ClientDisconnect:
             pass
         finally:

@@ -98,9 +98,3 @@ class Journal:
             else:
                 self.path.unlink(missing_ok=True)
             self._size, self._synced = 0, self.number
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
 from .model import ServedModel
@@ -27,31 +27,15 @@ GAUGES = {
 class Metrics:
     """Latencies and errors since the start, and the state of each model when asked."""
 
-    def __init__(self, models: Iterable[ServedModel]):
-        self._models = list(models)
-        self._registry = CollectorRegistry()
-        self._latency = Histogram(
-            "obax_request_seconds",
-            "Time to answer a request.",
-            ("model", "operation"),
-            buckets=BUCKETS,
-            registry=self._registry,
+    def __init__(self, models: Sequence[ServedModel]):
+        self._models, self.registry = models, CollectorRegistry()
+        self.registry.register(self)
+        description, labels = "Time to answer a request.", ("model", "operation")
+        self.latency = Histogram(
+            "obax_request_seconds", description, labels, buckets=BUCKETS, registry=self.registry
         )
         description = "Requests that were answered with an error."
-        self._errors = Counter("obax_errors", description, ("status",), registry=self._registry)
-        self._registry.register(self)
-
-    def answered(self, model: str, operation: str, seconds: float) -> None:
-        """Count a request."""
-        self._latency.labels(model, operation).observe(seconds)
-
-    def failed(self, status: int) -> None:
-        """Count a request that was answered with an error."""
-        self._errors.labels(str(status)).inc()
-
-    def text(self) -> bytes:
-        """Return all metrics."""
-        return generate_latest(self._registry)
+        self.errors = Counter("obax_errors", description, ("status",), registry=self.registry)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Return the state of each model."""
@@ -89,6 +73,9 @@ def numbers(served: ServedModel) -> dict[str, float]:
         "mean_loss": float(model.mean_loss_),
         "pending_labels": float(len(served.pending)),
         "dropped_labels": float(served.pending.dropped),
-        "checkpoint_age_seconds": time.time() - served.saved_at,
     }
-    return values | ({} if served.pool is None else {"keys": float(len(served.pool))})
+    if served.journal is not None:
+        values["checkpoint_age_seconds"] = time.time() - served.saved_at
+    if served.pool is not None:
+        values["keys"] = float(len(served.pool))
+    return values

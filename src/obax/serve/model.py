@@ -235,8 +235,7 @@ class ServedModel:
         """Save every so many rows or seconds, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.saves.seconds):
-                    await self.due.wait()
+                await asyncio.wait_for(self.due.wait(), self.saves.seconds)
             try:
                 await self.save()
             except OSError:

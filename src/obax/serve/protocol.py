@@ -71,8 +71,6 @@ class ModelRequest:
     keys: list[Any] | None
     targets: list[Any] | None
     coverage: float | None
-    outputs: list[str] | None
-    """The names of the output tensors that are wanted; `None` for all."""
 
 
 def parse(body: bytes) -> ModelRequest:
@@ -101,12 +99,8 @@ def parse(body: bytes) -> ModelRequest:
     for name, entries in {"ids": ids, "targets": targets, "keys": keys}.items():
         if entries is not None and (not isinstance(entries, list) or len(entries) != size):
             raise RequestError(f"{name} must be a list with an entry for each of {size} rows.")
-    try:
-        outputs = [output["name"] for output in values["outputs"]] if "outputs" in values else None
-    except (TypeError, KeyError):
-        raise RequestError("outputs must be a list of objects with a name.") from None
     coverage = values.get("coverage")
-    return ModelRequest(form or "rows", rows, size, id, ids, keys, targets, coverage, outputs)
+    return ModelRequest(form or "rows", rows, size, id, ids, keys, targets, coverage)
 
 
 def _one_or_many(values: Mapping[str, Any], name: str) -> Any:
