@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import obax
 from obax import cli
+from obax._support import files
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
 from obax.serve.app import application
 from obax.serve.guard import Bounds
@@ -259,6 +260,32 @@ def test_checkpoints_after_rows_and_seconds(tmp_path):
             while obax.load(path).learned_ < 60 and time.monotonic() < until:
                 time.sleep(0.05)
             assert obax.load(path).learned_ == 60
+
+
+def test_a_checkpoint_that_is_being_written_when_the_server_ends(tmp_path, monkeypatch):
+    write, ended = files.write_bytes, []
+
+    def slowly(path, data):
+        if ended == []:
+            ended.append("begun")
+            time.sleep(0.5)
+        write(path, data)
+        ended.append(len(data))
+
+    async def play():
+        model = ServedModel("m", StreamingClassifier(), tmp_path / "m.obax", Saves(seconds=0.05))
+        body = b'{"row":{"a":1},"target":1}'
+        await model.learn(body)
+        saver = asyncio.create_task(model.save_from_time_to_time())
+        while not ended:
+            await asyncio.sleep(0.01)
+        saver.cancel()
+        await model.learn(body)
+        await model.save()
+
+    monkeypatch.setattr(files, "write_bytes", slowly)
+    asyncio.run(play())
+    assert obax.load(tmp_path / "m.obax").learned_ == 2 and len(ended) == 3
 
 
 def test_predictions_and_learning_at_once(tmp_path):

@@ -124,8 +124,6 @@ class Server:
         finally:
             for saver in savers:
                 saver.cancel()
-            # One that was writing a checkpoint has finished or given up before the last is written.
-            await asyncio.gather(*savers, return_exceptions=True)
             for model in models:
                 await model.save()
 

@@ -131,7 +131,8 @@ class ServedModel:
     ) -> tuple[Any, int]:
         """Learn or keep rows after earlier requests; return the number of the entry too."""
         try:
-            await asyncio.wait_for(self._turn.acquire(), TURN_SECONDS)
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turn.acquire()
         except TimeoutError:
             text = "too many requests wait to be learned; try again later."
             raise RequestError(text, 503) from None
@@ -237,7 +238,8 @@ class ServedModel:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.due.wait(), self.saves.seconds)
             try:
-                await self.save()
+                # One that is cancelled goes on: the last checkpoint must come after it.
+                await asyncio.shield(self.save())
             except OSError:
                 # The disk may have room again; the age of the checkpoint is among the metrics.
                 await asyncio.sleep(1.0)
