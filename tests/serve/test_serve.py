@@ -100,6 +100,30 @@ def test_the_id_of_a_prediction_is_the_id_of_its_label(tmp_path):
         assert client.get("/metrics").text.count('obax_rows_learned{model="m"} 4.0') == 1
 
 
+def test_words_dates_and_quoted_numbers(tmp_path):
+    path = tmp_path / "m.obax"
+    with served(ServedModel("m", Pool(StreamingRegressor(), "shop"), path, Saves())) as client:
+        post = client.post
+        dates = [f"2024-01-{day:02}" for day in range(1, 21)]
+        inputs = [
+            tensor("shop", ["007"] * 20, "BYTES"),
+            tensor("day", dates, "BYTES"),
+            tensor("place", ["here", "there"] * 10, "BYTES"),
+            tensor("load", list(range(20)), "INT32"),
+        ]
+        body = {"inputs": inputs, "parameters": {"targets": list(range(20))}}
+        assert post("/v2/models/m/learn", json=body).json()["learned"] == 20
+        row = {"shop": "007", "day": "2024-01-21T00:00:00", "place": "here", "load": "20"}
+        first = post("/v2/models/m/infer", json={"row": row}).json()["prediction"]
+        # The key stays a word, the load is the number; one that is not known is missing.
+        again = post("/v2/models/m/infer", json={"row": row | {"load": 20}}).json()["prediction"]
+        missing = post("/v2/models/m/infer", json={"row": row | {"load": "?"}}).json()["prediction"]
+        assert first == again != missing and abs(first - 20) < 2
+        answer = client.get("/v2/models/m/versions/1").json()
+        kinds = {one["name"]: one["datatype"] for one in answer["inputs"]}
+        assert kinds == {"shop": "BYTES", "day": "BYTES", "place": "BYTES", "load": "FP64"}
+
+
 def test_numbers_have_intervals(tmp_path):
     X, _ = rows_of(200)
     with served(ServedModel("r", StreamingRegressor(), tmp_path / "r.obax", Saves())) as client:
@@ -147,6 +171,8 @@ def test_a_pool_learns_each_key(tmp_path):
         (json.dumps({"inputs": [tensor("a", [1]), tensor("b", [1, 2])]}).encode(), 400, "as many"),
         (json.dumps({"row": {"a": 1}, "ids": [1, 2]}).encode(), 400, "each of 1 rows"),
         (json.dumps({"row": {"a": 1}, "coverage": 3}).encode(), 400, "coverage"),
+        (b'{"rows": []}', 400, "a list of at least one object"),
+        (b'{"row": [1]}', 400, "row must be an object"),
         (b"[" * 50_000, 400, "not JSON"),
         (b" " * 70_000, 413, "larger than 65,536 bytes"),
     ],

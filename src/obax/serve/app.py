@@ -140,9 +140,9 @@ class Server:
     def describe(self, request: Request) -> dict[str, Any]:
         """Return what a model takes and gives."""
         served = self._served(request)
-        names = [*([] if served.pool is None else [served.pool.key]), *served.model.feature_names_]
-        # A feature may hold numbers, words or dates; numbers are the usual ones.
-        inputs = [{"name": str(name), "datatype": "FP64", "shape": [-1]} for name in names]
+        inputs = [
+            {"name": name, "datatype": kind, "shape": [-1]} for name, kind in served.inputs.items()
+        ]
         datatype = "FP64" if served.numbers else "BYTES"
         outputs = [{"name": "prediction", "datatype": datatype, "shape": [-1]}]
         if not served.numbers:

@@ -66,6 +66,7 @@ class ServedModel:
         single = model.model if isinstance(model, Pool) else model
         self.numbers = isinstance(single, StreamingRegressor)
         self.pool = model if isinstance(model, Pool) else None
+        self.key = model.key if isinstance(model, Pool) else None
         self.pending: Pending = Pending(single.max_pending) if self.pool else model.pending_
         if self.pool and "pending" in meta:
             self.pending = Pending.from_plain(single.max_pending, meta["pending"])
@@ -81,6 +82,18 @@ class ServedModel:
         """The number of rows learned."""
         return int(self.model.learned_)
 
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The features that rows have had, and the key of a pool, with their usual datatypes."""
+        reader = self.model._fitted if self.pool is None else self.pool._reader
+        columns = reader.columns
+        texts = [*([] if self.key is None else [self.key]), *columns.words, *columns.dates]
+        # A word or a date is several columns of the model, with the name of the feature in front.
+        derived = tuple(f"{name}{mark}" for name in columns.words for mark in "=#")
+        derived += tuple(f"{name}." for name in columns.dates)
+        numbers = [str(n) for n in self.model.feature_names_ if not str(n).startswith(derived)]
+        return {str(name): "BYTES" for name in texts} | dict.fromkeys(numbers, "FP64")
+
     def _replay(self, journal: Journal, meta: dict[str, Any]) -> None:
         """Learn what came after the checkpoint."""
         contained = meta.get("journal")
@@ -95,14 +108,14 @@ class ServedModel:
             self._changed = True
             # An error was the answer to the request.
             with contextlib.suppress(RequestError):
-                request = parse(body)
+                request = parse(body, self.key)
                 self._learn(request) if operation == "learn" else self._keep(request)
 
     # ---- requests ------------------------------------------------------------------------------
 
     async def learn(self, body: bytes) -> dict[str, Any]:
         """Learn the rows of a request; return what became of them."""
-        request = parse(body)
+        request = parse(body, self.key)
         if request.targets is None:
             raise RequestError("learn needs target, or targets for several rows.")
         if request.rows is None and request.ids is None:
@@ -117,7 +130,7 @@ class ServedModel:
 
     async def infer(self, body: bytes) -> dict[str, Any]:
         """Predict the rows of a request; keep them for their labels if they have an id."""
-        request = parse(body)
+        request = parse(body, self.key)
         if request.rows is None:
             raise RequestError("infer needs inputs, row or rows.")
         if request.ids is not None and self.journal is not None:

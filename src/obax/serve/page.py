@@ -19,7 +19,7 @@ MAX_POINTS = 300
 SMOOTHED = 20
 """How many points a smoothed curve averages."""
 # All of them have a contrast of 3 to the light page and to the dark one.
-COLOURS = ("#0f77c0", "#d55e00", "#009270", "#c9468f", "#b07800", "#1f93b8", "#9257d0", "#a5694f",
+COLOURS = ("#0f77c0", "#d55e00", "#009270", "#c9468f", "#b07800", "#9257d0", "#1f93b8", "#a5694f",
            "#5b6ee1", "#7a8b00", "#808080", "#0f77c0")  # fmt: skip
 Curve = tuple[Sequence[float], Sequence[float | None]]
 """Horizontal and vertical values."""

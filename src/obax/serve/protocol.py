@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..estimators import Table
+from ..streaming.columns import parse_number
 
 FLOATS = {"FP16", "FP32", "FP64"}
 INTEGERS = {f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
@@ -73,8 +74,11 @@ class ModelRequest:
     coverage: float | None
 
 
-def parse(body: bytes) -> ModelRequest:
-    """Return the request in a body of JSON; raise a `RequestError` if there is none."""
+def parse(body: bytes, key: str | None = None) -> ModelRequest:
+    """Return the request in a body of JSON; raise a `RequestError` if there is none.
+
+    In plain rows, texts that read as numbers are numbers, but for the column of the `key`.
+    """
     try:
         values = orjson.loads(body)
     except ValueError as error:
@@ -87,7 +91,7 @@ def parse(body: bytes) -> ModelRequest:
     # Clients of the protocol can send what it does not have in `parameters` only.
     values = parameters | values
     form = next((name for name in ("inputs", "row", "rows") if name in values), None)
-    rows = None if form is None else _rows(values[form], form)
+    rows = None if form is None else _rows(values[form], form, key)
     id, ids = values.get("id"), values.get("ids")
     keys, targets = _one_or_many(values, "key"), _one_or_many(values, "target")
     if rows is None:
@@ -108,12 +112,17 @@ def _one_or_many(values: Mapping[str, Any], name: str) -> Any:
     return [values[name]] if name in values else values.get(f"{name}s")
 
 
-def _rows(value: Any, form: str) -> Rows:
+def _rows(value: Any, form: str, key: str | None) -> Rows:
     if form == "inputs":
         return _from_tensors(value)
     rows = [value] if form == "row" else value
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise RequestError(f"{form} must be {'an object' if form == 'row' else 'objects'}.")
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        expected = "an object" if form == "row" else "a list of at least one object"
+        raise RequestError(f"{form} must be {expected}.")
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, str) and name != key:
+                row[name] = parse_number(value)
     return rows
 
 
