@@ -85,6 +85,8 @@ def run(
             )
             findings = lab.findings(folder)
             page = report.write(folder.path, folder.info, findings)
+        if note := getattr(client, "note", ""):
+            errors.print(note, highlight=False)
     except KeyboardInterrupt:
         errors.print(
             f"\nInterrupted. Finished parts are saved; continue with:\n  {again}", highlight=False
@@ -111,7 +113,7 @@ def _cluster(workers: int | None, scheduler: str | None) -> contextlib.AbstractC
         return contextlib.nullcontext()
     from ..integrations import dask
 
-    return dask.local(workers) if workers else dask.connect(str(scheduler))
+    return dask.Starting(workers) if workers else dask.connect(str(scheduler))
 
 
 def _cluster_errors(workers: int | None, scheduler: str | None) -> tuple[type[Exception], ...]:

@@ -107,9 +107,10 @@ def learn(
         )
     stream.sparkSession.conf.set(STORE, ROCKSDB)
     numbers = isinstance(pool.model, StreamingRegressor)
-    added = [("prediction", DoubleType() if numbers else StringType()), ("probability", DoubleType()),
-             ("loss", DoubleType()), ("rejected", StringType())]  # fmt: skip
-    output = StructType([*stream.schema.fields, *(StructField(*column) for column in added)])
+    kind = DoubleType() if numbers else StringType()
+    added = {"prediction": kind, "probability": DoubleType(), "loss": DoubleType()}
+    added["rejected"] = StringType()
+    output = StructType([*stream.schema.fields, *(StructField(*one) for one in added.items())])
     # The same number as `pool.part` has for a word.
     shard = functions.crc32(functions.coalesce(functions.col(pool.key), functions.lit(""))) % shards
     learner = Learner(pool, shards, target, frozenset(drop), order)
@@ -135,8 +136,8 @@ def _predicted(played: Played, missing: np.ndarray) -> dict[str, Any]:
     predictions = played.predictions
     columns: dict[str, Any] = {"prediction": predictions, "probability": np.nan}
     if predictions.ndim == 2:
-        known = predictions.any(axis=1)
-        best = predictions.argmax(axis=1) if predictions.shape[1] else np.zeros(len(known), int)
+        known = np.any(predictions, axis=1).tolist()
+        best = predictions.argmax(axis=1) if predictions.shape[1] else [0] * len(known)
         words = [str(played.classes[i]) if k else None for i, k in zip(best, known, strict=True)]
         chances = predictions.max(axis=1, initial=0.0)
         columns = {"prediction": words, "probability": np.where(known, chances, np.nan)}
