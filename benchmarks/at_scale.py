@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from obax.checkpoint import to_bytes
+from obax.checkpoint import from_bytes, to_bytes
 from obax.estimators import Pool, StreamingClassifier
 
 from .pool import CHUNK, FEATURES, drawn
@@ -32,16 +32,18 @@ NAMES = [f"x{j}" for j in range(FEATURES)]
 SPARK_CHUNK = 2 * CHUNK
 
 
-def new_pool() -> Pool:
-    return Pool(StreamingClassifier(), "key", shards=1)
+def new_pool(members: str = "auto") -> Pool:
+    return Pool(StreamingClassifier(members=members), "key", shards=1)
 
 
-def learn(keys: int, rows: int, part: int = 0, of: int = 1) -> dict[str, float]:
+def learn(
+    keys: int, rows: int, part: int = 0, of: int = 1, members: str = "auto"
+) -> dict[str, float]:
     """Learn the rows of one part of the keys in this process; return what it took."""
     mine, values, labels = drawn(keys, rows)
     kept = np.flatnonzero(mine % of == part)
     mine, values, labels = mine[kept], values[kept], labels[kept]
-    pool, before = new_pool(), resident_bytes()
+    pool, before = new_pool(members), resident_bytes()
     # The first row of each key makes its model.
     first = np.unique(mine, return_index=True)[1]
     pool.learn_many(mine[first].tolist(), values[first], labels[first])
@@ -53,8 +55,11 @@ def learn(keys: int, rows: int, part: int = 0, of: int = 1) -> dict[str, float]:
     found["processor"] = time.process_time() - processor
     found["memory"] = (resident_bytes() - before) / len(pool)
     begun = time.process_time()
-    found["state"] = len(to_bytes(pool)) / len(pool)
-    return found | {"save": (time.process_time() - begun) / len(pool), "keys": len(pool)}
+    data = to_bytes(pool)
+    found["save"], begun = (time.process_time() - begun) / len(pool), time.process_time()
+    from_bytes(data, new_pool(members), "the bytes")
+    found["load"] = (time.process_time() - begun) / len(pool)
+    return found | {"state": len(data) / len(pool), "keys": len(pool)}
 
 
 def resident_bytes() -> int:
@@ -71,7 +76,8 @@ def line(name: str, found: list[dict[str, float]]) -> str:
         f"{name}: {keys:,.0f} keys, {rows:,.0f} rows, {rows / seconds:,.0f} rows per second, "
         f"{1e6 * processor / rows:.1f} us of processor per row, {found[0]['memory']:,.0f} bytes "
         f"per key in memory, {found[0]['state']:,.0f} in a checkpoint, "
-        f"{1e6 * found[0]['save']:.0f} us of processor to save a key"
+        f"{1e6 * found[0]['save']:.0f} us of processor to save a key, "
+        f"{1e6 * found[0]['load']:.0f} us to load it"
     )
 
 
@@ -164,6 +170,9 @@ def main() -> None:
     keys, rows = (200, 4000) if arguments.quick else (arguments.keys, arguments.rows)
     with multiprocessing.get_context("spawn").Pool(2) as workers:
         print(line("one process", workers.starmap(learn, [(keys, rows)])), flush=True)
+    with multiprocessing.get_context("spawn").Pool(1) as workers:
+        found = workers.starmap(learn, [(keys, rows, 0, 1, "tuned")])
+        print(line("one process, one member", found), flush=True)
     with multiprocessing.get_context("spawn").Pool(2) as workers:
         parts = workers.starmap(learn, [(keys, rows, part, 2) for part in range(2)], chunksize=1)
         print(line("two processes", parts), flush=True)

@@ -11,7 +11,7 @@ import obax
 from obax.estimators import Pool, StreamingClassifier
 from obax.integrations.spark import learn, read
 
-SCHEMA = "t long, shop string, a double, b double, place string, target string"
+SCHEMA = "t long, shop string, a double, b double, target string"
 
 
 def initial():

@@ -56,7 +56,6 @@ def rows_of(count, seed=0):
             "shop": f"shop {draw.integers(12)}",
             "a": a,
             "b": b,
-            "place": ["here", "there"][int(draw.integers(2))],
             "target": None if t % 50 == 7 else "up" if a > b else "down",
         }
         for t, (a, b) in enumerate(numbers.tolist())
@@ -64,7 +63,8 @@ def rows_of(count, seed=0):
 
 
 def played_by_a_plain_pool(rows, pool):
-    features = [{name: row[name] for name in ("a", "b", "place")} for row in rows]
+    names = rows[0].keys() - {"t", "shop", "target"}
+    features = [{name: row[name] for name in names} for row in rows]
     keys, targets = [row["shop"] for row in rows], [row["target"] for row in rows]
     return pool.play(keys, features, targets)
 
@@ -81,7 +81,8 @@ def in_one_shard(rows, pool, batch, order="t"):
 
 
 def test_batches_of_a_shard_are_a_plain_pool():
-    rows = rows_of(300)
+    # Words too: their columns are shared by the keys of a shard, as by those of a pool.
+    rows = [row | {"place": f"p{i % 3}"} for i, row in enumerate(rows_of(300))]
     found = in_one_shard(rows, initial(), 70)
     expected = played_by_a_plain_pool(rows, initial())
     assert found["probability"].fillna(0).tolist() == expected.predictions.max(axis=1).tolist()
