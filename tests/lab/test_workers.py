@@ -339,7 +339,8 @@ def test_a_short_run_does_without_workers_and_says_so(tmp_path, monkeypatch):
 
 def test_workers_take_over_from_the_driver(client, tmp_path, data, monkeypatch):
     alone = run(tmp_path / "alone", parts=8)
-    client.run(on_dask.load)
+    for module in on_dask.LOADED:
+        client.run(on_dask.load, module)
     monkeypatch.setattr(on_dask, "PAUSE", 0.0)
     monkeypatch.setattr(on_dask, "START_SECONDS", 0.0)
 

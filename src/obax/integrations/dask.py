@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
+import importlib
 import logging
 import os
 import tempfile
@@ -30,6 +31,8 @@ TIMEOUT = 10.0
 """Seconds that a scheduler has to answer, at the start and after the connection is lost."""
 START_SECONDS, PAUSE = 10.0, 2.0
 """Seconds that local workers are expected to take to start, and that pass before they begin to."""
+LOADED = ("obax.lab", "obax.algorithms", "obax.regret")
+"""What local workers load before they have started: the parts of experiments need it."""
 GONE = "it is gone."
 # NPROC determines the number of threads of XLA.
 ONE_CORE = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -130,7 +133,8 @@ class Starting:
             return None
         begun = time.monotonic()
         client = self._stack.enter_context(local(self._workers))
-        client.run(load)
+        for module in LOADED:
+            client.run(load, module)
         self.seconds = time.monotonic() - begun
         return client
 
@@ -154,9 +158,9 @@ class Starting:
         self._stack.close()
 
 
-def load() -> None:
-    """Load on a worker what the parts of experiments need."""
-    from .. import algorithms, lab, regret  # noqa: F401
+def load(module: str) -> None:
+    """Load a module on a worker."""
+    importlib.import_module(module)
 
 
 @contextlib.contextmanager

@@ -67,13 +67,14 @@ def predict(model: Any, arguments: tuple[Any, ...], coverage: float | None) -> P
     else:
         frame = model.predict_proba_many(*arguments)
         classes, table = list(frame.columns), frame.to_numpy()
-    values = [None] * len(table)
+    best: list[Any] = [None] * len(table)
     if classes:
         # A key that has learned nothing has no chance of any class.
-        best = zip(table.argmax(axis=1).tolist(), table.any(axis=1).tolist(), strict=True)
-        values = [classes[i] if learned else None for i, learned in best]
+        learned: list[bool] = np.any(table, axis=1).tolist()
+        columns = zip(table.argmax(axis=1).tolist(), learned, strict=True)
+        best = [classes[i] if known else None for i, known in columns]
     details = {"probabilities": table}
     if coverage is not None:
         sets = model.predict_set_many(rows, coverage)
         details["set"] = np.array([[label in one for label in classes] for one in sets], bool)
-    return Prediction(values, classes, details)
+    return Prediction(best, classes, details)
