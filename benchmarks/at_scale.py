@@ -114,13 +114,12 @@ def spark(keys: int, rows: int) -> str:
     learned = sum(batch["rows"] for batch in batches[1:])
     return (
         f"Spark, two executors: {keys:,} keys, {learned:,} rows in {len(batches) - 1} batches, "
-        f"{learned / seconds:,.0f} rows per second, {batches[-1]['memory'] / keys:,.0f} bytes per "
-        f"key in the memory of its state stores"
+        f"{learned / seconds:,.0f} rows per second"
     )
 
 
 def spark_job(folder: Path) -> list[dict[str, Any]]:
-    """Run the query; return rows, seconds and memory of each batch."""
+    """Run the query; return rows and seconds of each batch."""
     from pyspark.sql import SparkSession
 
     from obax.integrations.spark import learn as learn_in_spark
@@ -144,7 +143,6 @@ def spark_job(folder: Path) -> list[dict[str, Any]]:
         {
             "rows": one["numInputRows"],
             "seconds": one["durationMs"]["triggerExecution"] / 1e3,
-            "memory": one["stateOperators"][0]["memoryUsedBytes"],
         }
         for one in map(as_dict, query.recentProgress)
         if one["numInputRows"]

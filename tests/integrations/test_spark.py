@@ -26,7 +26,7 @@ from spark_job import initial
 
 from obax.integrations.spark import Learner
 
-ROWS, FILES, KILLS = 1200, 24, 5
+ROWS, FILES, KILLS = 600, 12, 5
 
 
 class State:
@@ -152,7 +152,7 @@ def test_kills_lose_and_double_no_row(tmp_path):
     for kill in range(KILLS + 1):
         process, before = started(tmp_path), len(completed(tmp_path))
         try:
-            wanted = before + draw.randint(1, 3)
+            wanted = before + draw.randint(1, 2)
             until = time.monotonic() + 600
             while kill < KILLS and len(completed(tmp_path)) < wanted:
                 assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
