@@ -167,6 +167,7 @@ def test_a_pool_learns_each_key(tmp_path):
         (b'{"inputs": []}', 400, "list of tensors"),
         (b'{"inputs": [{"name": "a"}]}', 400, "must have name, shape, datatype and data"),
         (json.dumps({"inputs": [tensor("a", [1.0]) | {"shape": [2]}]}).encode(), 400, "2 values"),
+        (json.dumps({"inputs": [tensor("a", [1.0], [])]}).encode(), 400, "datatype of a is []"),
         (json.dumps({"inputs": [tensor("a", ["x"])]}).encode(), 400, "must be numbers"),
         (json.dumps({"inputs": [tensor("a", [1]), tensor("b", [1, 2])]}).encode(), 400, "as many"),
         (json.dumps({"row": {"a": 1}, "ids": [1, 2]}).encode(), 400, "each of 1 rows"),

@@ -199,6 +199,8 @@ class ServedModel:
             new = rejected.count > before
             return [{"row": 0, "reason": rejected[-1]["reason"]}] if new else []
         reasons = self.model.play(*self._arguments(rows, keys), targets).rejected
+        if not any(reasons) and None not in targets:
+            return []
         return [
             {"row": i, "reason": reason or "its target is missing"}
             for i, (reason, target) in enumerate(zip(reasons, targets, strict=True))

@@ -150,13 +150,16 @@ def _from_tensors(inputs: Any) -> Rows:
 
 
 def _checked_tensor(tensor: Any) -> tuple[str, list[int], list[Any]]:
-    if not isinstance(tensor, dict) or not tensor.keys() >= {"name", "shape", "datatype", "data"}:
-        raise RequestError("an input must have name, shape, datatype and data.")
-    name, shape, datatype, data = (tensor[key] for key in ("name", "shape", "datatype", "data"))
+    try:
+        name, shape, datatype, data = (tensor[k] for k in ("name", "shape", "datatype", "data"))
+    except (KeyError, TypeError):
+        raise RequestError("an input must have name, shape, datatype and data.") from None
     if not isinstance(name, str):
         raise RequestError(f"the name of an input must be a text, but is {name!r}.")
-    if datatype not in DATATYPES:
+    if not isinstance(datatype, str) or datatype not in DATATYPES:
         raise RequestError(f"the datatype of {name} is {datatype!r}, not one of the protocol.")
+    if isinstance(data, list) and data and shape == [len(data)] and not isinstance(data[0], list):
+        return name, shape, data
     sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     if not sizes or len(shape) not in (1, 2):
         raise RequestError(f"the shape of {name} must be [rows] or [rows, columns].")
