@@ -16,6 +16,7 @@ import obax
 from obax import cli
 from obax._support import files
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
+from obax.serve import app as server, page
 from obax.serve.app import application
 from obax.serve.guard import Bounds
 from obax.serve.model import Saves, ServedModel
@@ -275,6 +276,24 @@ def test_the_page(client_of_one):
     page = client_of_one.get("/data.json").json()
     assert page["models"] == ["m"] and page["trouble"] is None
     assert client_of_one.get("/data.json?model=x").status_code == 404
+
+
+def test_a_page_that_takes_long_is_shown_again(tmp_path, monkeypatch):
+    calls = []
+
+    def slowly(model):
+        calls.append(model)
+        time.sleep(0.2)
+        return page.Page("m").contents()
+
+    monkeypatch.setattr(server, "page_of_model", slowly)
+    with served(ServedModel("m", StreamingClassifier(), tmp_path / "m.obax", Saves())) as client:
+        first, second = (client.get("/data.json").json() for _ in range(2))
+        assert first == second and len(calls) == 1
+    monkeypatch.setattr(server, "PAUSE", 0)
+    with served(ServedModel("m", None, tmp_path / "m.obax", Saves())) as client:
+        first, second = (client.get("/data.json").json() for _ in range(2))
+        assert first["updated"] < second["updated"] and len(calls) == 3
 
 
 def test_checkpoints_after_rows_and_seconds(tmp_path):

@@ -28,6 +28,9 @@ from .model import ServedModel
 from .protocol import Json, RequestError, error_response, to_json
 
 EVENT_SECONDS = 1.0
+PAUSE = 20
+"""How many times as long as a page took to make it is shown again: that of a pool with 50,000 keys
+takes a second."""
 MAX_LISTENERS = 16
 """How many clients may listen to events at a time."""
 Handler = Callable[[Request], Awaitable[Response]]
@@ -85,6 +88,8 @@ class Server:
         self.models = {model.name: model for model in models}
         self.metrics = Metrics(models)
         self._stop, self._listeners = stop, 0
+        self._pages: dict[str, tuple[float, dict[str, Any]]] = {}
+        """When the page of a model is made anew, and what it shows until then."""
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -181,7 +186,12 @@ class Server:
         """Return what the page shows of one model, the first unless another is asked for."""
         name = request.query_params.get("model", next(iter(self.models)))
         served = self._served(request, name)
-        contents = await asyncio.to_thread(page_of_model, served)
+        until, contents = self._pages.get(name, (0.0, {}))
+        begun = time.monotonic()
+        if begun >= until:
+            contents = await asyncio.to_thread(page_of_model, served)
+            ended = time.monotonic()
+            self._pages[name] = ended + PAUSE * (ended - begun), contents
         return Json(contents | {"models": list(self.models), "model": name})
 
     async def failed(self, request: Request, error: Any) -> Response:
