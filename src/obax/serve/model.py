@@ -85,7 +85,7 @@ class ServedModel:
     @property
     def inputs(self) -> dict[str, str]:
         """The features that rows have had, and the key of a pool, with their usual datatypes."""
-        reader = self.model._fitted if self.pool is None else self.pool._reader
+        reader = self.model._fitted if self.pool is None else self.pool.reader
         columns = reader.columns
         texts = [*([] if self.key is None else [self.key]), *columns.words, *columns.dates]
         # A word or a date is several columns of the model, with the name of the feature in front.

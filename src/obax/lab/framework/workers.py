@@ -14,7 +14,6 @@ import os
 import queue
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,10 +101,9 @@ def run_while_starting(
             # The workers may have taken them just now.
             name = left.popleft() if left else None
         if name is not None:
-            begun = time.perf_counter()
-            rows = experiment.run_part(parts[name])
-            seconds.append(time.perf_counter() - begun)
-            yield name, rows, seconds[-1]
+            result = experiment.run_part(name, parts[name])
+            seconds.append(result[2])
+            yield result
         with taking:
             if left and not cluster.note:
                 cancel_if_short()
@@ -124,8 +122,8 @@ def work(experiment_name: str, config: dict[str, object], part: str) -> tuple[by
 
     experiment = find(experiment_name)
     parts = experiment.parts(experiment.settings(config))
-    begun = time.perf_counter()
-    return to_parquet(experiment.run_part(parts[part])), time.perf_counter() - begun
+    _, rows, seconds = experiment.run_part(part, parts[part])
+    return to_parquet(rows), seconds
 
 
 def describe(seats: Sequence[Seat]) -> str:
