@@ -250,7 +250,7 @@ class ClassifierOptions(Options):
 
     imbalance: str | None = option(  # type: ignore[misc]
         None,
-        one_of(None, "weights", "logits"),  # type: ignore[arg-type]
+        one_of(None, "weights", "logits"),
     )
     class_weight: str | Mapping[Hashable, float] | None = option(  # type: ignore[misc]
         None, CLASS_WEIGHT, live=True
