@@ -1,10 +1,13 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <exception>
 #include <limits>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 namespace obax {
@@ -14,8 +17,9 @@ namespace {
 constexpr double MISSING = std::numeric_limits<double>::quiet_NaN();
 // Rows of a call below which one thread takes all of them.
 constexpr std::size_t FEW_ROWS = 64;
-// Rows after which the calling thread asks whether to stop.
+// Rows after which the calling thread asks whether to stop, and how often it does while it waits.
 constexpr std::size_t ROWS_BETWEEN_QUESTIONS = 16;
+constexpr std::chrono::milliseconds BETWEEN_QUESTIONS{20};
 
 }  // namespace
 
@@ -192,6 +196,13 @@ void Pool::play_row(const PoolRows& rows, std::size_t i, Workspaces& workspaces,
     if (rows.loss) rows.loss[i] = outcome.loss;
     if (outcome.status != Status::learned && rows.learn) tenant.rejected += 1.0;
     if (!written) write_prediction(rows, i, tenant, prediction, known);
+    // With the first boolean comes the other one, which is known after the row.
+    const bool learned = weight > 0.0 && outcome.status == Status::learned;
+    const std::int32_t other =
+        learned && spec_.classifies() ? rows.implied[static_cast<std::size_t>(target)] : -1;
+    if (other >= 0 &&
+        std::find(tenant.labels.begin(), tenant.labels.end(), other) == tenant.labels.end())
+        learn_label(tenant, other);
     write_trail(rows, i, tenant);
 }
 
@@ -212,6 +223,9 @@ void Pool::play(const PoolRows& rows, std::size_t threads, const std::function<b
         });
 
     std::atomic<bool> stopped{false};
+    std::size_t running = 0;  // of the other threads, under `lock`
+    std::mutex lock;
+    std::condition_variable ended;
     std::vector<std::exception_ptr> errors(threads);
     const auto work = [&](std::size_t thread) {
         try {
@@ -229,10 +243,34 @@ void Pool::play(const PoolRows& rows, std::size_t threads, const std::function<b
             stopped = true;
         }
     };
+    const auto work_beside = [&](std::size_t thread) {
+        work(thread);
+        const std::lock_guard<std::mutex> guard(lock);
+        --running;
+        ended.notify_one();
+    };
     std::vector<std::thread> others;
-    for (std::size_t thread = 1; thread < threads; ++thread)
-        if (!shards[thread].empty()) others.emplace_back(work, thread);
+    others.reserve(threads);
+    for (std::size_t thread = 1; thread < threads; ++thread) {
+        if (shards[thread].empty()) continue;
+        const std::lock_guard<std::mutex> guard(lock);
+        try {
+            others.emplace_back(work_beside, thread);
+            ++running;
+        } catch (const std::system_error&) {
+            // No further thread can be had: this one takes the rows.
+            shards[0].insert(shards[0].end(), shards[thread].begin(), shards[thread].end());
+        }
+    }
     work(0);
+    {
+        std::unique_lock<std::mutex> guard(lock);
+        while (!ended.wait_for(guard, BETWEEN_QUESTIONS, [&] { return running == 0; })) {
+            guard.unlock();
+            if (!stopped && stop()) stopped = true;
+            guard.lock();
+        }
+    }
     for (auto& other : others) other.join();
     for (const auto& error : errors)
         if (error) std::rethrow_exception(error);

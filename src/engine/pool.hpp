@@ -33,6 +33,7 @@ struct PoolRows {
     const double* targets;  // numbers, or the pool's numbers of classes; NaN where there is none
     const double* weights;
     std::size_t labels;  // that the pool knows
+    const std::int32_t* implied;  // for each of them the one that comes with it; -1 for none
     bool learn;
 
     std::uint8_t* status;
@@ -56,8 +57,8 @@ class Pool {
     Tenant& operator[](std::size_t i) { return tenants_[i]; }
     const Tenant& operator[](std::size_t i) const { return tenants_[i]; }
 
-    // Play rows, those of each key in their order, on so many threads. `stop` is asked now and then
-    // on the calling thread; once it is true no further row is begun.
+    // Play rows, those of each key in their order, on so many threads. `stop` is asked on the
+    // calling thread until all are done; once it is true no further row is begun.
     void play(const PoolRows& rows, std::size_t threads, const std::function<bool()>& stop);
 
     // Options for the models from now on.

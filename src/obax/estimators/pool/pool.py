@@ -230,9 +230,9 @@ class Pool:
         for rows in self._in_memory(batch, begin, end):
             status, loss, _, predictions, x = self._engine.play(
                 batch.numbers[rows], batch.values[rows], columns, batch.targets[rows],
-                batch.weights[rows], batch.classes, self.shards, trace,
+                batch.weights[rows], batch.classes, self.shards, trace, self._reader.implied,
             )  # fmt: skip
-            found.predictions[rows] = self._completed(predictions)
+            found.predictions[rows] = self._columns(predictions)
             found.loss[rows] = loss
             if trace:
                 found.x[rows] = x
@@ -249,24 +249,11 @@ class Pool:
                 predictions = self._engine.predict(
                     batch.numbers[some], batch.values[some], columns, batch.classes, self.shards
                 )
-                found[some] = self._completed(predictions)
+                found[some] = self._columns(predictions)
         return found, labels
 
-    def _completed(self, predictions: np.ndarray) -> np.ndarray:
-        """Return predictions in which False has what True leaves, and the other way round, where a
-        key has met one of them alone."""
-        if not self._options.classify:
-            return predictions[:, 0]
-        index = self._reader.index
-        if {True, False} <= index.keys():
-            both = predictions[:, [index[False], index[True]]]
-            alone = (both.max(axis=1) > 0) & (both.min(axis=1) == 0)
-            alone &= predictions.astype(bool).sum(axis=1) == 1
-            both[alone] = np.where(
-                both[alone] > 0, both[alone], 1 - both[alone].max(axis=1)[:, None]
-            )
-            predictions[:, [index[False], index[True]]] = both
-        return predictions
+    def _columns(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions if self._options.classify else predictions[:, 0]
 
     # ---- models in memory and on disk ----------------------------------------------------------
 

@@ -57,6 +57,13 @@ class Reader:
         return list(self.index)
 
     @property
+    def implied(self) -> list[int]:
+        """For each class the one that comes with it: the other boolean; -1 for none."""
+        return [
+            self.index.get(not label, -1) if isinstance(label, bool) else -1 for label in self.index
+        ]
+
+    @property
     def most_features(self) -> int:
         """The number of features that there is room for: a pool has no sparse models."""
         most = self.options.most_features if self.options.dense else MOST_LINEAR
