@@ -110,6 +110,16 @@ bool Model::has_room(std::size_t features) const {
     return plan_->spec.sparse && cells_for(features) <= cells_.rows();
 }
 
+void Model::begin_with_zeros(std::size_t feature, std::size_t sibling) {
+    if (!plan_->spec.sparse) {
+        moments_[feature] = moments_[sibling].of_zeros();
+        return;
+    }
+    const View from = cells_[1 + sibling];
+    const Span to = cells_[1 + feature];
+    for (const CellPart part : {FIRST_ROW, ROWS_SEEN, COUNT}) to[part] = from[part];
+}
+
 Model Model::resized(PlanPointer plan, std::size_t features) const {
     if (plan->spec.sparse && !plan_->spec.sparse) return made_sparse(std::move(plan), features);
     const Plan &old = *plan_, &now = *plan;

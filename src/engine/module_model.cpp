@@ -23,6 +23,9 @@ namespace {
 
 constexpr double MISSING = std::numeric_limits<double>::quiet_NaN();
 
+// For each new feature the one that it is another word of; less than 0 for none.
+using Siblings = std::vector<std::ptrdiff_t>;
+
 // A value of a feature as a number; false if it is anything but None, a number or a boolean.
 bool read_number(PyObject* value, double& out) {
     if (PyFloat_CheckExact(value)) {
@@ -103,9 +106,10 @@ class PythonModel {
 
     // ---- growing ----
 
-    void grow(nb::sequence names, nb::sequence labels, bool sparse, const Spec* options) {
+    void grow(nb::sequence names, nb::sequence labels, bool sparse, const Spec* options,
+              const Siblings& siblings) {
         const Use use(*this);
-        extend(names, labels, sparse, options);
+        extend(names, labels, sparse, options, siblings);
     }
 
     void change(const Spec& options) {
@@ -313,7 +317,7 @@ class PythonModel {
         empty.features = empty.classes = 0;
         const bool sparse = options.sparse;
         PythonModel restored(empty);
-        restored.extend(names, labels, sparse, nullptr);
+        restored.extend(names, labels, sparse, nullptr, {});
         NamedArrays arrays;
         for (const auto& [name, value] : state) {
             if (!nb::isinstance<nb::str>(name))
@@ -377,13 +381,20 @@ class PythonModel {
         return values;
     }
 
-    void extend(nb::handle names, nb::handle labels, bool sparse, const Spec* options) {
+    void extend(nb::handle names, nb::handle labels, bool sparse, const Spec* options,
+                const Siblings& siblings) {
         const std::size_t more_names = nb::len(names), more_labels = nb::len(labels);
-        const std::size_t features = model_.features() + more_names;
+        const std::size_t before = model_.features(), features = before + more_names;
+        if (!siblings.empty() && siblings.size() != more_names)
+            throw std::invalid_argument("siblings must be one for each name.");
+        for (const std::ptrdiff_t sibling : siblings)
+            if (sibling >= static_cast<std::ptrdiff_t>(before))
+                throw std::invalid_argument("siblings must be features of the model, or < 0.");
         const bool becomes_sparse = sparse && !spec().sparse;
         const bool same_sizes = !becomes_sparse && more_labels == 0 && options == nullptr;
         if (same_sizes && model_.has_room(features)) {
             add_names_in_place(names, features);
+            begin_with_zeros(model_, before, siblings);
             return;
         }
         if (same_sizes && more_names == 0) return;
@@ -398,6 +409,7 @@ class PythonModel {
         larger.features = larger.sparse ? 0 : features;
         larger.classes += more_labels;
         Model model = model_.resized(make_plan(larger), features);
+        begin_with_zeros(model, before, siblings);
         Workspace work(*model.plan());
         model_ = std::move(model);
         work_ = std::move(work);
@@ -406,6 +418,12 @@ class PythonModel {
         columns_ = std::move(columns);
         label_index_ = std::move(label_index);
         label_weights_ = std::move(label_weights);
+    }
+
+    static void begin_with_zeros(Model& model, std::size_t before, const Siblings& siblings) {
+        for (std::size_t i = 0; i < siblings.size(); ++i)
+            if (siblings[i] >= 0)
+                model.begin_with_zeros(before + i, static_cast<std::size_t>(siblings[i]));
     }
 
     void replace(Model model) {
@@ -590,7 +608,7 @@ void bind_model(nb::module_& m) {
             return PythonModel(self);
         })
         .def("grow", &PythonModel::grow, "names"_a, "labels"_a = none, "sparse"_a = false,
-             "spec"_a.none() = nb::none())
+             "spec"_a.none() = nb::none(), "siblings"_a = Siblings())
         .def("change", &PythonModel::change, "spec"_a)
         .def("learn", &PythonModel::learn, "row"_a.none(), "y"_a.none(), "weight"_a = 1.0)
         .def("predict", &PythonModel::predict, "row"_a.none())

@@ -83,11 +83,13 @@ Workspace& Pool::workspace(const Model& model, Workspaces& workspaces) {
 // Features of the pool that a row brings to its model for the first time, in the row's order.
 void Pool::learn_features(Tenant& tenant, const PoolRows& rows, std::size_t i) {
     const RawRow raw = rows.raw(i, nullptr);
-    std::vector<std::int32_t> brought;
+    std::vector<std::int32_t> brought, siblings;
     for (std::size_t j = 0; j < rows.width; ++j) {
         const auto column = static_cast<std::size_t>(rows.columns[j]);
         const bool known = column < tenant.own.size() && tenant.own[column] >= 0;
-        if (!known && !std::isnan(raw.value(j))) brought.push_back(rows.columns[j]);
+        if (known || std::isnan(raw.value(j))) continue;
+        brought.push_back(rows.columns[j]);
+        siblings.push_back(rows.siblings[j]);
     }
     if (brought.empty()) return;
     std::vector<std::int32_t> features = tenant.features, own = tenant.own;
@@ -97,8 +99,15 @@ void Pool::learn_features(Tenant& tenant, const PoolRows& rows, std::size_t i) {
         own[at] = static_cast<std::int32_t>(features.size());
         features.push_back(column);
     }
-    *tenant.model = tenant.model->resized(plan(features.size(), tenant.labels.size()),
-                                          features.size());
+    Model larger = tenant.model->resized(plan(features.size(), tenant.labels.size()),
+                                         features.size());
+    for (std::size_t j = 0; j < brought.size(); ++j) {
+        const auto sibling = static_cast<std::size_t>(siblings[j]);
+        if (siblings[j] >= 0 && sibling < tenant.own.size() && tenant.own[sibling] >= 0)
+            larger.begin_with_zeros(tenant.features.size() + j,
+                                    static_cast<std::size_t>(tenant.own[sibling]));
+    }
+    *tenant.model = std::move(larger);
     tenant.features = std::move(features);
     tenant.own = std::move(own);
 }

@@ -30,6 +30,7 @@ struct PoolRows {
     std::ptrdiff_t row_stride, stride;
     const std::int32_t* columns;  // the pool's number of each column
     std::size_t width;
+    const std::int32_t* siblings;  // the column that has the first word of the same feature, or -1
     const double* targets;  // numbers, or the pool's numbers of classes; NaN where there is none
     const double* weights;
     std::size_t labels;  // that the pool knows

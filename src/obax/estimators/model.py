@@ -572,7 +572,8 @@ class Model:
         features, classes = len(self.names) + len(names), len(self.labels) + len(labels)
         sparse = sparse or self.sparse or self.options.sparse(features)
         spec = self.options.spec(features, classes, sparse)
-        self.engine.grow(list(names), list(labels), sparse=sparse, spec=spec)
+        siblings = self.columns.siblings(names, self.names)
+        self.engine.grow(list(names), list(labels), sparse=sparse, spec=spec, siblings=siblings)
 
     @property
     def most_features(self) -> int:

@@ -132,7 +132,7 @@ class Options:
     horizon: float = option(500.0, at_least_two, live=True)
     scale_memory: float = option(10_000.0, at_least_two, live=True)
     max_features: int = option(100_000, integer, live=True)
-    max_categories: int = option(32, integer, live=True)
+    max_categories: int = option(64, integer, live=True)
     max_pending: int = option(10_000, integer, live=True)
     max_memory: float = option(2**30, positive, live=True)
 

@@ -19,7 +19,7 @@ import copy
 import heapq
 import warnings
 import zlib
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,6 +176,20 @@ class Columns:
             # Replaced as a whole, so that an interrupt leaves the old or the new one.
             self.words[name] = Words.of(name, words if full else [*words, str(word)], full)
         self.busy = bool(self.words or self.dates)
+
+    def siblings(self, new: Sequence[Hashable], names: Mapping[Hashable, int]) -> list[int]:
+        """Return, for each new column, the position of the first column of the same feature of words
+        in `names`; -1 where there is none.
+
+        A word that is new was absent from the rows that had another word: its column has been 0 as
+        often as that one had a value.
+        """
+        if not self.words:
+            return []
+        first = {
+            column: next(iter(words.zeros)) for words in self.words.values() for column in words.zeros
+        }
+        return [names.get(first[name], -1) if name in first else -1 for name in new]
 
     def _encoded(
         self, table: Table, begin: int, end: int, kinds: dict[int, str], *, learn: bool = False

@@ -231,6 +231,7 @@ class Pool:
             status, loss, _, predictions, x = self._engine.play(
                 batch.numbers[rows], batch.values[rows], columns, batch.targets[rows],
                 batch.weights[rows], batch.classes, self.shards, trace, self._reader.implied,
+                self._reader.siblings,
             )  # fmt: skip
             found.predictions[rows] = self._columns(predictions)
             found.loss[rows] = loss

@@ -64,6 +64,11 @@ class Reader:
         ]
 
     @property
+    def siblings(self) -> list[int]:
+        """For each column the first one of the same feature of words; -1 for none."""
+        return self.columns.siblings(list(self.names), self.names)
+
+    @property
     def most_features(self) -> int:
         """The number of features that there is room for: a pool has no sparse models."""
         most = self.options.most_features if self.options.dense else MOST_LINEAR
