@@ -380,6 +380,9 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     loss *= factor;
     if (!std::isfinite(loss)) return {Status::rejected, 0.0};
     if (!(weight > 0.0)) return {Status::learned, loss};
+    // From here on nothing takes memory: the row is learned as a whole.
+    history_.make_room();
+    scores_.make_room();
 
     const bool doubtful =
         !plan.classifies && !plan.spec.sparse && std::abs(example.target) >= CLIP;
@@ -536,6 +539,12 @@ Matrix Model::centre(Workspace& work) const {
             centre[k][i > 0 ? i - 1 : features_] = keep * cell[1 + n + k];
     }
     return centre;
+}
+
+double Model::cost(const Plan& plan, std::size_t values) const {
+    double total = 0.0;
+    for (const auto& member : members_) total += member->cost(plan, static_cast<double>(values));
+    return total;
 }
 
 double Model::bytes(const Plan& plan, std::size_t features) {

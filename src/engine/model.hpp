@@ -107,6 +107,9 @@ class Model {
     // All numbers of the model, for saving and loading.
     void visit(Archive& archive);
 
+    // Multiplications for a row with so many values in a model of this plan with the same members.
+    double cost(const Plan& plan, std::size_t values) const;
+
     // Bytes of the state, buffers and a full history of a model with so many features.
     static double bytes(const Plan& plan, std::size_t features);
 

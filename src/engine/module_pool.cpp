@@ -269,7 +269,7 @@ class PythonPool {
         bool interrupted = false;
         {
             const nb::gil_scoped_release release;
-            Clock clock;
+            Clock clock(0.0);
             pool_.play(rows, std::min<std::size_t>(threads, 64), [&] {
                 if (!clock.is_time_now()) return false;
                 const nb::gil_scoped_acquire acquire;
