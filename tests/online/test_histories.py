@@ -330,7 +330,7 @@ def test_the_mean_on_the_page_is_over_all_rounds_and_not_over_the_points_of_its_
     whole, tmp_path
 ):
     import equinox as eqx
-    from obax.watch.page import mean_with_interval, read as read_page
+    from obax.serve.page import mean_with_interval, read as read_page
 
     watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
     info, losses = jax.device_get(whole[1][3]), []
@@ -348,7 +348,7 @@ def test_the_mean_on_the_page_is_over_all_rounds_and_not_over_the_points_of_its_
 
 
 def test_what_is_watched_does_not_grow(whole, tmp_path):
-    from obax.watch.page import read as read_page
+    from obax.serve.page import read as read_page
 
     watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
     info = jax.device_get(whole[1][3])
