@@ -388,8 +388,13 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     history_.make_room();
     scores_.make_room();
 
+    // A target that is cut off is no glitch where a feature has a rare value that has come before.
+    const auto rare = [&] {
+        return std::any_of(work.row.values.begin(), work.row.values.begin() + plan.features,
+                           [](double value) { return std::abs(value) >= CLIP; });
+    };
     const bool doubtful =
-        !plan.classifies && !plan.spec.sparse && std::abs(example.target) >= CLIP;
+        !plan.classifies && !plan.spec.sparse && std::abs(example.target) >= CLIP && !rare();
     if (doubtful) {
         // A glitch teaches nothing, and of a jump nothing but the statistics has to move.
         rows_ += 1.0;

@@ -63,15 +63,16 @@ def test_words_are_columns_that_were_zero_before_they_came(chicks):
 
 
 def test_a_column_that_is_one_in_ten_thousand_rows_is_learned():
-    """It was never learned in 200,000 rows."""
+    """Its targets, far from all others, were taken for glitches, and nothing was learned of them in
+    200,000 rows."""
     draw = np.random.default_rng(0)
     rows = np.column_stack([draw.standard_normal(200_000), np.zeros(200_000)])
     rows[draw.permutation(200_000)[:20], 1] = 1.0
-    targets = rows[:, 0] + 5.0 * rows[:, 1] + 0.1 * draw.standard_normal(200_000)
+    targets = rows[:, 0] + 20.0 * rows[:, 1] + 0.1 * draw.standard_normal(200_000)
     model = StreamingRegressor()
     model.learn_many(rows, targets)
     lift = model.predict_one({0: 0.0, 1: 1.0}) - model.predict_one({0: 0.0, 1: 0.0})
-    assert 2.5 < lift < 7.5
+    assert 5.0 < lift < 25.0
 
 
 def test_one_class_alone_leaves_others_what_its_rows_leave():
