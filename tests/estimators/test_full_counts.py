@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
-
-ROOT = Path(__file__).parents[2]
 from states import same
 from test_interrupts import GROWTH, consistent, interrupted, start, whole
 
+from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
+
+
+ROOT = Path(__file__).parents[2]
 counts = pytest.mark.parametrize
 
 
