@@ -22,7 +22,6 @@ from test_interrupts import GROWTH, consistent, interrupted, start, whole
 
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
 
-
 ROOT = Path(__file__).parents[2]
 counts = pytest.mark.parametrize
 

@@ -178,8 +178,8 @@ class Columns:
         self.busy = bool(self.words or self.dates)
 
     def siblings(self, new: Sequence[Hashable], names: Mapping[Hashable, int]) -> list[int]:
-        """Return, for each new column, the position in `names` of the first column of the same feature
-        of words; -1 where there is none.
+        """Return, for each new column, the position in `names` of the first column of the same
+        feature of words; -1 where there is none.
 
         A word that is new was absent from the rows that had another word: its column has been 0 as
         often as that one had a value.
