@@ -34,7 +34,7 @@ def chicks():
 
 
 def test_chicks_as_columns_and_as_words(chicks):
-    """17.0 as columns, whose rare ones were taken for a new level; 33.5 as words, of which a new one
+    """17.0 as columns, whose rare ones were taken for a new level; 33.5 as words: a new one
     did not count the rows before it and 18 chicks of 50 shared columns. River's best is 8.4."""
     words, columns, targets = chicks
     by_columns = root_mean_square(StreamingRegressor(), columns, targets)
