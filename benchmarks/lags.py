@@ -42,7 +42,7 @@ def main() -> None:
         models = [kind(lags=count) for count in (0, 1, 2)]
         for model in models:
             model.learn_many(table, targets)
-        engine, suggested = models[0]._model.engine, "try lags=1" in models[0].explain()
+        engine, suggested = models[0].model_.engine, "try lags=1" in models[0].explain()
         losses = " | ".join(f"{model.mean_loss_:.4f}" for model in models)
         again = engine.repeat_loss / engine.learned
         print(f"| {name} | {again:.4f} | {losses} | {'yes' if suggested else 'no'} |", flush=True)

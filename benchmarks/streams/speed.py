@@ -104,7 +104,7 @@ def words_row(repetitions: int, count: int) -> list:
 
 def floor(calls: int = 2000) -> float:
     """Microseconds for a call of the engine without a row in it."""
-    engine = StreamingClassifier().prepare()._model.engine
+    engine = StreamingClassifier().prepare().model_.engine
     rows, none = np.zeros((0, 0)), np.zeros(0)
     begin = time.process_time()
     for _ in range(calls):

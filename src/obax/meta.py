@@ -5,7 +5,8 @@ import optax
 
 from ._support.checks import Arrays, Count, Positive, checked
 from ._support.trees import PyTree
-from .algorithms.descent import Follower, Number, Steps
+from .algorithms.arguments import StepSize
+from .algorithms.descent import Follower, Steps
 from .algorithms.itd import ITD
 from .algorithms.oagd import OAGD
 from .hypergradient import Neumann
@@ -16,7 +17,7 @@ from .window import Window
 @checked
 def prox_linear(
     step_size: Positive,
-    outer_step_size: Number | None = None,
+    outer_step_size: StepSize | None = None,
     *,
     window: Count | Window = 10,
     outer_optimiser: optax.GradientTransformation | None = None,

@@ -10,7 +10,7 @@ import pytest
 import obax
 from obax import hypergradient as hg
 from obax.algorithms import Algorithm, Move, State
-from obax.algorithms.arguments import step_size
+from obax.algorithms.arguments import StepSize
 from obax.round_buffer import RingBuffer
 
 PROBLEM = obax.Problem(
@@ -26,8 +26,8 @@ class MineState(State):
 class Mine(Algorithm):
     """One step of y, one of x; remembers the last two hypergradients, and 1 / round."""
 
-    outer_step_size: float = step_size("outer")
-    inner_step_size: float = step_size("inner")
+    outer_step_size: StepSize
+    inner_step_size: StepSize
     field: str = eqx.field(default="loudest", static=True)
 
     def remember(self, start):
@@ -88,10 +88,19 @@ def test_a_follower_is_needed_unless_the_class_says_otherwise(kind):
 # --- schedules ------------------------------------------------------------------------------------
 
 LATE = [
-    ({"outer_step_size": lambda t: 0.1 - 0.001 * t}, r"outer_step_size\(t\).*>= 0.*t = 10000 it"),
-    ({"inner_step_size": lambda t: jnp.log(5.0 - t)}, r"inner_step_size\(10\) must be finite.*nan"),
-    ({"outer_step_size": lambda t: 1e34 * t**1.0}, r"outer_step_size\(1000000\) must be finite"),
-    ({"inner_steps": lambda t: 5 - t // 2}, r"inner_steps\(t\) must be >= 1.*t = 10 it is 0"),
+    (
+        {"outer_step_size": lambda t: 0.1 - 0.001 * t},
+        r"outer_step_size .*>= 0, but got .*-9.9.* at t = 10000",
+    ),
+    (
+        {"inner_step_size": lambda t: jnp.log(5.0 - t)},
+        r"inner_step_size must be finite.*nan.* at t = 10\b",
+    ),
+    (
+        {"outer_step_size": lambda t: 1e34 * t**1.0},
+        r"outer_step_size must be finite.* at t = 1000000\b",
+    ),
+    ({"inner_steps": lambda t: 5 - t // 2}, r"inner_steps must be .* >= 1, but got 0 at t = 10\b"),
 ]
 
 

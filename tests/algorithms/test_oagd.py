@@ -507,11 +507,11 @@ COMPLAINTS = [
     ),
     (
         lambda: step_with(inner_steps=lambda t: 0.5 * t.astype(float)),
-        r"inner_steps\(t\) must return one integer, but returns float64\[\]",
+        r"inner_steps must be an integer >= 1, but its dtype is float64.*t = 1; jnp\.ceil",
     ),
     (
         lambda: step_with(inner_steps=lambda t: jnp.stack([t, t])),
-        r"inner_steps\(t\) must return one integer, but returns int32\[2\]",
+        r"inner_steps must be an integer >= 1, but its .*int32 and its shape \(2,\) at t = 1",
     ),
     (
         lambda: obax.OAGD(PROBLEM, 0.1, 0.1).init(X1 + 1.0, Y1, ROUNDS[0]),

@@ -100,8 +100,8 @@ def test_bounds_hold_and_mutants_are_noticed(setting, settings_alone):
 
     if setting == "convex_dynamic":
         regret_by_hand_in_a_single_precision_process()
-    for one in mutants.hunt([setting], seed=1):
-        assert not one.survived, one
+    for one in mutants.play_mutants([setting], seed=1):
+        assert not one.unnoticed, one
         if setting in NOTICED[one.mutant]:
             assert NOTICED[one.mutant][setting] in one.claims, one
         else:
@@ -284,29 +284,29 @@ def test_the_command(obax, tmp_path, monkeypatch):
 
 def test_the_command_shows_mutants_and_fails_if_one_survives(obax, monkeypatch):
     caught = [
-        mutants.Caught("convex_static", "ascent", ("Algorithm 1, line 8", "Equation (81)")),
-        mutants.Caught("nonconvex_local", "K = 1", ()),
+        mutants.MutantResult("convex_static", "ascent", ("Algorithm 1, line 8", "Equation (81)")),
+        mutants.MutantResult("nonconvex_local", "K = 1", ()),
     ]
-    monkeypatch.setattr(mutants, "hunt", lambda *arguments, **named: caught)
+    monkeypatch.setattr(mutants, "play_mutants", lambda *arguments, **named: caught)
     code, out, err = obax("--mutants")
     assert (code, err) == (0, "")
     assert "Algorithm 1, line 8; Equation (81)" in out
     assert "K is what the theorem prescribes" in out
     assert "by the recomputed step" in out
-    caught.append(mutants.Caught("convex_static", "beta / 10", ()))
+    caught.append(mutants.MutantResult("convex_static", "beta / 10", ()))
     code, out, err = obax("--mutants", "--json")
-    assert (code, err) == (1, "obax: nobody noticed beta / 10 in convex_static.\n")
-    assert json.loads(out)[-1]["noticed by"] == "nobody (it survived)"
+    assert (code, err) == (1, "obax: no claim noticed beta / 10 in convex_static.\n")
+    assert json.loads(out)[-1]["noticed by"] == "no claim (it should be)"
 
 
 def test_mutants_are_counted_by_what_notices_them():
     caught = [
-        mutants.Caught("convex_static", "ascent", ("bound", "Algorithm 1, line 8")),
-        mutants.Caught("convex_static", "direction x 1.001", ("Algorithm 1, line 8",)),
-        mutants.Caught("convex_static", "bound / 10", ("bound",)),
-        mutants.Caught("convex_static", "K = 1", ("Lemma 11",)),
-        mutants.Caught("convex_static", "window ignored", ()),
-        mutants.Caught("streaming_density", "equal shares", ("what is predicted",)),
+        mutants.MutantResult("convex_static", "ascent", ("bound", "Algorithm 1, line 8")),
+        mutants.MutantResult("convex_static", "direction x 1.001", ("Algorithm 1, line 8",)),
+        mutants.MutantResult("convex_static", "bound / 10", ("bound",)),
+        mutants.MutantResult("convex_static", "K = 1", ("Lemma 11",)),
+        mutants.MutantResult("convex_static", "window ignored", ()),
+        mutants.MutantResult("streaming_density", "equal shares", ("mean of the members",)),
     ]
     rows = [list(row.values()) for row in output.mutant_counts(caught)]
     assert rows == [

@@ -43,7 +43,7 @@ def by_hand(setting):
         after=zero,
         error=zero,
         slope=2.0 * np.abs(now - 1.0),
-        astray=zero,
+        step_error=zero,
         length=alpha * 2.0 * np.abs(now - 1.0),
         fall=(now - 1.0) ** 2 - (after - 1.0) ** 2,
         gap=(now - 1.0) ** 2,
@@ -66,7 +66,7 @@ def named(name):
 
 # What is broken in one round or in all, and the claim that must be among those that fail.
 EVERYWHERE = {
-    "Algorithm 1, line 8": lambda run: run._replace(astray=run.astray + 1e-6),
+    "Algorithm 1, line 8": lambda run: run._replace(step_error=run.step_error + 1e-6),
     "Lemma 11": lambda run: run._replace(after=0.9 * run.before),
     "Lemma 3": lambda run: run._replace(after=run.after + 0.01, error=np.full(T, 0.031)),
 }

@@ -1,5 +1,5 @@
-"""The streaming models keep their bounds; whatever is made wrong in them, or in the bounds, is
-noticed by name."""
+"""The streaming models keep their bounds; each fault in them, or in the bounds, is noticed by the
+claims that it breaks."""
 
 import itertools
 import json
@@ -14,8 +14,8 @@ from obax.certify.streaming import experts, ridge, settings, streams
 from obax.certify.streaming.watch import watch
 from obax.estimators import StreamingClassifier, StreamingRegressor
 
-# What must be among the claims that fail: the bound itself, wherever the learner it was told of
-# could not have suffered as much.
+# Claims that must fail, among others: the bound itself wherever the learner that it describes
+# could not have had so large a loss.
 NOTICED = {
     "no discount": {"the update", "(row)", "bound", "growth"},
     "memory x 10": {"the update", "(row)", "bound"},
@@ -35,11 +35,12 @@ NOTICED = {
     "share x 100": {"shares renewed", "posterior", "bound"},
     "bound / 10": {"bound"},
 }
-# What a regressor predicts is tried by itself; a classifier's log loss is that of its predictions.
+# A regressor's prediction has a check of its own; a classifier's log loss is that of what it
+# predicts.
 PREDICTED = {
-    "streaming_ridge": {"what is predicted"},
-    "streaming_mixture": {"what is said", "posterior"},
-    "streaming_density": {"what is predicted"},
+    "streaming_ridge": {"mean of the members"},
+    "streaming_mixture": {"loss of the mixture", "posterior"},
+    "streaming_density": {"mean of the members"},
 }
 NEAR = {"streaming_ridge": 0.9, "streaming_mixture": 0.99, "streaming_density": 0.99}
 
@@ -53,7 +54,7 @@ def test_bounds_hold_and_mutants_are_noticed(setting):
     assert set(row.families) == {family.__name__ for family in settings.FAMILIES[setting]}
     assert all(check["share"] <= 1.0 + 1e-8 for check in row.steps)
     assert row.assumptions and row.checks and not found.game and not found.example
-    caught = mutants.hunt([setting], seed=1)
+    caught = mutants.play_mutants([setting], seed=1)
     assert len(caught) >= 7
     for one in caught:
         assert NOTICED[one.mutant] <= set(one.claims), one
@@ -68,7 +69,7 @@ def test_they_hold_for_other_seeds():
         assert found.ok, found.violations
 
 
-# --- what is watched ------------------------------------------------------------------------------
+# --- records of a run -----------------------------------------------------------------------------
 
 
 def test_the_rule_is_known_in_the_units_of_the_model():
@@ -98,10 +99,10 @@ def test_a_stream_that_is_cut_off_is_not_certified(monkeypatch):
 
 
 def test_a_comparator_that_is_not_the_rule_is_not_certified(monkeypatch):
-    honest = ridge.standardise
+    standardise = ridge.standardise
 
     def moved(*arguments):
-        found = honest(*arguments)
+        found = standardise(*arguments)
         return found._replace(rule=found.rule + 1e-3)
 
     monkeypatch.setattr(ridge, "standardise", moved)
@@ -109,23 +110,26 @@ def test_a_comparator_that_is_not_the_rule_is_not_certified(monkeypatch):
         settings.outcome("streaming_ridge", 0, 64, seed=0)
 
 
-def test_steps_of_the_ridge_complain_each_for_itself():
-    """Weights, or what was said, off by a millionth in one row."""
+def test_each_step_of_the_ridge_is_noticed_when_it_is_wrong():
+    """Weights, or a member's predictions, off by a millionth in one row."""
     stream = streams.draw_rule("streaming_ridge", 4, 64, seed=0)
     seen = watch(stream)
     assert all(check.holds for check in ridge.outcome(stream, seen).steps)
-    said = seen.said.copy()
-    said[streams.WARM_UP + 9] += 1e-5
+    predictions = seen.by_member.copy()
+    predictions[streams.WARM_UP + 9] += 1e-5
     weights = seen.weights.copy()
     weights[streams.WARM_UP + 9] += 1e-5
     for wrong, claims in (
-        (seen._replace(said=said), {"what is said", "(row)"}),
+        (seen._replace(by_member=predictions), {"prediction", "(row)"}),
         (seen._replace(weights=weights), {"the update"}),
-        (seen._replace(said=np.full_like(said, np.nan)), {"what is said", "(row)"}),
+        (seen._replace(by_member=np.full_like(predictions, np.nan)), {"prediction", "(row)"}),
     ):
         found = ridge.outcome(stream, wrong)
         assert claims <= {check.assumption for check in found.steps if not check.holds}
-    assert ridge.outcome(stream, seen._replace(said=said * np.nan)).exceeds(np.ones(64)) == 1
+    assert (
+        ridge.outcome(stream, seen._replace(by_member=predictions * np.nan)).exceeds(np.ones(64))
+        == 1
+    )
 
 
 @pytest.mark.parametrize("setting", settings.STREAMING)

@@ -5,7 +5,7 @@ import numpy as np
 
 def state(model):
     """What an estimator has learned, by name."""
-    numbers = model._model.engine.state()
+    numbers = model.model_.engine.state()
     del numbers["given"]  # Rows that were rejected count there too.
     return numbers
 
@@ -25,6 +25,6 @@ def differ(a, b):
 
 def same(a, b):
     """Both models have the same features, classes and numbers."""
-    assert a._model.engine.names == b._model.engine.names
-    assert a._model.engine.labels == b._model.engine.labels
+    assert a.model_.engine.names == b.model_.engine.names
+    assert a.model_.engine.labels == b.model_.engine.labels
     same_numbers(state(a), state(b))

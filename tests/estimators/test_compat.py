@@ -32,7 +32,7 @@ def names(check):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_passes_rivers_checks(kind):
+def test_rivers_estimator_checks(kind):
     model = MODELS[kind]()
     done = [c(model.clone()) for c in river.checks.yield_checks(model) if names(c) not in LONG]
     assert len(done) > 25
@@ -40,12 +40,13 @@ def test_passes_rivers_checks(kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
-def test_passes_rivers_checks_all(kind):
+def test_rivers_estimator_checks_on_all_their_streams(kind):
     river.checks.check_estimator(MODELS[kind]())
 
 
+@pytest.mark.filterwarnings("ignore:labels arrive in .* blocks")
 @pytest.mark.parametrize("kind", MODELS)
-def test_passes_scikit_learns_checks(kind):
+def test_scikit_learns_estimator_checks(kind):
     done = set()
     for estimator, check in estimator_checks_generator(MODELS[kind]()):
         if names(check) not in LEFT_OUT:
@@ -80,7 +81,7 @@ def test_every_kind_of_row_gives_the_same_model(table):
     assert bare.predict(frame.to_numpy()[:5]).tolist() == models[0].predict_many(frame[:5]).tolist()
 
 
-def test_missing_none_and_nan_are_the_same(table):
+def test_absent_none_and_nan_values_are_equivalent(table):
     frame, score = table
     absent, none, nan = (StreamingRegressor() for _ in range(3))
     for i, row in enumerate(frame[:60].to_dict("records")):
@@ -94,7 +95,7 @@ def test_missing_none_and_nan_are_the_same(table):
     assert none.predict_one(x) == nan.predict_one(x)
 
 
-def test_features_that_come_late_are_learned(table):
+def test_late_features_are_learned(table):
     frame, score = table
     model = StreamingRegressor()
     for i, row in enumerate(frame.to_dict("records")):
@@ -104,7 +105,7 @@ def test_features_that_come_late_are_learned(table):
     assert np.corrcoef(found, score[100:])[0, 1] > 0.95
 
 
-def test_classes_that_come_late_are_learned():
+def test_late_classes_are_learned():
     rng = np.random.default_rng(1)
     centres = {"red": (0.0, 4.0), "green": (4.0, 0.0), "blue": (-4.0, -4.0), 7: (8.0, 8.0)}
     model = StreamingClassifier()
@@ -119,7 +120,7 @@ def test_classes_that_come_late_are_learned():
     assert sum(said.values()) == pytest.approx(1.0)
 
 
-def test_works_in_pipelines_of_both(table):
+def test_pipelines_of_river_and_scikit_learn(table):
     frame, score = table
     pipeline = river.preprocessing.MinMaxScaler() | StreamingClassifier()
     metric = river.metrics.Accuracy()
@@ -136,7 +137,7 @@ def test_works_in_pipelines_of_both(table):
     assert isinstance(sklearn.base.clone(steps)[-1], StreamingRegressor)
 
 
-def test_unlearned_models_say_so(table):
+def test_attributes_before_learning_raise_not_fitted_error(table):
     frame, _ = table
     assert StreamingClassifier().predict_one({"a": 1.0}) is None
     assert StreamingRegressor().predict_one({"a": 1.0}) == 0.0
@@ -148,7 +149,7 @@ def test_unlearned_models_say_so(table):
         StreamingClassifier().learn_many(frame[:3], [True])
 
 
-def test_lists_of_dicts_are_predicted(table):
+def test_predict_takes_lists_of_dicts(table):
     """A list has an `index` of its own, a method."""
     frame, score = table
     rows = frame.to_dict("records")
@@ -165,7 +166,7 @@ def test_lists_of_dicts_are_predicted(table):
     assert classifier.predict_many([{"a": 1.0}]).tolist() == [classifier.predict_one({"a": 1.0})]
 
 
-def test_the_decision_function_is_the_log_odds_of_what_is_predicted(table):
+def test_decision_function_is_the_log_odds_of_predict_proba(table):
     frame, score = table
     rows = frame.to_numpy()
     two = StreamingClassifier().fit(rows, np.where(score > 0, "yes", "no"))

@@ -37,7 +37,7 @@ def with_waves(extra, features):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_row_with_waves_is_a_round_of_rtho(name):
+def test_fourier_step_equals_a_round_of_rtho(name):
     """As in test_engine, with a bandwidth, which moves the row too."""
     loss, classes, target = CASES[name]
     plan = plan_of(loss, classes, ALL if classes else (*ALL[:3], "bandwidth"))
@@ -119,11 +119,11 @@ def gap_to_finite_differences(spoil=lambda part: None):
     return np.abs(slopes - numeric).max(axis=0) / np.abs(numeric).max(axis=0)
 
 
-def test_the_hypergradient_of_the_bandwidth_is_that_of_the_whole_stream():
+def test_hypergradient_of_the_bandwidth_against_finite_differences():
     assert gap_to_finite_differences().max() < 1e-5
 
 
-def test_what_the_past_owes_to_the_bandwidth_cannot_be_left_out():
+def test_check_notices_a_missing_sensitivity_to_the_bandwidth():
     """Mutants: a window, or weights, that are taken not to depend on the bandwidth."""
 
     def window(part):
@@ -146,7 +146,7 @@ def ring(size, seed=0):
 
 
 @pytest.mark.parametrize("features", ["fourier", "interactions"])
-def test_a_ring_is_learned(features):
+def test_fourier_features_learn_a_ring(features):
     rows, labels = ring(1500)
     linear, bent = StreamingClassifier(), StreamingClassifier(features=features)
     for model in (linear, bent):
@@ -156,7 +156,7 @@ def test_a_ring_is_learned(features):
 
 
 @pytest.mark.parametrize("start", [0.1, 0.7], ids=["too narrow", "too wide"])
-def test_the_bandwidth_is_learned(start):
+def test_bandwidth_adapts(start):
     """About 0.2 is right; learned from both sides, and that pays."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((4000, 2))
@@ -165,7 +165,7 @@ def test_the_bandwidth_is_learned(start):
     for learn in (("bandwidth", "penalty", "forgetting", "inertia"), ("penalty", "forgetting")):
         model = StreamingRegressor(features="fourier", learn=learn, memory=1000.0, members="tuned")
         model.learn_many(rows[:1], targets[:1])
-        inner = model._model
+        inner = model.model_
         parts = inner.engine.state()
         parts["tuned.x"][-1] = np.log(start)
         restore = type(inner.engine).restore
@@ -177,12 +177,12 @@ def test_the_bandwidth_is_learned(start):
     assert losses["bandwidth"] < 0.7 * losses["penalty"]
 
 
-def test_products_are_bounded_and_that_is_said():
+def test_interactions_use_at_most_19_features_and_explain_it():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((300, 25))
     model = StreamingRegressor(features="interactions")
     model.learn_many(rows, rows[:, 3] * rows[:, 4] + rows[:, 24])
-    assert model._model.engine.spec.inputs == 25 + 1 + 190
+    assert model.model_.engine.spec.inputs == 25 + 1 + 190
     assert "the first 19 of 25 features" in model.explain()
     assert model.coef_.shape == (1, 25)
     assert model.coef_[0, 24] > 0.3
@@ -190,14 +190,14 @@ def test_products_are_bounded_and_that_is_said():
 
 @pytest.mark.parametrize("features", ["fourier", "interactions"])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_late_feature_or_class_leaves_what_was_learned(features, classes):
+def test_late_features_and_classes_keep_computed_columns(features, classes):
     rows, _ = ring(300)
     labels = np.digitize(np.hypot(*rows.T), [0.8, 1.5][: classes - 1])
     model = StreamingClassifier(features=features, lags=2, members="tuned")
     model.learn_many(rows, labels)
-    inner = model._model
+    inner = model.model_
     before = inner.predict(Table([0, 1], rows[:20]))
-    inner._make_room(Table([0, 1, "late"], np.zeros((1, 3))))
+    inner.add_features_of(Table([0, 1, "late"], np.zeros((1, 3))))
     assert inner.engine.spec.features == 3
     np.testing.assert_allclose(inner.predict(Table([0, 1], rows[:20])), before, rtol=1e-7)
     if classes == 3:
@@ -208,7 +208,7 @@ def test_a_late_feature_or_class_leaves_what_was_learned(features, classes):
 
 @pytest.mark.parametrize("features", ["fourier", "interactions"])
 @pytest.mark.parametrize("regression", [False, True])
-def test_however_the_stream_is_cut_and_across_a_checkpoint(features, regression, tmp_path):
+def test_computed_features_in_batches_and_after_a_checkpoint(features, regression, tmp_path):
     rows, labels = ring(120)
     targets = rows[:, 0] * rows[:, 1] if regression else labels
     kind = StreamingRegressor if regression else StreamingClassifier
@@ -224,7 +224,7 @@ def test_however_the_stream_is_cut_and_across_a_checkpoint(features, regression,
         same(other, whole)
 
 
-def test_what_people_see():
+def test_explain_of_computed_features():
     rows, labels = ring(60)
     model = StreamingClassifier(features="fourier")
     model.learn_many(rows, labels)
@@ -249,6 +249,6 @@ def test_what_people_see():
         ({"per_feature": True, "features": "fourier"}, "per_feature must be False"),
     ],
 )
-def test_bad_options_are_named(options, message):
+def test_invalid_options_of_computed_features(options, message):
     with pytest.raises(ValueError, match=message):
         StreamingClassifier(**options).prepare()

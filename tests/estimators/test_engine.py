@@ -203,7 +203,7 @@ def follow(plan, state, rows, targets, fading=1.0, alpha=ALPHA, weight=1.0):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_row_is_a_round_of_rtho_with_the_proximal_step(name):
+def test_step_equals_a_round_of_rtho(name):
     """From anywhere: weights, curvature and sensitivity drawn at random, and a penalty for each
     feature. One for all has the stream below."""
     plan, before, row, target = draw(name, per_feature=True)
@@ -244,17 +244,17 @@ def hold_to_rtho(name, fading=0.9):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_stream_is_the_trajectory_of_rtho(name):
+def test_stream_equals_the_trajectory_of_rtho(name):
     hold_to_rtho(name)
 
 
-def test_an_engine_that_fades_otherwise_is_caught():
+def test_comparison_with_rtho_notices_another_horizon():
     with pytest.raises(AssertionError):
         hold_to_rtho("squared", fading=0.91)
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
-def test_the_minimum_of_a_row_is_found_whatever_its_variance(name):
+def test_proximal_step_reaches_the_minimum_for_any_variance(name):
     """The gradient of what the follower minimises is 0 at its new weights. With a large variance of
     the prediction, plain Newton steps go to and fro between the flat ends of the sigmoid, for ever;
     12 of them left the weights of elec2 far from their minimum."""
@@ -284,7 +284,7 @@ def test_the_minimum_of_a_row_is_found_whatever_its_variance(name):
             np.testing.assert_allclose(gradient, 0.0, atol=1e-9 * max(1.0, 40 * inertia))
 
 
-def test_squared_loss_without_ties_is_weighted_least_squares():
+def test_squared_loss_without_inertia_is_weighted_least_squares():
     """With next to no penalty and inertia: recursive least squares with forgetting, exactly."""
     plan = Plan(3, "squared", learned=())
     rng = np.random.default_rng(1)
@@ -334,7 +334,7 @@ def test_hypergradient_of_a_whole_stream_against_finite_differences(name):
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
-def test_a_curvature_that_does_not_move_with_the_weights_is_noticed(name):
+def test_check_notices_a_fixed_curvature(name):
     """A mutant: the curvature moves with memory alone, as it does for squared loss. On some streams
     the slope of inertia then has the wrong sign, and tuning ends in collapse."""
 
@@ -346,7 +346,7 @@ def test_a_curvature_that_does_not_move_with_the_weights_is_noticed(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_guard_writes_nothing_of_a_row_that_would_end_in_nan(name):
+def test_row_that_would_give_nan_changes_nothing(name):
     """A mutant state: a sensitivity so large that the next one overflows."""
     plan, state, row, target = draw(name)
     part = plan.parts(state)

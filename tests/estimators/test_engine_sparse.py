@@ -92,7 +92,7 @@ def pull_of(name, z, target, x, slots):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_member_is_at_the_minimum_of_what_it_solves(name):
+def test_sparse_members_minimise_their_objectives(name):
     """The slope of g_t in the weights of every key that is there, by curvature and by the root; the
     past that the row has left; nothing of any other key."""
     members = {"frozen": [("start", 0.1, 5.0, 0.4)], "rates": [("sgd 0.3", 0.3)]}
@@ -159,14 +159,14 @@ def slopes_of(name, spoil=lambda sparse, cells: None):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_hypergradient_of_a_whole_stream_is_exact(name):
+def test_sparse_hypergradient_against_finite_differences(name):
     """Through weights, curvature and what the curvature owes to the weights."""
     slopes, numeric = slopes_of(name)
     np.testing.assert_allclose(slopes, numeric, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("part", ["sensitivity", "curvature_slope"])
-def test_finite_differences_see_what_is_left_out(part):
+def test_finite_differences_notice_a_missing_term(part):
     """Mutants: weights, or a curvature, that are taken not to depend on x."""
 
     def spoil(sparse, cells):
@@ -179,7 +179,7 @@ def test_finite_differences_see_what_is_left_out(part):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_guard_writes_nothing_of_a_row_that_would_end_in_nan(name):
+def test_row_that_would_give_nan_changes_nothing(name):
     """A mutant state: a sensitivity so large that the next one overflows."""
     sparse, state, row, target = draw(name)
     cells = state["cells"].copy()

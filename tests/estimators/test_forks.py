@@ -24,11 +24,11 @@ for i in range(20):
 inside = threading.Event()
 
 def hold():
-    with model._model._lock:
-        model._model.ignored = -1  # half written
+    with model.model_.lock:
+        model.model_.ignored = -1  # half written
         inside.set()
         time.sleep(0.5)
-        model._model.ignored = 0
+        model.model_.ignored = 0
 
 threading.Thread(target=hold, daemon=True).start()
 inside.wait()
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks h
 
 
 @pytest.mark.parametrize(("hooks", "expected"), [("with", "0"), ("without", "hung")])
-def test_a_fork_waits_for_the_row_that_another_thread_is_at(hooks, expected):
+def test_fork_waits_until_other_threads_finish_their_row(hooks, expected):
     found = subprocess.run(
         [sys.executable, "-c", CODE, hooks], capture_output=True, text=True, timeout=60, check=True
     )
@@ -59,7 +59,7 @@ def _say(model, pipe):
     pipe.send(model.predict_proba_one({"a": 1.0}))
 
 
-def test_a_child_of_multiprocessing_goes_its_own_way():
+def test_models_in_a_child_process_are_independent():
     model = StreamingClassifier()
     for i in range(20):
         model.learn_one({"a": float(i % 3)}, i % 2)

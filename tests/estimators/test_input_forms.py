@@ -1,9 +1,7 @@
-"""Rows of every form, one at a time or many, give the same model; and what was wrong with that."""
+"""Rows of every form, one at a time or many, give the same model."""
 
-import io
-import json
+import contextlib
 import math
-import os
 import warnings
 
 import numpy as np
@@ -14,9 +12,10 @@ import scipy.sparse
 from states import same, same_numbers, state
 
 from obax._support import native
-from obax.estimators import StreamingClassifier, StreamingRegressor
+from obax.estimators import StreamingClassifier, StreamingRegressor, Table
 from obax.estimators.inputs.table import LARGEST
 from obax.estimators.model import EXTREME, LEARNED, REJECTED, UNREADABLE
+from obax.streaming.parquet import ParquetSource
 from obax.streaming.source import Input, Source
 
 
@@ -26,54 +25,55 @@ def one_by_one(model, rows, targets):
     return model
 
 
-def from_text(text, kind):
+def from_file(path, kind, kind_of_source=Source):
     """Rows as `obax stream` reads them."""
-    reading, writing = os.pipe()
-    os.write(writing, text.encode())
-    os.close(writing)
-    batch = Source(Input(reading, "y", kind), numeric=True).take(1000)
-    os.close(reading)
+    source = kind_of_source(Input(path, "y", kind), numeric=True)
+    with contextlib.closing(source):
+        batch = source.take(1000)
     return batch.rows, batch.targets
 
 
+@pytest.mark.parametrize("width", [8, 70])
 @pytest.mark.parametrize(
     "options", [{"lags": 1}, {"features": "fourier"}, {"features": "interactions"}, {}], ids=str
 )
-def test_every_form_of_many_features_gives_the_same_model(options):
+def test_all_input_forms_give_the_same_model(options, width, tmp_path):
     """With 70 features, lags, waves and products were dropped in silence where rows were dicts."""
     rng = np.random.default_rng(0)
-    values = np.round(rng.standard_normal((25, 70)), 3)
+    values = np.round(rng.standard_normal((25, width)), 3)
     targets = np.round(values[:, 0] + np.roll(values[:, 0], 1), 3)
-    names = [f"f{i:02}" for i in range(70)]
-    frame = pd.DataFrame(values, columns=names)
+    frame = pd.DataFrame(values, columns=[f"f{i:02}" for i in range(width)])
     dicts = frame.to_dict("records")
-    csv, lines = io.StringIO(), ""
-    frame.assign(y=targets).to_csv(csv, index=False)
-    for row, target in zip(dicts, targets.tolist(), strict=True):
-        lines += json.dumps(row | {"y": target}) + "\n"
+    csv, jsonl, parquet = (tmp_path / f"rows.{kind}" for kind in ("csv", "jsonl", "parquet"))
+    with_targets = frame.assign(y=targets)
+    with_targets.to_csv(csv, index=False)
+    with_targets.to_parquet(parquet)
+    with_targets.to_json(jsonl, orient="records", lines=True)
     forms = {
         "pandas": (frame, targets),
-        "polars": (pl.from_pandas(frame), targets),
-        "csv": from_text(csv.getvalue(), "csv"),
-        "json": from_text(lines, "jsonl"),
+        "polars": (pl.from_pandas(frame), pl.Series(targets)),
+        "csv": from_file(csv, "csv"),
+        "json": from_file(jsonl, "jsonl"),
+        "parquet": from_file(parquet, "parquet", ParquetSource),
         "list": (dicts, targets),
+        "table": (Table(list(frame), values), targets),
     }
     expected = one_by_one(StreamingRegressor(**options), dicts, targets.tolist())
-    assert expected._model.sparse == (not options)
+    assert expected.model_.sparse == (width > 64 and not options)
     if "lags" in options:
         assert len(state(expected)["recent"]) == 1
     for rows, those in forms.values():
         model = StreamingRegressor(**options)
         model.learn_many(rows, those)
         same(model, expected)
-    for matrix in (values, scipy.sparse.csr_array(values)):
+    for matrix in (values, scipy.sparse.csr_array(values), values.tolist()):
         model = StreamingRegressor(**options)
         model.learn_many(matrix, targets)
         same_numbers(state(model), state(expected))
 
 
 @pytest.mark.parametrize("options", [{}, {"lags": 1}], ids=str)
-def test_missing_values_of_many_keys_are_the_same_one_by_one(options):
+def test_missing_values_in_batches_equal_single_rows(options):
     """`learn_many` and `learn_one` differed when NaN and None mixed beyond 64 keys."""
     rng = np.random.default_rng(1)
     rows = []
@@ -92,7 +92,7 @@ def test_missing_values_of_many_keys_are_the_same_one_by_one(options):
     assert many.ignored_ == single.ignored_
 
 
-def test_features_without_a_column_decide_nothing():
+def test_features_beyond_max_features_do_not_reject_rows():
     """With `max_features=2` a third feature that was a word once made 1 of 3 rows learned."""
     rows = [{"a": 1.0, "b": 2.0, "c": "word"}, {"a": 2.0, "b": 1.0, "c": 3.0}]
     rows.append({"a": 0.0, "b": 1.0, "c": None})
@@ -104,7 +104,7 @@ def test_features_without_a_column_decide_nothing():
     same(many, single)
 
 
-def test_random_rows_of_every_type_are_the_same_one_by_one():
+def test_random_rows_in_batches_equal_single_rows():
     """Numbers, words, dates, missing values and rubbish, with limits that are soon reached."""
     rng = np.random.default_rng(2)
     when = np.datetime64("2024-01-01T12:00")
@@ -127,7 +127,7 @@ def test_random_rows_of_every_type_are_the_same_one_by_one():
             assert str(list(model.rejected_)) == str(list(many.rejected_))
 
 
-def test_a_class_that_was_not_seen_keeps_some_probability():
+def test_unseen_class_keeps_some_probability():
     """After one class alone 1.0 was said for it: infinite log loss for the row that follows."""
     model = StreamingClassifier()
     model.learn_one({"a": 1.0}, "x")
@@ -138,7 +138,7 @@ def test_a_class_that_was_not_seen_keeps_some_probability():
 
 
 @pytest.mark.parametrize("first", [True, False, np.True_])
-def test_a_boolean_target_implies_both_classes(first):
+def test_boolean_target_implies_both_classes(first):
     rows = [{"a": float(i % 3)} for i in range(9)]
     targets = [first] * 4 + [not first] * 5
     single, many = StreamingClassifier(), StreamingClassifier()
@@ -159,7 +159,7 @@ def test_a_boolean_target_implies_both_classes(first):
     assert named.classes_.tolist() == [True]
 
 
-def test_a_model_without_features_can_be_explained():
+def test_explain_without_features():
     """With a penalty for each feature and none of these it was an IndexError."""
     model = StreamingRegressor(per_feature=True)
     model.learn_one({}, 1.0)
@@ -171,7 +171,7 @@ def test_a_model_without_features_can_be_explained():
 
 @pytest.mark.parametrize("which", ["feature", "target"])
 @pytest.mark.parametrize("many", [False, True])
-def test_values_that_are_too_small_are_spoken_of_once(which, many):
+def test_underflow_warns_once(which, many):
     rng = np.random.default_rng(0)
     rows, targets = rng.standard_normal((40, 2)), rng.standard_normal(40)
     if which == "feature":
@@ -198,7 +198,7 @@ def test_values_that_are_too_small_are_spoken_of_once(which, many):
         )
 
 
-def test_the_words_of_the_engine_are_those_of_the_package():
+def test_constants_equal_those_of_the_engine():
     engine = native.loaded()
     assert engine.LARGEST == LARGEST
     found = engine.REJECTED, engine.LEARNED, engine.EXTREME, engine.UNREADABLE

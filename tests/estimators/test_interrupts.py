@@ -47,7 +47,7 @@ def load(model, saved):
 
 def consistent(model):
     """Engine, options and the rest say the same of features, classes and members."""
-    inner = model._model
+    inner = model.model_
     engine, options = inner.engine, inner.options
     assert list(inner.names) == engine.names and len(engine.names) == engine.spec.features
     assert list(inner.labels) == engine.labels and len(engine.labels) == engine.spec.classes
@@ -61,7 +61,7 @@ def whole(model):
     consistent(model)
     load(model, model.__obax_save__())
     for i in range(3):
-        names, labels = model.feature_names_[:5], model._model.engine.labels
+        names, labels = model.feature_names_[:5], model.model_.engine.labels
         model.learn_one({name: float(i) for name in names}, labels[0])
 
 
@@ -85,7 +85,7 @@ GROWTH = {
 
 @pytest.mark.parametrize("name", GROWTH)
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupt_at_any_line_leaves_a_whole_model(name):
+def test_interrupt_at_any_line_leaves_a_valid_model(name):
     features, call = GROWTH[name]
     base = start(features)
     at, step = 1, 3 if features < 60 else 17
@@ -99,7 +99,7 @@ def test_an_interrupt_at_any_line_leaves_a_whole_model(name):
     assert at > 30
 
 
-def test_the_check_notices_options_that_are_taken_over_in_two_steps(monkeypatch):
+def test_interrupt_check_notices_options_changed_in_two_steps(monkeypatch):
     """The mutant: the options first, then the engine."""
 
     def in_place(self, options, asked):
@@ -122,7 +122,7 @@ def test_the_check_notices_options_that_are_taken_over_in_two_steps(monkeypatch)
     assert found > 0
 
 
-def test_saves_and_pickles_beside_a_learning_thread_are_whole():
+def test_saves_and_pickles_beside_a_learning_thread_are_consistent():
     model = StreamingRegressor()
     rows = np.random.default_rng(0).normal(size=(300, 3))
     model.learn_many(rows[:50], rows[:50, 0])
@@ -148,23 +148,30 @@ def test_saves_and_pickles_beside_a_learning_thread_are_whole():
             copy.deepcopy(model),
         ):
             consistent(found)
-            assert found.learned_ == int(found._model.engine.state()["rows"])
+            assert found.learned_ == int(found.model_.engine.state()["rows"])
             assert np.isfinite(found.predict_one({0: 1.0}))
         assert "rows learned" in model.explain()
+        history, names = model.hyperparameter_history_, model.feature_names_
+        assert len(history["row"]) == len(history["loss"]) == len(history["memory"])
+        assert names[:3] == [0, 1, 2] and np.isfinite(model.coef_).all()
+        assert model.coef_.shape[1] >= len(names) and np.isfinite(model.intercept_).all()
+        assert np.isfinite([model.mean_loss_, model.hyperparameters_["memory"]]).all()
+        if count < 2:
+            assert len(model.plot().axes) == 6
         count += 1
     thread.join()
     assert not failed and count >= 5
 
 
-def test_the_check_notices_a_pickle_that_is_no_snapshot():
+def test_consistency_check_notices_a_torn_pickle():
     """The mutant: the state itself in place of a copy of it."""
     model = StreamingRegressor()
     model.learn_one({0: 1.0}, 1.0)
-    state = model._model.__getstate__()
+    state = model.model_.__getstate__()
     model.learn_one({0: 2.0, "new": 1.0}, 1.0)
     model.predict_one({0: 1.0}, id="a")
     names, _, numbers, _ = state["engine"]
     assert names == [0] and numbers["rows"] == numbers["given"] == 1
     assert len(state["pending"]) == 0
     for part in ("columns", "pending", "rejected"):
-        assert state[part] is not getattr(model._model, part)
+        assert state[part] is not getattr(model.model_, part)

@@ -51,7 +51,7 @@ class Scores:
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
-def test_the_engine_keeps_the_scores_that_it_says(coverage):
+def test_conformal_scores_equal_the_reference(coverage):
     X, y = drifting(1500)
     model, scores = StreamingRegressor(), Scores(coverage)
     played = model.play(X, y, coverage=coverage)
@@ -61,12 +61,12 @@ def test_the_engine_keeps_the_scores_that_it_says(coverage):
         scores.add(abs(y[i] - said))
     X, y = labels(1500)
     model = StreamingClassifier()
-    model.prepare()._model.add_classes([0, 1, 2])
-    model._model.reach(coverage)
+    model.prepare().model_.add_classes([0, 1, 2])
+    model.model_.reach(coverage)
     scores = Scores(coverage, numbers=False)
     for row, label in zip(X.tolist(), y.tolist(), strict=True):
         row = dict(enumerate(row))
-        assert model._model.reach(coverage) == pytest.approx(scores.reach, rel=1e-9)
+        assert model.model_.reach(coverage) == pytest.approx(scores.reach, rel=1e-9)
         scores.add(1 - model.predict_proba_one(row)[label])
         model.learn_one(row, label)
 
@@ -115,7 +115,7 @@ def inside(scores, errors):
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])
-def test_coverage_of_numbers_under_drift(coverage):
+def test_interval_coverage_under_drift(coverage):
     X, y = drifting()
     model = StreamingRegressor()
     low, high = model.progressive_interval(X, y, coverage).T
@@ -128,7 +128,7 @@ def test_coverage_of_numbers_under_drift(coverage):
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])
-def test_coverage_of_classes_under_drift(coverage):
+def test_set_coverage_under_drift(coverage):
     X, y = labels()
     model = StreamingClassifier()
     found = model.progressive_set(X, y, coverage)
@@ -139,7 +139,7 @@ def test_coverage_of_classes_under_drift(coverage):
     assert {label for one in found for label in one} <= {0, 1, 2}
 
 
-def test_a_jump_costs_little_and_a_class_that_is_certain_is_left_out_as_asked():
+def test_coverage_after_a_jump_and_sets_of_a_certain_class():
     """Where nothing is ever wrong, a share of 1 - coverage of the sets is empty."""
     X = np.random.default_rng(0).standard_normal((4000, 1))
     y = X[:, 0] > 0
@@ -148,7 +148,7 @@ def test_a_jump_costs_little_and_a_class_that_is_certain_is_left_out_as_asked():
     assert worst(covered, 0.9) < POINTS and any(not one for one in found[2000:])
 
 
-def test_a_number_that_is_exact_is_covered():
+def test_exact_predictions_are_covered():
     scores = Scores(0.5)
     assert inside(scores, np.zeros(3000)).all()
     rng = np.random.default_rng(0)
@@ -181,7 +181,7 @@ class WithLearnedRows(Scores):
         super().add(0.7 * error)
 
 
-def test_the_check_of_coverage_notices_what_is_broken():
+def test_coverage_check_notices_broken_scores():
     errors = errors_of_a_drift()
     assert worst(inside(Scores(0.9), errors), 0.9) < POINTS
     for mutant in (WithoutFeedback, WithTheWrongSign, WithLearnedRows):
@@ -190,7 +190,7 @@ def test_the_check_of_coverage_notices_what_is_broken():
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 @pytest.mark.parametrize("numbers", [False, True])
-def test_an_adversary_cannot_break_it(numbers, coverage):
+def test_coverage_against_an_adversary(numbers, coverage):
     """Who sees the reach, goes beyond it where that can be done, and stays as near as can be in
     between. All that coverage can lose or gain is the way that the level went."""
     scores, least, most = Scores(coverage, numbers), 1e-3, 1e3 if numbers else 1.0
@@ -209,7 +209,7 @@ def test_an_adversary_cannot_break_it(numbers, coverage):
     assert worst(found, coverage) < POINTS
 
 
-def test_a_row_at_a_time_says_what_many_do():
+def test_single_and_bulk_intervals_agree():
     X, y = drifting(300)
     many = StreamingRegressor()
     expected = many.progressive_interval(X, y, 0.9)
@@ -231,7 +231,7 @@ def test_a_row_at_a_time_says_what_many_do():
     assert one.predict_set_many(X[:2]) == [one.predict_set_one(dict(enumerate(r))) for r in X[:2]]
 
 
-def test_intervals_change_no_prediction_and_play_has_them():
+def test_intervals_do_not_change_predictions():
     X, y = drifting(400)
     plain, other, third = (StreamingRegressor() for _ in range(3))
     played = other.play(X, y, coverage=0.9)
@@ -244,7 +244,7 @@ def test_intervals_change_no_prediction_and_play_has_them():
     assert 0.1 * width < high - low < width and math.isnan(plain.coverage_[0.5])
 
 
-def test_checkpoints_growth_and_copies_keep_the_scores(tmp_path):
+def test_scores_survive_checkpoints_growth_and_copies(tmp_path):
     X, y = labels(600)
     model = StreamingClassifier()
     model.progressive_set(X[:300], np.minimum(y[:300], 1), 0.8)
@@ -263,7 +263,7 @@ def test_checkpoints_growth_and_copies_keep_the_scores(tmp_path):
 
 
 @pytest.mark.parametrize("coverage", [0, 1, -0.1, 1.5, math.nan, "0.9", True, None])
-def test_what_is_no_coverage_is_an_error(coverage):
+def test_invalid_coverage_raises(coverage):
     for call in (
         lambda: StreamingRegressor().predict_interval_one({"a": 1.0}, coverage),
         lambda: StreamingClassifier().predict_set_one({"a": 1.0}, coverage),
@@ -272,7 +272,7 @@ def test_what_is_no_coverage_is_an_error(coverage):
             call()
 
 
-def test_before_the_first_row_and_beyond_the_last_slot():
+def test_intervals_before_the_first_row_and_beyond_16_coverages():
     model = StreamingRegressor()
     assert model.predict_interval_one({"a": 1.0}) == (-math.inf, math.inf)
     assert StreamingClassifier().predict_set_one({"a": 1.0}) == set()

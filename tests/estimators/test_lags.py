@@ -58,7 +58,7 @@ def test_the_last_target_helps_on_a_real_series():
     assert SUGGESTION in plain.explain()
 
 
-def test_elec2_has_no_need_of_them():
+def test_lags_do_not_hurt_on_elec2():
     """Its labels mostly repeat, but a model with a short memory knows that: no suggestion, and
     nothing gained."""
     path = datasets.find("elec2.csv.gz")
@@ -113,7 +113,7 @@ def test_a_rejected_row_is_not_a_lag():
     np.testing.assert_array_equal(recent, labels[:-3:-1])
 
 
-def test_lags_of_classes_that_come_late():
+def test_lags_of_late_classes():
     """One at a time, and in one go: the same, with a class that is new in the middle."""
     rows, labels = sticky(150, classes=4)
     whole, one = StreamingClassifier(lags=2), StreamingClassifier(lags=2)
@@ -122,14 +122,14 @@ def test_lags_of_classes_that_come_late():
         one.learn_one(dict(enumerate(row)), label)
     assert len(whole.classes_) == 4
     same(one, whole)
-    found = whole._model.engine.centre[:, 4 : 4 + 2 * 4]
+    found = whole.model_.engine.centre[:, 4 : 4 + 2 * 4]
     assert np.abs(found).min() > 0.0
 
 
-def test_the_score_of_the_last_label_is_the_one_it_says():
+def test_loss_of_the_last_label_baseline():
     rows, labels = sticky(300, classes=3)
     model = StreamingClassifier()
-    model.prepare()._model.add_classes([0, 1, 2])
+    model.prepare().model_.add_classes([0, 1, 2])
     losses = model.play(rows, labels).loss
     total, repeats = losses[0], 0
     for t in range(1, 300):
@@ -137,10 +137,10 @@ def test_the_score_of_the_last_label_is_the_one_it_says():
         same = labels[t] == labels[t - 1]
         total -= math.log(again if same else (1 - again) / 2)
         repeats += same
-    assert model._model.engine.repeat_loss == pytest.approx(total, rel=1e-12)
+    assert model.model_.engine.repeat_loss == pytest.approx(total, rel=1e-12)
 
 
-def test_the_score_of_the_last_target_is_the_one_it_says():
+def test_loss_of_the_last_target_baseline():
     rows, targets = series(30)
     model = StreamingRegressor()
     total = model.play(rows, targets).loss[0]
@@ -148,4 +148,4 @@ def test_the_score_of_the_last_target_is_the_one_it_says():
         past = targets[:t]
         now, last = ((targets[[t, t - 1]] - past.mean()) / past.std()).clip(-10, 10)
         total += 0.5 * (now - last) ** 2
-    assert model._model.engine.repeat_loss == pytest.approx(total, rel=1e-9)
+    assert model.model_.engine.repeat_loss == pytest.approx(total, rel=1e-9)

@@ -29,7 +29,7 @@ def log_losses(model, rows, labels):
     return -np.log(np.clip(found[np.arange(len(labels)), labels], 1e-15, 1))
 
 
-def test_a_poor_start_is_left_behind_on_weather():
+def test_poor_start_is_recovered_from_on_weather():
     rows, labels = real("weather")
     rows, labels = rows[:6000], labels[:6000]
     start = {"penalty": 1.0, "memory": 10.0}
@@ -44,7 +44,7 @@ def test_a_poor_start_is_left_behind_on_weather():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIVER)
-def test_from_every_start_no_worse_than_the_best_of_river(name):
+def test_from_every_start_as_good_as_the_best_river_setting(name):
     rows, labels = real(name)
     for memory in MEMORIES:
         for penalty in PENALTIES:
@@ -68,7 +68,7 @@ def test_memory_follows_the_drift():
     assert found["turning"] < 40 < 400 < found["still"]
 
 
-def test_a_penalty_for_each_feature_finds_the_useless_ones():
+def test_per_feature_penalties_find_useless_features():
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((4000, 4))
     target = rows[:, 0] + rows[:, 1] + rng.standard_normal(4000)
@@ -79,7 +79,7 @@ def test_a_penalty_for_each_feature_finds_the_useless_ones():
 
 
 @pytest.mark.parametrize("imbalance", ["weights", "logits"])
-def test_imbalance_is_answered_where_asked_for(imbalance):
+def test_imbalance_option_raises_balanced_accuracy(imbalance):
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((4000, 2))
     labels = (rows[:, 0] + 0.5 * rng.standard_normal(4000) > 1.9).astype(int)
@@ -111,7 +111,7 @@ def test_huber_does_not_follow_outliers():
     assert errors["huber"] < 0.6 * errors["squared"]
 
 
-def test_history_plot_and_words():
+def test_history_plot_and_explain():
     rng = np.random.default_rng(5)
     rows = rng.standard_normal((600, 3))
     model = StreamingRegressor(per_feature=True)

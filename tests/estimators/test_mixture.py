@@ -33,8 +33,8 @@ def streams():
 
 def prepared(estimator, rows, classes=0):
     """The model with its features and classes known before the first row."""
-    model = estimator.prepare()._model
-    model._grow(list(range(rows.shape[1])), list(range(classes)))
+    model = estimator.prepare().model_
+    model.grow(list(range(rows.shape[1])), list(range(classes)))
     return model
 
 
@@ -131,7 +131,7 @@ def test_the_mixture_is_never_worse_than_its_best_member(name, share):
 
 
 @pytest.mark.parametrize("mutant", ["no share", "inverted", "not normalised", "a member left out"])
-def test_the_guarantee_catches_a_mixture_that_is_wrong(mutant):
+def test_mixture_bound_check_notices_wrong_weights(mutant):
     """Two members that are right in turn, so that a switch is needed."""
     good = np.where(np.arange(400) < 200, 0.9, 0.1)
     likelihood = np.column_stack([good, 1 - good])
@@ -151,7 +151,7 @@ def judged(values):
     return kept.mean(), kept.var()
 
 
-def test_members_are_the_models_they_would_be_alone():
+def test_members_equal_models_trained_alone():
     """To rounding for those of the second order; steps of the first order worked in numpy."""
     labels = streams()["flips"]
     _, _, said = classified(labels, members=EVERYONE)
@@ -186,7 +186,7 @@ def test_members_are_the_models_they_would_be_alone():
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_numbers_are_mixed_by_density(loss):
+def test_regression_members_are_mixed_by_density(loss):
     """Shares worked in numpy, and the log score of the mixture within ln N of the best member's."""
     rng = np.random.default_rng(3)
     rows = features(3)
@@ -221,7 +221,7 @@ def test_numbers_are_mixed_by_density(loss):
     assert total <= own.min() + math.log(n) + 1e-6
 
 
-def test_a_member_that_is_not_finite_sits_out():
+def test_member_with_nan_is_left_out():
     """The tuned member's state is broken: it cannot learn. The others go on."""
     rows, labels = features(), streams()["abrupt"]
     model = prepared(StreamingClassifier(), rows, 2)
@@ -240,7 +240,7 @@ def test_a_member_that_is_not_finite_sits_out():
     assert after["rows"] == 101 and shares[1].sum() == pytest.approx(1)
 
 
-def test_a_row_is_rejected_where_no_member_can_take_it():
+def test_row_is_rejected_if_no_member_stays_finite():
     rows, labels = features(), streams()["abrupt"]
     model = prepared(StreamingClassifier(members="tuned"), rows, 2)
     played(model, rows[:100], labels[:100])
@@ -256,13 +256,13 @@ def test_a_row_is_rejected_where_no_member_can_take_it():
         np.testing.assert_array_equal(numbers, before[name], err_msg=name)
 
 
-def test_late_features_and_classes_find_every_member_as_it_was():
+def test_growth_keeps_every_member():
     rows, labels = features(), streams()["abrupt"]
     model = StreamingClassifier(members=EVERYONE)
     model.learn_many(rows, labels)
-    inner = model._model
+    inner = model.model_
     before = model.predict_proba_many(rows[:20]).to_numpy()
-    inner._grow(["late"], [])
+    inner.grow(["late"], [])
     np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-9)
     shares = inner.engine.state()["shares"]
     inner.add_classes(["third"])
@@ -271,7 +271,7 @@ def test_late_features_and_classes_find_every_member_as_it_was():
     np.testing.assert_array_equal(three[:, :2].argmax(axis=1), before.argmax(axis=1))
 
 
-def test_members_are_named_and_their_shares_shown():
+def test_shares_of_members_by_name():
     rows, labels = features(), streams()["abrupt"]
     model = StreamingClassifier(members=("sgd", "tuned"))
     model.learn_many(rows, labels)
@@ -282,7 +282,8 @@ def test_members_are_named_and_their_shares_shown():
     assert {name: curve[-1] for name, curve in history.items()} == members
     top = max(members, key=members.__getitem__)
     assert f"carried by: {top} {members[top]:.0%}" in model.explain()
-    assert list(StreamingClassifier(learn=()).checked().member_names)[:2] == ["tuned", "sgd 0.01"]
+    frozen = StreamingClassifier(learn=()).checked().spec(0, 0)
+    assert list(frozen.members)[:2] == ["tuned", "sgd 0.01"]
 
 
 @pytest.mark.parametrize(
@@ -305,5 +306,6 @@ def test_members_and_share_are_checked(options, message):
         StreamingClassifier(**options).prepare()
 
 
-def test_classes_that_are_balanced_have_the_tuned_model_alone():
-    assert StreamingClassifier(imbalance="weights").checked().member_names == ["tuned"]
+def test_imbalance_uses_the_tuned_member_alone():
+    balanced = StreamingClassifier(imbalance="weights").checked().spec(0, 0)
+    assert list(balanced.members) == ["tuned"]

@@ -24,7 +24,7 @@ def stream(n, d=4, seed=0):
 
 
 @pytest.mark.parametrize("kind", ["two", "four", "numbers"])
-def test_the_same_bits_however_the_stream_is_cut(kind):
+def test_batches_of_any_size_give_the_same_bits(kind):
     """In one piece, in parts, one row at a time with predictions between; state and record."""
     rows, score = stream(1300)
     targets = {
@@ -44,7 +44,7 @@ def test_the_same_bits_however_the_stream_is_cut(kind):
     same(whole, single)
 
 
-def test_rows_that_are_read_in_one_go_are_those_of_a_table():
+def test_fast_path_of_a_row_equals_the_table_path():
     """Keys in any order, some not there, None, NaN, words, booleans, huge integers and values: the
     quick way gives the same model, the same reasons and the same counts as a table."""
     rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def test_rows_that_are_read_in_one_go_are_those_of_a_table():
     for row, target in zip(rows, targets, strict=True):
         said = quick.predict_proba_one(row)
         if said:
-            np.testing.assert_array_equal(list(said.values()), quick._model.predict(row)[0])
+            np.testing.assert_array_equal(list(said.values()), quick.model_.predict(row)[0])
         quick.learn_one(row, target)
         table.learn_many([row], [target])
     same(quick, table)
@@ -97,7 +97,7 @@ def test_regression_progressive_is_predict_then_learn():
     assert np.mean((np.array(said)[30:] - score[30:]) ** 2) < 0.5 * np.var(score)
 
 
-def test_the_future_is_not_seen():
+def test_predictions_do_not_depend_on_later_rows():
     rows, score = stream(60)
     changed = score.copy()
     changed[40:] = -changed[40:]
@@ -107,22 +107,22 @@ def test_the_future_is_not_seen():
     assert not np.array_equal(a[41:], b[41:])
 
 
-def test_growing_keeps_what_was_learned():
+def test_growth_keeps_the_state():
     """Room for features and classes that come late changes no prediction by itself."""
     rows, score = stream(120)
     model = StreamingClassifier(per_feature=True)
     model.learn_many(rows, score > 0)
     before = model.predict_proba_many(rows[:20]).to_numpy()
     weights, shares = model.coef_, model.hyperparameters_["members"]
-    model._model._grow([f"late {i}" for i in range(5)], [])
-    assert model._model.engine.spec.features == 9
+    model.model_.grow([f"late {i}" for i in range(5)], [])
+    assert model.model_.engine.spec.features == 9
     np.testing.assert_allclose(model.predict_proba_many(rows[:20]).to_numpy(), before, atol=1e-12)
     np.testing.assert_allclose(model.coef_[:, :4], weights, atol=1e-12)
     assert not model.coef_[:, 4:].any()
     assert model.hyperparameters_["members"] == shares
     assert set(model.hyperparameters_["penalty"]) == {0, 1, 2, 3} | {f"late {i}" for i in range(5)}
     two = model.predict_proba_many(rows[:20]).to_numpy()
-    model._model.add_classes(["third"])
+    model.model_.add_classes(["third"])
     three = model.predict_proba_many(rows[:20]).to_numpy()[:, :2]
     # The odds of the two old classes are the same, up to moderation.
     np.testing.assert_array_equal(three.argmax(axis=1), two.argmax(axis=1))
@@ -142,13 +142,13 @@ def test_frozen_hyperparameters_stay():
     assert only.hyperparameters_["penalty"] == pytest.approx(0.5)
 
 
-def test_the_history_is_bounded_and_true():
+def test_history_is_bounded_and_correct():
     """Every point is the mean loss of the rows since the point before, and x after the last one."""
     rows, score = stream(3000)
     model = StreamingRegressor()
     played = model.play(rows, score)
     history = model.hyperparameter_history_
-    at, stride = history["row"], int(model._model.engine.stride)
+    at, stride = history["row"], int(model.model_.engine.stride)
     assert 512 <= len(at) <= 1024 and stride == 4
     for i, row in enumerate(at):
         assert history["loss"][i] == pytest.approx(played.loss[row - stride : row].mean())
@@ -171,12 +171,12 @@ def test_the_history_is_bounded_and_true():
         ({"learn": None}, r"learn must be a tuple of some of .*, \(\) for none, but got None"),
     ],
 )
-def test_arguments_are_checked(changes, message):
+def test_invalid_arguments_raise(changes, message):
     with pytest.raises(ValueError, match=message):
         StreamingClassifier(**changes).learn_one({"a": 1.0}, True)
 
 
-def test_an_option_is_written_once():
+def test_options_match_constructor_and_get_params():
     """Signature, attributes, parameters and copies all come from the fields of one class."""
     for make in (StreamingClassifier, StreamingRegressor):
         model = make(memory=50.0, learn=["penalty"])
@@ -189,12 +189,12 @@ def test_an_option_is_written_once():
             make(0.5, 20.0, 1.0, ("penalty",))
         model.prepare()
         model.memory = 7.0  # after the first row it does not count any more
-        assert model._model.options.memory == 50.0 and model._model.options.learn == ("penalty",)
+        assert model.model_.options.memory == 50.0 and model.model_.options.learn == ("penalty",)
     assert "imbalance" not in StreamingRegressor().get_params()
     assert "delta" not in StreamingClassifier().get_params()
 
 
-def test_hyperparameters_of_each_row_stand_under_their_names_when_features_come():
+def test_traced_hyperparameters_keep_their_names_through_growth():
     """With a penalty for each feature, memory and inertia move in x as features are added."""
     rows = [{"a": 1.0}] * 3 + [{"a": 1.0, "b": 2.0}] * 3
     model = StreamingRegressor(per_feature=True, learn=())
@@ -204,7 +204,7 @@ def test_hyperparameters_of_each_row_stand_under_their_names_when_features_come(
     assert np.isnan(played.hyperparameters["penalty"]["b"]).tolist() == [True] * 3 + [False] * 3
 
 
-def test_copies_go_their_own_way():
+def test_copies_are_independent():
     rows, score = stream(60)
     model = StreamingClassifier()
     model.learn_many(rows[:40], score[:40] > 0)
@@ -217,7 +217,7 @@ def test_copies_go_their_own_way():
     same(model, other)
 
 
-def test_threads_that_predict_do_not_disturb_each_other():
+def test_concurrent_predictions_agree():
     rows, score = stream(300)
     model = StreamingRegressor()
     model.learn_many(rows, score)
@@ -242,7 +242,7 @@ def test_threads_that_predict_do_not_disturb_each_other():
     assert not wrong
 
 
-def test_offsets_of_many_deviations_are_not_lost():
+def test_large_feature_offsets_keep_precision():
     """A feature around 1e7 with deviations of 1: single precision had nothing left of it."""
     rows, score = stream(400)
     far = rows + 1e7
@@ -251,7 +251,7 @@ def test_offsets_of_many_deviations_are_not_lost():
     np.testing.assert_allclose(b[100:], a[100:], atol=1e-4)
 
 
-def test_models_need_no_jax():
+def test_import_loads_no_jax_and_no_scikit_learn():
     """Their rooms import nothing of it, nor pandas, nor scikit-learn, whose base classes they get
     when it is there. What `import obax` itself loads is another matter."""
     code = """

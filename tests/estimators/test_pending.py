@@ -18,7 +18,7 @@ def rows(n, seed=0):
 
 
 @pytest.mark.parametrize("make", [StreamingClassifier, StreamingRegressor])
-def test_a_label_that_comes_late_is_a_row_learned_then(make):
+def test_late_label_learns_the_kept_row(make):
     """Labels come 7 rows late: the same model as one that gets each row with its label then."""
     features, score = rows(120)
     targets = (score > 0).tolist() if make is StreamingClassifier else score.tolist()
@@ -35,7 +35,7 @@ def test_a_label_that_comes_late_is_a_row_learned_then(make):
     assert repr(late.pending_) == "Pending(7 waiting, 0 dropped)"
 
 
-def test_labels_in_any_order_and_probabilities():
+def test_late_labels_in_any_order():
     features, score = rows(40)
     model = StreamingClassifier()
     for i, row in enumerate(features):
@@ -49,7 +49,7 @@ def test_labels_in_any_order_and_probabilities():
     assert len(model.pending_) == 0
 
 
-def test_too_many_drop_the_oldest_and_say_so():
+def test_oldest_pending_row_is_dropped_beyond_max_pending():
     model = StreamingRegressor(max_pending=3)
     for i in range(5):
         model.predict_one({"a": float(i)}, id=i)
@@ -70,7 +70,7 @@ def test_too_many_drop_the_oldest_and_say_so():
     assert len(model.pending_._gone) == 3 and model.pending_.dropped == 11
 
 
-def test_an_id_is_for_one_row():
+def test_pending_id_belongs_to_one_row():
     model = StreamingClassifier()
     model.predict_one({"a": 1.0}, id=7)
     model.predict_proba_one({"a": 1.0}, id=7)
@@ -81,7 +81,7 @@ def test_an_id_is_for_one_row():
     model.predict_one({"a": 2.0}, id=7)  # free again
 
 
-def test_what_is_asked_is_checked():
+def test_arguments_of_late_labels_are_checked():
     model = StreamingClassifier()
     with pytest.raises(ValueError, match=r"a row, x, or the id .* not both"):
         model.learn_one({"a": 1.0}, True, id=3)
@@ -99,14 +99,14 @@ def test_what_is_asked_is_checked():
         StreamingClassifier(max_pending=0).predict_one({"a": 1.0}, id=1)
 
 
-def test_a_faulty_row_is_rejected_when_its_label_comes():
+def test_pending_faulty_row_is_rejected_on_learning():
     model = StreamingClassifier()
     model.predict_one({"a": [1.0]}, id="x")
     model.learn_one(id="x", y=True)
     assert model.rejected_.count == 1 and "x" not in model.pending_
 
 
-def test_waiting_rows_are_in_checkpoints(tmp_path):
+def test_pending_rows_are_saved(tmp_path):
     features, score = rows(30)
     model = StreamingClassifier(max_pending=10)
     for i, row in enumerate(features):

@@ -12,7 +12,7 @@ from states import same_numbers, state
 
 import obax
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
-from obax.estimators.pool import keys as keys_module
+from obax.estimators.pool import reading
 from obax.estimators.pool.pool import POINTS
 
 KEYS, ROWS = 12, 900
@@ -86,7 +86,7 @@ def check_same(pool, said, alone):
         ("numbers", {"features": "fourier"}),
     ],
 )
-def test_the_same_as_separate_models(kind, options):
+def test_pool_equals_separate_models(kind, options):
     keys, rows, targets = drawn(kind)
     alone = separate(kind, keys, rows, targets, **options)
     for batch, shards, most in ((ROWS, 1, None), (100, 3, None), (70, 2, 5)):
@@ -112,7 +112,7 @@ def test_one_row_at_a_time_and_in_the_order_of_the_key():
     assert mine[0] == mine[1] != mine[2]
 
 
-def test_what_play_tells_of_each_row():
+def test_pool_play_equals_play_of_separate_models():
     keys, rows, targets = drawn("many")
     targets = [None if i % 9 == 8 else str(label) for i, label in enumerate(targets)]
     options = {"imbalance": "weights"}
@@ -137,7 +137,7 @@ def test_what_play_tells_of_each_row():
     assert nothing.shape == (0, 5) and pool.rows == ROWS
 
 
-def test_predictions_and_what_a_key_that_is_not_known_gets():
+def test_predictions_for_known_and_unknown_keys():
     keys, rows, targets = drawn("many")
     pool = Pool(StreamingClassifier(), max_keys=4)
     pool.learn_many(keys, rows, targets)
@@ -193,7 +193,7 @@ def test_keys_in_a_column():
         pools[0].learn_many(["x", "y"], frame, [1.0, 2.0, 3.0])
 
 
-def test_features_and_words_that_come_late():
+def test_late_features_and_words_in_a_pool():
     rng = np.random.default_rng(0)
     pool, alone = Pool(StreamingClassifier(), max_keys=2), StreamingClassifier()
     rows = [
@@ -215,33 +215,33 @@ def test_features_and_words_that_come_late():
     assert len(pool.feature_names_) == 64 and pool.ignored_ > 0 and "ignored" in pool.explain()
 
 
-def test_models_on_disk_come_back_as_they_went(tmp_path):
+def test_models_on_disk_come_back_unchanged(tmp_path):
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier(), max_keys=3, shards=1, folder=tmp_path / "cold")
     pool.learn_many(keys, rows, targets)
-    assert pool.in_memory_ == 3 and len(pool._places) == KEYS - 3
+    assert pool.in_memory_ == 3 and len(pool.models.places) == KEYS - 3
     # The least recently used are the ones that went: the last three stayed.
     last = list(dict.fromkeys(keys[::-1].tolist()))[:3]
-    there = [key for key in pool if pool._keys.index[key] not in pool._places]
+    there = [key for key in pool if pool.reader.keys[key] not in pool.models.places]
     assert sorted(there) == sorted(last)
-    size = pool._store._end
+    size = pool.models.size
     before = {key: state(pool[key].model) for key in pool}
     for _ in range(3):
         pool.predict_many(list(range(KEYS)), rows[:KEYS])
     for key in pool:
         same_numbers(state(pool[key].model), before[key])
     # Room is used again.
-    assert pool._store._end <= 1.5 * size
+    assert pool.models.size <= 1.5 * size
     # Mutant: a byte that the disk has changed is seen.
-    place = next(iter(pool._places.values()))
-    pool._store._file.seek(place.offset)
-    pool._store._file.write(b"\x55" * 8)
+    place = next(iter(pool.models.places.values()))
+    pool.models.file.seek(place.offset)
+    pool.models.file.write(b"\x55" * 8)
     with pytest.raises(OSError, match="come back changed"):
         pool.predict_many(list(range(KEYS)), rows[:KEYS])
 
 
 @pytest.mark.parametrize("most", [None, 4])
-def test_save_load_and_go_on(tmp_path, most):
+def test_pool_continues_after_loading(tmp_path, most):
     keys, rows, targets = drawn("many")
     whole, half = (Pool(StreamingClassifier(), "k", max_keys=most, shards=2) for _ in range(2))
     first, second = slice(0, 450), slice(450, None)
@@ -284,7 +284,7 @@ def test_threads():
         assert pool[key].hyperparameters_ == alone[key].hyperparameters_
 
 
-def test_a_pooled_start_is_the_median_whatever_the_batches():
+def test_pooled_start_is_the_median_for_any_batches():
     keys, rows, targets = drawn("two", rows=3000)
     keys = np.where(np.arange(3000) < 2500, keys, 100 + keys)
     pools = [Pool(StreamingClassifier(), start="pooled", max_keys=most) for most in (None, 5)]
@@ -293,8 +293,8 @@ def test_a_pooled_start_is_the_median_whatever_the_batches():
         for pool, size in zip(pools, (3000, 170), strict=True)
     ]
     pd.testing.assert_frame_equal(*said)
-    starts = pools[0]._starts
-    assert starts == pools[1]._starts and starts != {
+    starts = pools[0].starts
+    assert starts == pools[1].starts and starts != {
         "penalty": 1e-3,
         "memory": 100.0,
         "inertia": 1.0,
@@ -305,7 +305,7 @@ def test_a_pooled_start_is_the_median_whatever_the_batches():
     assert others[:1000].equals(said[0][:1000]) and not others.equals(said[0])
 
 
-def test_views_explain_and_plot():
+def test_tenants_explain_and_plot():
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier(), "shop")
     pool.learn_many([f"shop {key}" for key in keys], rows, targets)
@@ -322,7 +322,7 @@ def test_views_explain_and_plot():
     assert pool.bytes_per_key_ < 16_000
 
 
-def test_the_history_is_that_of_a_model_with_as_many_points():
+def test_history_of_a_key_equals_a_model_with_as_many_points():
     """The notes of a slot go through the same code as the record of a model."""
     keys, rows, targets = drawn("two")
     pool = Pool(StreamingClassifier())
@@ -339,7 +339,7 @@ def test_the_history_is_that_of_a_model_with_as_many_points():
     np.testing.assert_allclose(ours["loss"], means)
 
 
-def test_every_key_has_a_model_of_its_own():
+def test_keys_have_separate_models():
     pool = Pool(StreamingRegressor(), shards=1)
     for i in range(5):
         names = list(range(20 * i, 20 * (i + 1)))
@@ -371,7 +371,7 @@ def test_keys_with_different_features_are_separate_models(features):
 
 
 @pytest.mark.parametrize("most", [None, 3])
-def test_pickles_and_copies_go_their_own_way(most):
+def test_pickles_and_copies_of_pools_are_independent(most):
     keys, rows, targets = drawn("many", rows=300)
     pool = Pool(StreamingClassifier(), "shop", max_keys=most)
     pool.learn_many(keys[:200], rows[:200], targets[:200])
@@ -389,13 +389,13 @@ POOLS = {
     "a negative count": ("keys.given", 0, -1),
     "more features than there are": ("keys.features.count", 0, 9),
     "a layout that is not there": ("keys.layout", 0, 99),
-    "a weight that is infinite": ("states.0", (0, slice(None)), np.inf),
-    "a count below its range": ("states.0", (0, slice(None)), -50.0),
+    "a weight that is infinite": ("states.0.shares", 0, np.inf),
+    "a count below its range": ("states.0.history.learned", 0, -50.0),
 }
 
 
 @pytest.mark.parametrize("change", POOLS)
-def test_a_crafted_pool_is_refused_in_words(change):
+def test_crafted_pool_checkpoints_raise(change):
     keys, rows, targets = drawn("two", rows=60)
     pool = Pool(StreamingClassifier())
     pool.learn_many(keys, rows, targets)
@@ -413,20 +413,20 @@ def test_a_crafted_pool_is_refused_in_words(change):
 
 def test_shards_are_the_same_in_every_process():
     """Python's own hash of a word is not; and equal keys are of one shard."""
-    assert keys_module.spread("customer 7") == 3072460549
-    assert keys_module.spread(1) == keys_module.spread(1.0) == keys_module.spread(True)
-    assert keys_module.spread(("a", 1)) == keys_module.spread(("a", 1.0))
-    assert keys_module.spread(("a", 1)) != keys_module.spread(("a", 2))
+    assert reading.spread("customer 7") == 3072460549
+    assert reading.spread(1) == reading.spread(1.0) == reading.spread(True)
+    assert reading.spread(("a", 1)) == reading.spread(("a", 1.0))
+    assert reading.spread(("a", 1)) != reading.spread(("a", 2))
 
 
-def test_arguments():
+def test_invalid_pool_arguments_raise():
     used = StreamingClassifier()
     used.learn_one({"a": 1.0}, True)
     for arguments, options, words in (
         ((used,), {}, "model must be fresh"),
         (("x",), {}, "model must be a StreamingClassifier"),
-        ((StreamingClassifier(),), {"max_keys": 0}, "max_keys must be an integer >= 1 or None"),
-        ((StreamingClassifier(),), {"shards": 1.5}, "shards must be an integer >= 1 or None"),
+        ((StreamingClassifier(),), {"max_keys": 0}, "max_keys must be an integer >= 1, but got 0"),
+        ((StreamingClassifier(),), {"shards": 1.5}, "shards must be an integer >= 1, but got 1.5"),
         ((StreamingClassifier(),), {"start": "median"}, "start must be one of 'default', 'pooled'"),
         ((StreamingClassifier(memory=-1),), {}, "memory must be"),
     ):

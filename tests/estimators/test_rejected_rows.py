@@ -38,7 +38,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_rejected_counted_and_retrievable(name):
+def test_rejected_rows_are_counted_and_kept(name):
     row, label, reason = BAD[name]
     model = StreamingClassifier(max_classes=2, max_features=4)
     for i in range(6):
@@ -59,7 +59,7 @@ def test_a_regression_target_must_be_a_number():
     assert model.rejected_.count == 4
 
 
-def test_rejected_is_bounded():
+def test_kept_rejected_rows_are_bounded():
     model = StreamingClassifier()
     with pytest.warns(UserWarning, match="none was learned"):
         model.learn_many([{"a": math.inf}] * 500, [True] * 500)
@@ -67,7 +67,7 @@ def test_rejected_is_bounded():
     assert model.rejected_[0]["row"] == 401
 
 
-def test_when_every_row_is_rejected_there_is_one_warning_and_a_reason():
+def test_one_warning_when_every_row_is_rejected():
     model = StreamingClassifier()
     for i in range(99):
         model.learn_one({"a": math.inf if i % 10 else [i]}, True)
@@ -79,7 +79,7 @@ def test_when_every_row_is_rejected_there_is_one_warning_and_a_reason():
     assert "No row has been learned yet. 250 rejected, most often (100 of" in model.explain()
 
 
-def test_rejections_among_rows_that_are_learned_are_no_alarm():
+def test_no_warning_while_other_rows_are_learned():
     model = StreamingClassifier()
     for _ in range(4):
         model.learn_one({"a": 1.0}, True)
@@ -88,7 +88,7 @@ def test_rejections_among_rows_that_are_learned_are_no_alarm():
 
 
 @pytest.mark.parametrize("pooled", [False, True])
-def test_one_bad_row_that_rules_all_others_out_is_spoken_of(pooled):
+def test_warning_when_a_bad_first_row_rejects_all_later_rows(pooled):
     model = StreamingClassifier()
     learn = Pool(model).learn_many if pooled else model.learn_many
     who = (["ann"] * 101,) if pooled else ()
@@ -98,7 +98,7 @@ def test_one_bad_row_that_rules_all_others_out_is_spoken_of(pooled):
         learn(*who, rows, [True, False] * 50 + [True])
 
 
-def test_after_a_poisoned_burst_the_loss_returns():
+def test_loss_recovers_after_a_burst_of_outliers():
     """Label noise, absurd magnitudes just below the limit, duplicates and shuffled rows."""
     a, score = rows(3000)
     rng = np.random.default_rng(1)
@@ -126,7 +126,7 @@ def test_a_feature_that_becomes_constant_and_comes_back():
     assert found[1200:].mean() < log_loss(StreamingClassifier(), a, score)[1200:].mean() + 0.05
 
 
-def test_order_of_duplicates_and_swaps_does_no_harm():
+def test_duplicated_and_swapped_rows():
     a, score = rows(1200)
     order = np.arange(1200)
     np.random.default_rng(2).shuffle(order[300:600])
@@ -157,7 +157,7 @@ def fuzz(batch):
         classifier.learn_many(features, [label for _, label, _ in batch])
         regressor.learn_many(features, [target for _, _, target in batch])
     for model in (classifier, regressor):
-        assert all(np.isfinite(model._model.engine.x))
+        assert all(np.isfinite(model.model_.engine.x))
     for row in features[-5:]:
         said = classifier.predict_proba_one(row)
         assert all(0 <= p <= 1 for p in said.values())
@@ -176,6 +176,7 @@ def test_fuzzed_rows(batch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the values of:UserWarning")
 @settings(calm, max_examples=500)
 @given(batch=BATCH)
 def test_ten_thousand_fuzzed_rows(batch):

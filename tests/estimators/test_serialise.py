@@ -46,14 +46,14 @@ def load(files, name, change):
 
 
 @pytest.mark.parametrize("name", ["regressor", "classifier", "sparse", "words"])
-def test_a_model_comes_back(files, name):
+def test_loaded_model_equals_the_saved_one(files, name):
     found = load(files, name, lambda *_: None)
     same(found, files[name][0])
     assert found.explain() == files[name][0].explain()
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_checkpoint_of_an_older_version_is_rejected_in_words(files, version):
+def test_checkpoint_of_an_older_version_raises(files, version):
     def older(_, extra):
         extra["version"] = version
 
@@ -128,7 +128,7 @@ DENSE = {
 
 @pytest.mark.parametrize("change", DENSE)
 @pytest.mark.parametrize("name", ["regressor", "classifier"])
-def test_a_crafted_state_is_refused_in_words(files, name, change):
+def test_crafted_states_raise(files, name, change):
     with pytest.raises(
         ValueError, match=r"of the checkpoint|does not describe|is damaged|in the file"
     ):
@@ -146,7 +146,7 @@ REGRESSOR = {
 
 
 @pytest.mark.parametrize("change", REGRESSOR)
-def test_crafted_scores_are_refused_in_words(files, change):
+def test_crafted_scores_raise(files, change):
     with pytest.raises(ValueError, match="file is damaged"):
         load(files, "regressor", REGRESSOR[change])
 
@@ -160,13 +160,13 @@ SPARSE = {
 
 
 @pytest.mark.parametrize("change", SPARSE)
-def test_a_crafted_sparse_state_is_refused_in_words(files, change):
+def test_crafted_sparse_states_raise(files, change):
     with pytest.raises(ValueError, match="file is damaged"):
         load(files, "sparse", SPARSE[change])
 
 
 @pytest.mark.parametrize("name", ["regressor", "classifier", "sparse"])
-def test_random_numbers_are_refused_or_harmless(files, name):
+def test_random_states_raise_or_work(files, name):
     """Whatever is accepted can go on learning: a fault here would end the process."""
     draw, refused = np.random.default_rng(1), 0
     odd = [np.nan, np.inf, -1.0, 0.5, 1e6, 1e18, -1e300]

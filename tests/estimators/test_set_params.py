@@ -36,7 +36,7 @@ def learned(make=StreamingRegressor, **options):
         ("share", 0.5),
     ],
 )
-def test_what_can_take_effect_does(name, value):
+def test_live_options_take_effect(name, value):
     """The rows that follow are learned otherwise than without it, and the rows before are kept."""
     rows, score = data()
     members = ("tuned", "start", "short") if name == "share" else "tuned"
@@ -51,7 +51,7 @@ def test_what_can_take_effect_does(name, value):
     assert not np.array_equal(changed.predict_many(rows[:5]), same.predict_many(rows[:5]))
 
 
-def test_what_is_learned_can_change_to_and_fro():
+def test_learn_can_be_changed_back():
     rows, score = data()
     model = learned()
     at = model.hyperparameters_
@@ -67,10 +67,10 @@ def test_what_is_learned_can_change_to_and_fro():
     assert after["penalty"] != at["penalty"] and after["inertia"] != at["inertia"]
     model.set_params(learn=["penalty", "forgetting", "inertia"])
     model.learn_many(rows, score)
-    assert all(np.isfinite(model._model.engine.x)) and model.rejected_.count == 0
+    assert all(np.isfinite(model.model_.engine.x)) and model.rejected_.count == 0
 
 
-def test_members_stay_when_what_is_learned_changes():
+def test_members_stay_when_learn_changes():
     """Whom "auto" stands for depends on it: a frozen start is no news beside one that stands."""
     for first, then in (((), ("penalty",)), (("penalty",), ())):
         model = learned(learn=first)
@@ -97,7 +97,7 @@ def test_limits_take_effect():
     model.set_params(max_features=100, class_weight={0: 2.0})
     model.learn_one({"a": "w9"}, 0)
     assert model.rejected_.count == 1 and "a#0" in model.feature_names_
-    assert model._model.options.class_weight == {0: 2.0}
+    assert model.model_.options.class_weight == {0: 2.0}
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_limits_take_effect():
         ({"members": ("tuned", "start")}, r"members \(it stays 'auto'\)"),
     ],
 )
-def test_what_cannot_take_effect_says_so(changes, words, tmp_path):
+def test_fixed_options_warn_that_they_wait_for_fit(changes, words, tmp_path):
     rows, score = data()
     model = learned()
     with pytest.warns(UserWarning, match=f"no effect on a model that has begun.*{words}"):
         model.set_params(**changes)
-    assert model._model.options.step_size == changes.get("step_size", 0.01)
+    assert model.model_.options.step_size == changes.get("step_size", 0.01)
     model.learn_many(rows[200:], score[200:])
     # A checkpoint goes on as the model would.
     obax.save(tmp_path / "model", model)
@@ -126,17 +126,17 @@ def test_what_cannot_take_effect_says_so(changes, words, tmp_path):
     same(model.fit(rows, score), fresh)
 
 
-def test_what_is_the_same_or_not_begun_needs_no_words():
+def test_no_warning_for_unchanged_options_or_before_learning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learned().set_params(penalty=1e-3)
         model = StreamingRegressor().set_params(penalty=0.5)
         assert sklearn.base.clone(learned().set_params(horizon=30.0)).horizon == 30.0
     model.prepare()
-    assert model._model.options.penalty == 0.5
+    assert model.model_.options.penalty == 0.5
 
 
-def test_a_wrong_value_changes_nothing():
+def test_invalid_value_changes_nothing():
     model = learned()
     before, numbers = model.get_params(), state(model)
     with pytest.raises(ValueError, match="step_size must be a number > 0"):

@@ -40,7 +40,7 @@ def matrix(rows):
 
 
 @pytest.mark.parametrize("kind", ["two", "four", "numbers"])
-def test_the_same_bits_however_the_stream_is_cut(kind):
+def test_batches_of_any_size_give_the_same_bits(kind):
     """In one piece, in parts, one row at a time, keys in another order; and what is predicted,
     also of the row that makes the model wide and of one with a class that is new."""
     rows, labels = words(250)
@@ -65,11 +65,11 @@ def test_the_same_bits_however_the_stream_is_cut(kind):
     # The first rows are not wide: there, columns of zeros round otherwise than none.
     np.testing.assert_allclose(said[:10], heard[:10], rtol=1e-12)
     np.testing.assert_array_equal(said[10:], heard[10:])
-    assert whole._model.sparse
-    np.testing.assert_array_equal(whole._model.predict(rows[:9]), single._model.predict(rows[:9]))
+    assert whole.model_.sparse
+    np.testing.assert_array_equal(whole.model_.predict(rows[:9]), single.model_.predict(rows[:9]))
 
 
-def test_sparse_matrices_are_rows_by_their_keys():
+def test_sparse_matrix_equals_dicts_of_its_entries():
     """A million columns of which no table could be made; both faces, whole and in parts."""
     rows, labels = words(200)
     csr, dicts = matrix(rows)
@@ -84,7 +84,7 @@ def test_sparse_matrices_are_rows_by_their_keys():
     fitted.fit(csr, labels)
     same(whole, fitted)
     np.testing.assert_array_equal(
-        whole.predict_proba(csr), by_dicts._model.predict(dicts)[:, whole._order()]
+        whole.predict_proba(csr), by_dicts.model_.predict(dicts)[:, whole._order()]
     )
     assert parts.predict(csr).shape == (200,)
     assert len(whole.feature_names_) == len({name for row in rows for name in row})
@@ -98,7 +98,7 @@ def test_sparse_matrices_are_rows_by_their_keys():
         whole.learn_many(csr.astype(complex), labels)
 
 
-def test_a_narrow_sparse_matrix_is_the_table_it_stands_for():
+def test_narrow_sparse_matrix_equals_a_dense_one():
     rng = np.random.default_rng(1)
     table = rng.poisson(0.5, (60, 8)).astype(float)
     labels = table[:, 0] > table[:, 1]
@@ -108,7 +108,7 @@ def test_a_narrow_sparse_matrix_is_the_table_it_stands_for():
     same(dense, sparse)
 
 
-def test_a_model_that_grows_wide_goes_on_where_it_was():
+def test_dense_model_becomes_sparse_without_a_break():
     """Weights, the diagonal of the curvature, statistics, hyperparameters, shares; classes too."""
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((500, 70)) + 5
@@ -119,7 +119,7 @@ def test_a_model_that_grows_wide_goes_on_where_it_was():
     before, shares = state(model), model.hyperparameters_["members"]
     memory = model.hyperparameters_["memory"]
     said = np.array([list(model.predict_proba_one(row).values()) for row in dicts[400:]])
-    model._model._add_features(range(60, 70))
+    model.model_.add_features(range(60, 70))
     part = state(model)
     curvature, weights = 5, 9  # behind statistics and, of the tuned member, three derivatives
     theirs = before["member.tuned.weights"][0]
@@ -129,7 +129,7 @@ def test_a_model_that_grows_wide_goes_on_where_it_was():
     np.testing.assert_array_equal(part["cells"][:61, curvature], np.roll(diagonal, 1))
     assert model.hyperparameters_["members"] == shares
     assert model.hyperparameters_["memory"] == memory
-    assert model._model.sparse and len(model.coef_[0]) == 70
+    assert model.model_.sparse and len(model.coef_[0]) == 70
     now = np.array([list(model.predict_proba_one(row).values()) for row in dicts[400:]])
     # The same weights meet the same standardised features; only logits are not moderated.
     assert np.mean((now > 0.5) == (said > 0.5)) > 0.99
@@ -141,7 +141,7 @@ def test_a_model_that_grows_wide_goes_on_where_it_was():
     assert model.predict_proba_one(dicts[1]).keys() == {*third, "third"}
 
 
-def test_offsets_of_many_deviations_are_not_lost():
+def test_large_feature_offsets_keep_precision():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((600, 80))
     labels = rows[:, :5].sum(axis=1) > 0
@@ -150,7 +150,7 @@ def test_offsets_of_many_deviations_are_not_lost():
     np.testing.assert_allclose(moved, plain, atol=1e-5)
 
 
-def test_missing_values_of_a_table_are_its_means_and_words_are_not_centred():
+def test_missing_values_are_means_and_words_are_not_centred():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((400, 80)) + 1e4
     target = (rows[:, :5] - 1e4).sum(axis=1)
@@ -162,11 +162,11 @@ def test_missing_values_of_a_table_are_its_means_and_words_are_not_centred():
     by_words = StreamingClassifier(members="tuned")
     by_words.learn_many(texts, labels)
     # A row without any known word is what the intercept says.
-    second = by_words.predict_proba_one({"never seen": 1})[by_words._model.engine.labels[1]]
+    second = by_words.predict_proba_one({"never seen": 1})[by_words.model_.engine.labels[1]]
     assert second == pytest.approx(1 / (1 + np.exp(-by_words.intercept_[0])))
 
 
-def test_surplus_features_are_ignored_and_counted():
+def test_features_beyond_max_features_are_counted():
     """The row is learned without them: the model is that of rows that never had them."""
     rows, labels = words(300)
     model, single, without = (StreamingClassifier(max_features=100) for _ in range(3))
@@ -186,7 +186,7 @@ def test_surplus_features_are_ignored_and_counted():
     assert few.ignored_ == 10 and few.feature_names_ == [0, 1]
 
 
-def test_rows_that_are_rejected_leave_no_trace():
+def test_rejected_rows_leave_sparse_models_unchanged():
     rows, labels = words(60)
     clean, model = StreamingClassifier(), StreamingClassifier()
     clean.learn_many(rows, labels)
@@ -201,7 +201,7 @@ def test_rows_that_are_rejected_leave_no_trace():
     same(model, clean)
 
 
-def test_checkpoints_and_copies(tmp_path):
+def test_checkpoints_and_copies_of_sparse_models(tmp_path):
     rows, labels = words(120)
     model = StreamingClassifier(members=MEMBERS)
     model.learn_many(rows[:80], labels[:80])
@@ -217,15 +217,15 @@ def test_checkpoints_and_copies(tmp_path):
         same(model, other)
 
 
-def test_a_penalty_for_each_feature_keeps_the_full_curvature():
+def test_per_feature_keeps_full_curvature():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((20, 66))
     model = StreamingClassifier(per_feature=True)
     model.learn_many(rows, rows[:, 0] > 0)
-    assert not model._model.sparse and len(model.hyperparameters_["penalty"]) == 66
+    assert not model.model_.sparse and len(model.hyperparameters_["penalty"]) == 66
 
 
-def test_imbalance_is_answered_here_too():
+def test_imbalance_option_of_sparse_models():
     rows, labels = words(1500)
     plain, balanced = StreamingClassifier(), StreamingClassifier(imbalance="weights")
     recalls = []
@@ -237,7 +237,7 @@ def test_imbalance_is_answered_here_too():
     assert weights[True] > weights[False]
 
 
-def test_features_that_go_together_are_told_apart():
+def test_correlated_features_of_sparse_models():
     """The last 100 values of a series, which are nearly the same: by the member with full
     curvature, as well as by the noise; and it is kept when the model grows."""
     rng = np.random.default_rng(0)
@@ -259,7 +259,7 @@ def test_features_that_go_together_are_told_apart():
     assert "member.long.covariance" not in state(model)
 
 
-def test_text_is_learned_better_than_by_the_best_of_river():
+def test_text_is_learned_better_than_by_the_best_river_setting():
     """Log loss of bags of words against eight settings of River's logistic regression."""
     linear_model = pytest.importorskip("river.linear_model")
     from river import optim
@@ -285,7 +285,7 @@ def test_text_is_learned_better_than_by_the_best_of_river():
     assert ours < 0.9 * min(rivals)
 
 
-def test_a_row_that_was_changed_after_its_prediction_is_read_again():
+def test_row_changed_after_its_prediction_is_read_again():
     """A row is not read twice to be predicted and learned, unless it is another one by then: with
     other values, other names, or names that the model has learned in between."""
     rows, labels = words(60, length=30)
@@ -304,7 +304,7 @@ def test_a_row_that_was_changed_after_its_prediction_is_read_again():
     same(fresh, reused)
 
 
-def test_values_that_cannot_be_compared_are_refused_like_any_other():
+def test_incomparable_values_are_rejected():
     rows, labels = words(60, length=30)
     model = StreamingClassifier()
     model.learn_many(rows, labels)

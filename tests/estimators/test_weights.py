@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 @pytest.mark.parametrize("weight", [2.0, 0.3])
 @pytest.mark.parametrize("name", rows_of.CASES)
-def test_a_weight_multiplies_the_loss_in_the_problem_of_the_row(name, weight):
+def test_weight_multiplies_the_loss_of_stream_row(name, weight):
     """In the follower's step, in its curvature and sensitivity, and in the leader's slope."""
     plan, before, row, target = rows_of.draw(name)
     (after,), _, _ = rows_of.follow(plan, before, row[None], [target], weight=weight)
@@ -42,7 +42,7 @@ ALL = {"members": ("tuned", "start", "short", "long", "sgd")}
 
 @pytest.mark.parametrize("options", [{}, ALL], ids=["default", "members"])
 @pytest.mark.parametrize("make", [StreamingClassifier, StreamingRegressor])
-def test_the_same_weights_however_rows_come(make, options):
+def test_weights_in_every_input_form(make, options):
     values, score, weights = data()
     targets = (score > 0).tolist() if make is StreamingClassifier else score.tolist()
     one, many, parts, plain = (make(**options) for _ in range(4))
@@ -62,7 +62,7 @@ def test_the_same_weights_however_rows_come(make, options):
 
 
 @pytest.mark.parametrize("make", [StreamingClassifier, StreamingRegressor])
-def test_a_row_of_weight_0_is_only_predicted(make):
+def test_row_of_weight_0_is_only_predicted(make):
     values, score, _ = data()
     targets = (score > 0).tolist() if make is StreamingClassifier else score.tolist()
     with_them, without = make(**ALL), make(**ALL)
@@ -75,10 +75,10 @@ def test_a_row_of_weight_0_is_only_predicted(make):
     with_them.learn_one(dict(enumerate(values[0].tolist())), targets[0], w=0)
     with_them.learn_one(dict(enumerate(values[0].tolist())), None, w=0)
     same_numbers(state(with_them), before)
-    assert with_them.rejected_.count == 0 and with_them._model.engine.given == 152
+    assert with_them.rejected_.count == 0 and with_them.model_.engine.given == 152
 
 
-def test_a_class_of_a_row_of_weight_0_is_not_news():
+def test_class_of_a_row_of_weight_0_stays_unknown():
     model = StreamingClassifier()
     model.learn_many(np.ones((3, 1)), ["a", "b", "c"], [1, 0, 1])
     model.learn_one({0: 1.0}, "d", w=0.0)
@@ -86,7 +86,7 @@ def test_a_class_of_a_row_of_weight_0_is_not_news():
 
 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, "x", None, [1.0, 2.0]])
-def test_what_cannot_be_a_weight_is_an_error(wrong):
+def test_invalid_weights_raise(wrong):
     model = StreamingRegressor()
     with pytest.raises(ValueError, match="w must be a finite number >= 0, but is"):
         model.learn_one({"a": 1.0}, 1.0, w=wrong)
@@ -96,7 +96,7 @@ def test_what_cannot_be_a_weight_is_an_error(wrong):
     for bad in (-1.0, math.nan):
         with pytest.raises(ValueError, match=r"sample_weight must be finite numbers >= 0"):
             model.fit(np.ones((3, 1)), [1.0] * 3, sample_weight=[1.0, bad, 1.0])
-    assert "_model" not in model.__dict__ or model._model.engine.given == 0
+    assert "model_" not in model.__dict__ or model.model_.engine.given == 0
 
 
 def test_late_labels_have_weights():
@@ -112,7 +112,7 @@ def test_late_labels_have_weights():
     assert "x" in late.pending_
 
 
-def test_class_weights_are_weights_of_rows():
+def test_class_weight_equals_row_weights():
     values, score, weights = data()
     labels = np.digitize(score, [-1.5, 1.0])
     by_class = {0: 4.0, 2: 0.5}
@@ -126,7 +126,7 @@ def test_class_weights_are_weights_of_rows():
     same(many, one)
 
 
-def test_balanced_classes_count_as_much_as_each_other():
+def test_balanced_class_weight_counts_classes_equally():
     """As weights that are worked out along the stream; and rare classes are found."""
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((1500, 2))
@@ -165,10 +165,10 @@ def test_class_weights_are_in_checkpoints_and_clones(tmp_path):
     found = obax.load(tmp_path / "model", like=StreamingClassifier())
     assert found.class_weight == by_class == model.clone().class_weight
     assert [type(key) for key in found.class_weight] == [bool, str, int]
-    assert found._model.options.class_weight == by_class
+    assert found.model_.options.class_weight == by_class
 
 
-def test_the_bound_of_the_mixture_holds_for_weighted_losses():
+def test_mixture_bound_for_weighted_losses():
     """Sums of min(weight, 1) times the loss: within ln N of the best member's, on any stream. A
     mutant that takes whole weights as powers breaks it."""
 
@@ -196,7 +196,7 @@ def moved(shares, likelihood, power):
     return np.maximum(new / new.sum(), 1e-300)
 
 
-def test_the_shares_of_the_engine_move_by_weights_up_to_one():
+def test_shares_move_by_weights_up_to_one():
     values, score, _ = data()
     model = mixture.prepared(StreamingClassifier(share=0.0), values, 2)
     for i, weight in enumerate([0.05, 0.5, 8.0] * 20):

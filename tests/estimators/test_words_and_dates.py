@@ -35,7 +35,7 @@ def stream(n, seed=0):
     return rows, targets
 
 
-def test_words_and_times_are_learned():
+def test_words_and_dates_are_learned():
     rows, targets = stream(600)
     model = StreamingRegressor()
     said = model.progressive(rows, targets)
@@ -50,7 +50,7 @@ def test_words_and_times_are_learned():
 
 
 @pytest.mark.parametrize("most", [32, 2], ids=["one-hot", "hashed"])
-def test_the_same_bits_however_rows_come(most):
+def test_words_and_dates_in_every_input_form(most):
     """One by one (the quick way once words are known), in pieces, in one piece, as frames."""
     rows, targets = stream(200)
     rows[3]["city"] = rows[50]["when"] = rows[70]["a"] = None
@@ -84,12 +84,12 @@ def test_the_same_bits_however_rows_come(most):
     assert whole.rejected_[1]["values"] == rows[61] | {"when": str(rows[61]["when"])}
 
 
-def test_rows_whose_words_are_known_are_read_without_a_table():
+def test_fast_path_of_known_words():
     rows, targets = stream(100)
     rows = [{name: row[name] for name in ("city", "a", "when")} for row in rows]
     model = StreamingRegressor(max_categories=3)
     model.learn_many(rows, targets)
-    engine, columns = model._model.engine, model._model.columns
+    engine, columns = model.model_.engine, model.model_.columns
 
     def quick(row):
         plain = columns.plain(row)
@@ -109,13 +109,13 @@ def test_rows_whose_words_are_known_are_read_without_a_table():
         assert not quick(odd)
 
 
-def test_beyond_the_bound_words_share_columns_that_no_process_chooses():
+def test_words_beyond_max_categories_share_fixed_columns():
     model = StreamingRegressor(max_categories=3)
     words = [f"w{i}" for i in range(40)]
     model.learn_many([{"w": word} for word in words], [float(i % 2) for i in range(40)])
     own, shared = [f"w={word}" for word in words[:3]], [f"w#{i}" for i in range(16)]
     assert model.feature_names_ == own + shared
-    placed = model._model.columns.plain({"w": "w30"})
+    placed = model.model_.columns.plain({"w": "w30"})
     assert placed == dict.fromkeys(own + shared, 0.0) | {f"w#{bucket('w30')}": 1.0}
     code = (
         "from obax.estimators.inputs.columns import bucket as b\nprint([*map(b, ('w30', 'é', ''))])"
@@ -127,7 +127,7 @@ def test_beyond_the_bound_words_share_columns_that_no_process_chooses():
     assert found.stdout.strip() == str([bucket(w) for w in ("w30", "é", "")]) == "[11, 14, 0]"
 
 
-def test_a_word_that_a_prediction_meets_first_says_nothing():
+def test_unknown_word_in_a_prediction_is_missing():
     rows, targets = stream(100)
     model = StreamingRegressor()
     model.learn_many(rows, targets)
@@ -148,7 +148,7 @@ def test_dates_of_every_type_are_the_same():
     model.learn_one({"t": moment}, 1.0)
 
     def placed(value):
-        return model._model.columns.known(Table(["t"], np.array([[value]], object)), {}).values[0]
+        return model.model_.columns.known(Table(["t"], np.array([[value]], object)), {}).values[0]
 
     expected = [19782.75, -1.0, 0.0, *(f(2 * np.pi * 3.75 / 7) for f in (np.sin, np.cos))]
     for value in (moment, pd.Timestamp(moment), np.datetime64(moment), np.datetime64(moment, "ns")):
@@ -170,7 +170,7 @@ def test_dates_of_every_type_are_the_same():
         ("x" * 101, "not a number, word or date but a longer text"),
     ],
 )
-def test_other_types_are_rejected_by_name(value, reason):
+def test_values_of_other_types_are_rejected(value, reason):
     model = StreamingClassifier()
     model.learn_one({"a": value, "b": 1.0}, True)
     assert reason in model.rejected_[0]["reason"]
@@ -179,14 +179,14 @@ def test_other_types_are_rejected_by_name(value, reason):
     assert model.rejected_.count == 1
 
 
-def test_times_in_nanoseconds_are_not_numbers():
+def test_datetime64_ns_is_a_date():
     frame = pd.DataFrame({"long": pd.to_timedelta([1, 2], "s"), "a": [1.0, 2.0]})
     model = StreamingRegressor()
     model.learn_many(frame, [1.0, 2.0])
     assert model.rejected_.count == 2 and "timedelta" in model.rejected_[0]["reason"]
 
 
-def test_numbers_in_quotes_are_told():
+def test_numeric_texts_warn():
     model = StreamingClassifier()
     with pytest.warns(UserWarning, match=r"feature 'a' holds texts such as '1.5'.*float\(\)"):
         model.learn_one({"a": "1.5"}, True)
@@ -195,7 +195,7 @@ def test_numbers_in_quotes_are_told():
         model.learn_one({"a": "2.5"}, False)  # once
 
 
-def test_a_row_that_is_rejected_decides_nothing():
+def test_rejected_row_does_not_decide_the_kind():
     """Neither what a feature is nor which words there are."""
     model = StreamingClassifier()
     bad = {"a": "typo", "b": math.inf}
@@ -205,15 +205,15 @@ def test_a_row_that_is_rejected_decides_nothing():
     assert "'a' is 'typo', not a number as before" in model.rejected_[1]["reason"]
 
 
-def test_no_room_for_a_word():
+def test_words_without_room_are_ignored():
     model = StreamingClassifier(max_features=2, max_categories=1)
     model.learn_many([{"c": w, "a": 1.0} for w in ("x", "y", "x", "z")], [True, False, True, True])
     assert model.feature_names_ == ["a", "c=x"] and model.rejected_.count == 0
     assert model.ignored_ == 2 and "2 values of features beyond" in model.explain()
-    assert model._model.engine.given == 4
+    assert model.model_.engine.given == 4
 
 
-def test_a_feature_cannot_have_the_name_of_a_column_of_another():
+def test_clash_of_a_feature_and_a_word_column():
     model = StreamingClassifier()
     model.learn_one({"c": "x"}, True)
     model.learn_one({"c": "x", "c=x": 3.0}, False)
@@ -222,7 +222,7 @@ def test_a_feature_cannot_have_the_name_of_a_column_of_another():
     assert model.rejected_.count == 1 and model.feature_names_ == ["c=x"]
 
 
-def test_a_table_is_not_changed_by_a_model():
+def test_models_do_not_change_tables():
     table = Table(["a"], np.array([[1.0], ["x"]], object))
     StreamingClassifier().learn_many(table, [True, False])
     assert table.rejected == {}
@@ -232,7 +232,7 @@ def test_a_table_is_not_changed_by_a_model():
     assert [one["values"] for one in model.rejected_] == [{"a": 1.0}]
 
 
-def test_frames_with_words_in_scikit_learns_face():
+def test_frames_with_words_in_fit_and_predict():
     rows, targets = stream(150)
     frame = pd.DataFrame(rows)
     river = StreamingRegressor()
@@ -245,7 +245,7 @@ def test_frames_with_words_in_scikit_learns_face():
         model.predict(frame.rename(columns={"city": "town"}))
 
 
-def test_words_are_in_checkpoints(tmp_path):
+def test_words_and_dates_are_saved(tmp_path):
     rows, targets = stream(200)
     model = StreamingRegressor(max_categories=2)
     model.learn_many(rows[:120], targets[:120])

@@ -209,6 +209,61 @@ def test_silent_zeros_are_not_silent(outer, inner, words):
     assert words in str(check)
 
 
+def multiplied(x, y, r):
+    return jnp.exp(x["rate"]) * (inner(x["used"], y, r) + 0.1 * jnp.exp(x["decay"]) * jnp.sum(y**2))
+
+
+def test_a_learning_rate_is_named_and_a_weight_decay_is_not():
+    """The optimum does not depend on what only multiplies the inner loss."""
+    x = {"rate": 0.2, "decay": -0.3, "used": X}
+    squares = lambda x, y, r: jnp.sum((y - r) ** 2)  # noqa: E731
+    check = obax.check_hypergradient(obax.Problem(squares, multiplied), x, Y, R)
+    assert check.verdict == "wrong"
+    (message,) = (m for m in check.messages if "multiplies" in m)
+    assert message.startswith("outer_var['rate'] only multiplies the inner loss")
+    assert "Unrolled(), obax.RTHO or obax.ITD" in message
+    own = lambda x, y, r: squares(x, y, r) + x["rate"] ** 2  # noqa: E731
+    check = obax.check_hypergradient(obax.Problem(own, multiplied), x, Y, R)
+    assert check.ok and any(m.startswith("note: outer_var['rate'] only") for m in check.messages)
+
+
+def test_a_leader_that_only_says_where_the_follower_starts_is_named():
+    problem = obax.Problem(
+        lambda x, y, r: jnp.sum((y - r) ** 2),
+        lambda x, y, r: jnp.sum((y - 2 * r) ** 2),
+        inner_start=lambda x: x,
+    )
+    check = obax.check_hypergradient(problem, X, Y, R)
+    assert check.verdict == "wrong" and "by inner_start" in str(check)
+
+
+def test_a_point_at_which_x_happens_to_have_no_effect_is_ok():
+    problem = obax.Problem(
+        lambda x, y, r: jnp.sum((y - r) ** 2), lambda x, y, r: jnp.sum((y - x**2 * r) ** 2)
+    )
+    check = obax.check_hypergradient(problem, jnp.zeros(2), Y, R)
+    assert check.ok and not any("does not reach" in m for m in check.messages), str(check)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_follower_that_is_held_by_its_set_has_the_condition_of_what_is_free(scale, free):
+    """In single precision, and with a scale of the loss that a direction without any freedom does
+    not have."""
+    target = jnp.asarray([5.0, 0.1 if free else 5.0], jnp.float32)
+
+    def low(x, y, r):
+        x, y = x.astype(jnp.float32), y.astype(jnp.float32)
+        return scale * jnp.sum((y - target * x) ** 2).astype(float)
+
+    squares = lambda x, y, r: jnp.sum((y.astype(jnp.float32) - 2) ** 2)  # noqa: E731
+    problem = obax.Problem(squares, low, inner_domain=obax.Box(-1.0, 1.0))
+    check = obax.check_hypergradient(problem, jnp.asarray([1.0, 1.0]), Y, R)
+    assert check.ok, str(check)
+    np.testing.assert_allclose(check.smallest_eigenvalue, 2 * scale if free else 1.0, rtol=1e-3)
+    assert any("inner_domain hold the follower" in m for m in check.messages) == (not free)
+
+
 def test_a_wrong_formula_is_named():
     problem = obax.Problem(
         lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2, None, lambda x, r: x + 1

@@ -9,7 +9,8 @@ import pytest
 
 import obax
 from obax import regret
-from obax.implicit import places
+from obax.implicit import kinks, places
+from tests.online.test_function_counts import calls
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 ZERO = jnp.zeros(())
@@ -176,3 +177,47 @@ def test_150_variables_with_condition_1e7():
     found = regret.outer_solutions(problem, target, outer_start=jnp.zeros(150))
     assert found.converged
     np.testing.assert_allclose(problem.outer(found.outer_var[0], None, target[0]), 0, atol=1e-15)
+
+
+def folded(dim):
+    """A follower that answers max(x, 0), so that phi has a kink and its minimum at x = 0."""
+    return obax.Problem(
+        lambda x, y, r: 0.5 * jnp.sum((y + 1) ** 2 - r * x + 0.1 * x**2) + 1,
+        lambda x, y, r: 0.5 * jnp.sum((y - x) ** 2),
+        domain=obax.Box(-3.0, 3.0),
+        inner_domain=obax.Box(0.0, 5.0),
+    )
+
+
+class TestKinks:
+    """A minimum at which the gradient of phi jumps from negative to positive."""
+
+    def test_the_minimum_is_reached(self):
+        start, slopes = jnp.ones(2), jnp.array([0.3, 1.0, 1.7])
+        found = regret.outer_solutions(folded(2), slopes, outer_start=start, inner_start=start)
+        assert found.converged
+        np.testing.assert_allclose(found.outer_var, 0.0, atol=1e-8)
+        assert np.all(np.asarray(found.above) <= 1e-9)
+
+    def test_a_search_that_stops_beside_it_says_how_far_it_is_off(self, monkeypatch):
+        """Without its last turns the search ends beside the kink, and the bound is no less."""
+        monkeypatch.setattr(kinks, "MOST_TURNS", 2)
+        start, slopes = jnp.ones(2), jnp.array([0.3, 1.0])  # another length: compiled anew
+        with pytest.warns(regret.ComparatorWarning, match="above its minimum in each"):
+            found = regret.outer_solutions(folded(2), slopes, outer_start=start, inner_start=start)
+        values = jax.vmap(folded(2).outer)(found.outer_var, found.inner_var, slopes)
+        off = np.asarray(values) - 2.0
+        assert not found.converged and np.any(off > 1e-9)
+        assert np.all(off <= np.asarray(found.above))
+
+
+def test_a_second_call_passes_through_few_functions():
+    """Of obax alone: what is compiled is not traced again, and arguments are checked once."""
+    problem = obax.Problem(lambda x, y, r: (y - r) ** 2, lambda x, y, r: (y - x) ** 2)
+    rounds, start = jnp.linspace(0.0, 1.0, 7), jnp.zeros(())
+
+    def call():
+        return regret.dynamic(problem, jnp.zeros(7), rounds, inner_start=start)
+
+    call()
+    assert len(calls(call)) <= 30

@@ -1,4 +1,4 @@
-"""Comparators of losses with several minima: against dense grids, and what is said of them."""
+"""Comparators of losses with several minima: against dense grids, and the evidence for them."""
 
 import warnings
 
@@ -64,6 +64,33 @@ def test_no_wrong_comparator_goes_without_a_flag(dim):
     print(f"dim {dim}: {wrong.sum()} wrong, {flagged.sum()} flagged, {silent.sum()} silent")
     assert not np.any(silent)
     assert wrong.mean() <= 0.1
+
+
+@pytest.mark.slow
+def test_a_narrow_well_beside_a_wide_one_is_seen_or_flagged():
+    """50 losses in two dimensions: a wide well that is nearly convex, and a narrow one."""
+    rng = np.random.default_rng(1)
+    rounds = {
+        "wide": jnp.asarray(rng.uniform(-0.9, 0.9, (50, 2))),
+        "narrow": jnp.asarray(rng.uniform(-0.9, 0.9, (50, 2))),
+        "width": jnp.asarray(np.exp(rng.uniform(np.log(0.08), np.log(0.3), 50))),
+        "depth": jnp.asarray(rng.uniform(0.3, 1.0, 50)),
+    }
+
+    def loss(x, y, r):
+        gap = jnp.sum((x - r["narrow"]) ** 2) / r["width"] ** 2
+        return jnp.log1p(jnp.sum((x - r["wide"]) ** 2)) - r["depth"] * jnp.exp(-0.5 * gap)
+
+    problem = obax.Problem(loss, domain=obax.Box(-1.0, 1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", regret.SeveralMinimaWarning)
+        found = regret.outer_solutions(problem, rounds, outer_start=jnp.zeros(2))
+    axis = np.linspace(-1.0, 1.0, 201)
+    points = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    values = jax.vmap(lambda x, r: loss(x, None, r))(found.outer_var, rounds)
+    on_grid = jax.jit(jax.vmap(lambda r: jnp.min(jax.vmap(lambda x: loss(x, None, r))(points))))
+    wrong = np.asarray(values > on_grid(rounds) + 1e-6)
+    assert not np.any(wrong & ~np.asarray(found.lower_estimate))
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def test_iso_dates_are_dates_in_every_kind_of_input(tmp_path, rows):
         ("2024-01-01-17", False),
     ],
 )
-def test_which_texts_are_dates(text, is_date):
+def test_iso_8601_texts(text, is_date):
     model = StreamingClassifier()
     model.learn_one({"when": text}, True)
     assert ("when.days" in model.feature_names_) == is_date
@@ -98,7 +98,7 @@ def test_quoted_numbers_of_json_are_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_an_identifier_is_named_with_its_cure(tmp_path, kind):
+def test_identifier_columns_warn_and_suggest_drop(tmp_path, kind):
     frame = pd.DataFrame(
         {"id": [f"u{i}" for i in range(150)], "c": ["x", "y", "z"] * 50, "y": [0, 1] * 75}
     )
@@ -116,7 +116,7 @@ def test_an_identifier_is_named_with_its_cure(tmp_path, kind):
     assert "identifier" not in done.stderr
 
 
-def test_kinds_that_are_said(tmp_path):
+def test_numeric_date_and_category_options(tmp_path):
     text = "zip,day,a,y\n" + "".join(
         f"{i % 3},2024-01-0{i % 3 + 1},{i},{i % 2}\n" for i in range(30)
     )
@@ -141,7 +141,7 @@ def test_kinds_that_are_said(tmp_path):
     assert "rejected 1: feature 'a'" in done.stderr and "'day'" not in done.stderr
 
 
-def test_parquet_is_resumed_and_a_pipe_of_it_refused(tmp_path):
+def test_parquet_resumes_and_refuses_pipes(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((900, 2)), columns=["a", "b"])
     frame["y"] = np.where(frame.a > frame.b, "up", "down")
@@ -177,7 +177,7 @@ def test_parquet_is_resumed_and_a_pipe_of_it_refused(tmp_path):
         (["", "1", "nan"] * 20, "classify"),
     ],
 )
-def test_the_task_is_guessed_and_said(tmp_path, values, task):
+def test_guessed_task_is_printed(tmp_path, values, task):
     text = "a,delay\n" + "".join(f"{i % 5},{value}\n" for i, value in enumerate(values))
     (tmp_path / "rows.csv").write_text(text)
     arguments = (tmp_path / "rows.csv", "--target", "delay", "--out")

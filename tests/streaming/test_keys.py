@@ -35,7 +35,7 @@ def rows(tmp_path):
     return lines
 
 
-def test_each_key_is_a_stream_of_its_own(tmp_path, rows):
+def test_keys_are_separate_streams(tmp_path, rows):
     for kind in ("csv", "jsonl"):
         arguments = ("--target", "sold", "--key", "shop", "--out", tmp_path / f"{kind}.out")
         done = stream(tmp_path / f"rows.{kind}", *arguments)
@@ -94,7 +94,7 @@ def test_watch_shows_the_worst_keys_first(tmp_path, rows):
     assert done.exit_code == 1 and "holds a Pool" in str(done.exception)
 
 
-def test_options_that_do_not_go_together(tmp_path, rows):
+def test_incompatible_options_raise(tmp_path, rows):
     for arguments, words in (
         (("--key", "shopp"), "Did you mean 'shop'?"),
         (("--key", "shop", "--coverage", "0.9"), "--key cannot be used with --id or --coverage"),
@@ -108,7 +108,7 @@ def test_options_that_do_not_go_together(tmp_path, rows):
         assert done.exit_code == 1 and words in str(done.exception), arguments
 
 
-def test_numbers(tmp_path):
+def test_regression_with_keys(tmp_path):
     rng = np.random.default_rng(0)
     text = "a,who,y\n" + "".join(
         f"{a:.3f},{i % 2},{(3 if i % 2 else -3) * a:.3f}\n"

@@ -39,7 +39,7 @@ def as_csv(path, lines):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
-def test_a_late_label_is_learned_with_its_row(tmp_path, kind):
+def test_late_label_is_learned_with_its_row(tmp_path, kind):
     lines, X, y = drawn()
     source = tmp_path / f"rows.{kind}"
     (as_csv if kind == "csv" else written)(source, lines)
@@ -57,7 +57,7 @@ def test_a_late_label_is_learned_with_its_row(tmp_path, kind):
     assert job.model.mean_loss_ == pytest.approx(other.mean_loss_, rel=1e-12)
 
 
-def test_labels_without_a_row_are_rejected_in_words(tmp_path):
+def test_labels_without_a_row_are_rejected_with_a_reason(tmp_path):
     lines = [
         {"id": 1, "a": 1.0},
         {"id": 2, "a": 2.0, "y": "up"},  # A row like any other.
@@ -83,7 +83,7 @@ def test_labels_without_a_row_are_rejected_in_words(tmp_path):
     assert job.score.rows == 3 and job.model.pending_.dropped == 1
 
 
-def test_rows_that_wait_are_in_the_checkpoint(tmp_path):
+def test_pending_rows_are_in_the_checkpoint(tmp_path):
     lines, _, _ = drawn(60)
     source = written(tmp_path / "rows.jsonl", lines)
     rows = Input(source, "y", "jsonl", id="id")

@@ -66,7 +66,7 @@ def test_csv_and_json_lines_give_the_same_answers(tmp_path):
     assert set(found[-1]["hyperparameters"]) == names
 
 
-def test_faulty_lines_are_rejected_and_the_rest_goes_on(tmp_path):
+def test_faulty_lines_are_rejected_and_others_learned(tmp_path):
     lines = write_rows(tmp_path / "rows.csv", 20)
     lines[5:5] = ["1,2", "x,1,1,1", '"open,1,1,1', "1e30,1,1,1", "", "1,1,1,", ",,,1"]
     path = tmp_path / "faulty.csv"
@@ -110,7 +110,7 @@ def test_regression(tmp_path):
     assert np.corrcoef(said[40:], (rows @ [3.0, -1.0])[40:])[0, 1] > 0.95
 
 
-def test_a_row_has_one_number_everywhere(tmp_path):
+def test_row_numbers_agree_in_output_and_rejections(tmp_path):
     """`t` of the output and `row` of `rejected_` count the same lines, readable or not."""
     lines = write_rows(tmp_path / "rows.csv", 12)
     lines[3:3] = ["1,2", "x,1,1,1"]
@@ -136,7 +136,7 @@ def test_a_row_has_one_number_everywhere(tmp_path):
         assert job.score.rows == 12
 
 
-def test_a_column_that_is_not_there_ends_it_at_the_header(tmp_path):
+def test_missing_column_raises_at_the_header(tmp_path):
     write_rows(tmp_path / "rows.csv", 5)
     for arguments in (("--target", "upp"), ("--target", "up", "--drop", "upp")):
         done = stream(tmp_path / "rows.csv", *arguments, "--out", tmp_path / "out")
@@ -144,7 +144,7 @@ def test_a_column_that_is_not_there_ends_it_at_the_header(tmp_path):
         assert (tmp_path / "out").read_text() == ""
 
 
-def test_nothing_learned_is_told_and_ends_with_1(tmp_path):
+def test_exit_code_1_if_nothing_was_learned(tmp_path):
     write_rows(tmp_path / "rows.csv", 120)
     refused = (tmp_path / "rows.csv").read_text().replace("\n", "x\n").replace("upx", "up")
     (tmp_path / "rows.csv").write_text(refused)
@@ -168,7 +168,7 @@ def test_nothing_learned_is_told_and_ends_with_1(tmp_path):
     assert done.exit_code == 0 and "the last 100 rows were all rejected" in done.stderr
 
 
-def test_the_score_is_that_of_what_was_written(tmp_path):
+def test_score_equals_the_score_of_the_output(tmp_path):
     lines = write_rows(tmp_path / "rows.csv", 2500)
     out = tmp_path / "out"
     done = stream(tmp_path / "rows.csv", "--target", "up", "--out", out, "--coverage", 0.9)
@@ -183,7 +183,7 @@ def test_the_score_is_that_of_what_was_written(tmp_path):
     assert [line.split(" rows")[0] for line in said[1:-1]] == ["obax: 1,024", "obax: 2,048"]
 
 
-def test_on_a_terminal_one_line_renews_itself(tmp_path, capsys):
+def test_progress_on_a_terminal(tmp_path, capsys):
     write_rows(tmp_path / "rows.csv", 40)
     screen = Screen(renew=True)
     rows, out = Input(tmp_path / "rows.csv", "up"), Output(tmp_path / "out")
@@ -270,12 +270,12 @@ def test_options_are_those_of_the_estimators(tmp_path):
         (("-", "--target", "y", "--penalty", "-1"), "penalty must be a number from"),
     ],
 )
-def test_mistakes_are_told(arguments, message):
+def test_invalid_arguments_of_the_command(arguments, message):
     done = stream(*arguments, source="")
     assert message in str(done.exception)
 
 
-def test_other_settings_are_not_mixed_up(tmp_path):
+def test_resuming_with_other_settings_raises(tmp_path):
     write_rows(tmp_path / "rows.csv", 30)
     same = (tmp_path / "rows.csv", "--out", tmp_path / "out", "--checkpoint", tmp_path / "ck")
     assert stream(*same, "--target", "up").exit_code == 0
@@ -290,7 +290,7 @@ def test_other_settings_are_not_mixed_up(tmp_path):
     assert "shorter than the checkpoint" in str(stream(*same, "--target", "up").exception)
 
 
-def test_lines_are_split_anywhere_and_long_ones_rejected(tmp_path):
+def test_lines_split_anywhere_and_long_lines(tmp_path):
     reader, writer = os.pipe()
     source = Source(Input(reader, "y", "jsonl"))
     os.write(writer, b'{"a": 1, "y"')
@@ -310,7 +310,7 @@ def test_lines_are_split_anywhere_and_long_ones_rejected(tmp_path):
     assert "longer than" in rows[0].rejected[0] and rows[-1] == {"a": 1}
 
 
-def test_a_csv_batch_is_a_table_until_the_model(tmp_path):
+def test_csv_batch_is_a_table(tmp_path):
     """By columns in the order of their names."""
     path = tmp_path / "rows.csv"
     path.write_text("a,b,id,y\n2,3,7,up\n1,2\n na ,1_0,7,?\nword,1e3,7, down \n")
@@ -348,7 +348,7 @@ def test_only_public_methods_of_the_estimators_are_used():
         assert private(file.read_text()) == [], file
 
 
-def test_play_tells_of_each_row_what_progressive_and_the_model_say():
+def test_play_equals_progressive_and_hyperparameters():
     rng = np.random.default_rng(0)
     table = Table(["a", "b"], rng.standard_normal((40, 2)))
     labels = [
@@ -370,7 +370,7 @@ def test_play_tells_of_each_row_what_progressive_and_the_model_say():
         Table(["a"], np.zeros((3, 2)))
 
 
-def test_prepare_checks_and_is_not_a_row():
+def test_prepare_checks_options_and_learns_nothing():
     model = StreamingClassifier().prepare()
     assert model.prepare() is model and model.explain() == "No row has been learned yet."
     assert model.rejected_.count == 0 and model.mean_loss_ == 0

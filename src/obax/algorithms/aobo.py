@@ -21,9 +21,9 @@ Easy rounds are cheap: a follower near its optimum takes no step at all.
 from .._support.checks import Count, Positive
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import any_estimator, step_size
+from .arguments import StepSize, any_estimator
 from .base import Algorithm, State
-from .descent import Number, settled
+from .descent import settled
 from .record import Move
 
 AOBOState = State
@@ -56,11 +56,11 @@ class AOBO(Algorithm):
     0.9336 0.6953 4
     """
 
-    outer_step_size: Number = step_size("outer")
-    inner_step_size: Number = step_size("inner")
+    outer_step_size: StepSize
+    inner_step_size: StepSize
     tolerance: Positive = 1e-3
     max_inner_steps: Count = 100
-    hypergradient: Hypergradient = any_estimator(CG(), "AOBO")
+    hypergradient: Hypergradient = any_estimator(CG())
 
     def update(self, state: State, round: PyTree) -> Move:
         follower, steps, _ = settled(

@@ -31,9 +31,9 @@ from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
 from ..hypergradient.base import Pair
 from ..round_buffer import RingBuffer, RoundsBySlot, random_order
-from .arguments import Capacity, any_estimator, leader_when, optimiser, step_size
-from .base import Algorithm, State
-from .descent import Follower, Number, Optimiser, When, descending
+from .arguments import Capacity, When, any_estimator
+from .base import State, TwoLevels
+from .descent import Follower, descending
 from .record import Leader, Move
 
 
@@ -54,7 +54,7 @@ class _Now(NamedTuple):
     """The last estimate, with the oracle calls of all of them."""
 
 
-class AutoBalance(Algorithm):
+class AutoBalance(TwoLevels):
     """Bilevel descent on all rounds so far, from where the last round left it.
 
     **Arguments:**
@@ -72,21 +72,13 @@ class AutoBalance(Algorithm):
     Time and memory of a round are *not* bounded as those of the online methods are.
     """
 
-    outer_step_size: Number | None = step_size("outer", None)
-    inner_step_size: Number | None = step_size("inner", None)
     capacity: Capacity = eqx.field(kw_only=True)
     outer_every: Count = eqx.field(default=20, kw_only=True)
     outer_rounds: Count = eqx.field(default=10, kw_only=True)
     passes: Count = eqx.field(default=1, kw_only=True)
     seed: Seed = eqx.field(default=0, kw_only=True)
-    hypergradient: Hypergradient = any_estimator(CG(), "AutoBalance", kw_only=True)
-    outer_optimiser: Optimiser | None = optimiser("outer")
-    inner_optimiser: Optimiser | None = optimiser("inner")
-    outer_when: When | None = leader_when()
-
-    def __check_init__(self) -> None:
-        self.outer.check("outer")
-        self.inner.check("inner")
+    hypergradient: Hypergradient = any_estimator(CG(), kw_only=True)
+    outer_when: When | None = eqx.field(default=None, kw_only=True)
 
     def remember(self, start: State) -> AutoBalanceState:
         past = RingBuffer.like(start.round_spec.example(), self.capacity - 1)

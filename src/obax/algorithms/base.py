@@ -20,12 +20,13 @@ from .._support.checks import Arrays, Checked, check, instance_of
 from .._support.packing import Lazy
 from .._support.trees import PyTree, as_variable
 from ..domain import Domain
-from ..hypergradient import Estimate, Hypergradient, Remedy, Unrolled
+from ..hypergradient import Estimate, Hypergradient, Remedy
 from ..leader_check import warn_unreached
 from ..problem import Problem
 from ..round_buffer import RingBuffer, Terms
 from ..rounds import RoundSpec
 from ..window import Window
+from .arguments import Optimiser, StepSize
 from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
 from .stepping import stepping
@@ -62,12 +63,8 @@ LAST, SOME_WAY = 2**31 - 2, 2**20
 class Algorithm(Checked, eqx.Module):
     """An online bilevel algorithm: `init` and `step`, pure functions on a state."""
 
-    needs_follower: ClassVar[bool] = True
-    """Whether the problem must have an inner loss."""
-    moves_leader: ClassVar[bool] = True
-    """Whether x moves where there is a follower."""
-    keeps_follower_in: ClassVar[bool] = True
-    """Whether the follower can be kept in an `inner_domain`."""
+    followers: ClassVar[tuple[str, ...]] = ("free", "constrained")
+    """The kinds of followers that a problem may have: "none", "free", "constrained" to a set."""
 
     problem: Annotated[Problem, instance_of(Problem, "an obax.Problem")]
 
@@ -171,9 +168,8 @@ class Algorithm(Checked, eqx.Module):
         _check_start(self.problem.domain, outer_var, "outer_var", "domain")
         if inner_var is not None:
             _check_start(self.problem.inner_domain, inner_var, "inner_var", "inner_domain")
-        if inner_var is not None and self.moves_leader:
-            start = outer_var, inner_var, spec.example(), buffers
-            warn_unreached(self.problem, *start, type(self).__name__, self.differentiates_steps)
+        if inner_var is not None and self.outer.moves:
+            warn_unreached(self.problem, outer_var, inner_var, spec.example(), buffers)
         return self.first_state(outer_var, inner_var, buffers, spec)
 
     @stepping
@@ -248,12 +244,7 @@ class Algorithm(Checked, eqx.Module):
         expected = jax.eval_shape(
             lambda x, y, b: self.first_state(x, y, b, state.round_spec), *start
         )
-        given = jax.eval_shape(lambda: state)
-        same = trees.structure(given) == trees.structure(expected) and all(
-            (a.shape, a.dtype) == (b.shape, b.dtype)
-            for a, b in zip(jax.tree.leaves(given), jax.tree.leaves(expected), strict=True)
-        )
-        if not same:
+        if RoundSpec.of(state) is not RoundSpec.of(expected):
             if state.past is not None and state.past.lies_over_mesh:
                 raise ValueError(
                     "state must come from a run without a mesh, but its window lies over one; pass "
@@ -267,11 +258,6 @@ class Algorithm(Checked, eqx.Module):
     def check_sweep(self, field: str) -> None:
         """Raise a `ValueError` if `field` may not be turned from a fixed number into a traced one,
         as a sweep does with numbers that differ."""
-
-    @property
-    def differentiates_steps(self) -> bool:
-        """Whether the hypergradient goes through the follower's steps, and not its optimum."""
-        return isinstance(getattr(self, "hypergradient", None), Unrolled)
 
     @property
     def remedy(self) -> Remedy:
@@ -291,12 +277,12 @@ class Algorithm(Checked, eqx.Module):
             cls.step = stepping(vars(cls)["step"])  # type: ignore[method-assign]
 
     def __check_init__(self) -> None:
-        if self.needs_follower and self.problem.inner is None:
+        if "none" not in self.followers and self.problem.inner is None:
             raise ValueError(
                 f"problem must have a follower for {type(self).__name__}, but problem.inner is "
                 f"None; use obax.OGD, or obax.OAGD for a window."
             )
-        if self.problem.constrains_follower and not self.keeps_follower_in:
+        if "constrained" not in self.followers and self.problem.constrains_follower:
             raise ValueError(
                 f"problem.inner_domain must be left out for {type(self).__name__}, whose y and v "
                 f"move together and know no faces; use obax.OAGD, SOBOW, OBBO or AOBO."
@@ -335,6 +321,26 @@ class Algorithm(Checked, eqx.Module):
             past=None,
         )
         return self.remember(start)
+
+
+class TwoLevels(Algorithm):
+    """An algorithm whose levels move by step sizes, by optax transformations, or both."""
+
+    outer_step_size: StepSize | None = None
+    inner_step_size: StepSize | None = None
+    outer_optimiser: Optimiser | None = eqx.field(default=None, kw_only=True)
+    inner_optimiser: Optimiser | None = eqx.field(default=None, kw_only=True)
+
+    def __check_init__(self) -> None:
+        self.check_levels()
+
+    def check_levels(self) -> None:
+        """Raise a `ValueError` if a level has no step size, or one that does not move has one."""
+        self.outer.check("outer")
+        if self.problem.inner is not None:
+            self.inner.check("inner")
+        elif "none" in self.followers:
+            self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
 
 
 def _next(state: State) -> Int[Array, ""]:

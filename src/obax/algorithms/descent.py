@@ -1,24 +1,19 @@
 """How a level moves: step sizes, schedules, numbers of steps, optax transformations; and the
 follower, which moves along the gradient of its loss."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Bool, Int
 
 from .._support import trees
-from .._support.checks import Count, check
 from .._support.trees import PyTree
 
 Schedule = Callable[[Int[Array, ""]], Any]
 Number = float | Array | Schedule
-StepCount = int | Array | Schedule
-When = Callable[[Int[Array, ""]], Any]
-Optimiser: TypeAlias = optax.GradientTransformation
 
 Slope = Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]
 """(k, z^k, buffers) -> the gradient of step k and the buffers after it."""
@@ -33,20 +28,25 @@ class Descent(NamedTuple):
     """
 
     step_size: Number | None = None
-    optimiser: Optimiser | None = None
+    optimiser: optax.GradientTransformation | None = None
     project: Callable[[PyTree], PyTree] | None = None
     """Onto the set that the level is kept in, after each step."""
 
+    @property
+    def moves(self) -> bool:
+        """Whether the level has a step size or an optimiser."""
+        return self.step_size is not None or self.optimiser is not None
+
     def check(self, level: str) -> None:
         """Raise a `ValueError` if a level that moves has neither a step size nor an optimiser."""
-        if self.step_size is None and self.optimiser is None:
+        if not self.moves:
             raise ValueError(
                 f"{level}_step_size must be a number > 0 or a schedule t -> number; got None."
             )
 
     def check_left_out(self, level: str, why: str) -> None:
         """Raise a `ValueError` if a level that does not move has a step size or an optimiser."""
-        if self.step_size is not None or self.optimiser is not None:
+        if self.moves:
             raise ValueError(
                 f"{level}_step_size and {level}_optimiser must be left out, because the problem "
                 f"{why}."
@@ -78,42 +78,13 @@ class Steps(NamedTuple):
     """The number of steps K_t: an `int` >= 1 (compiled in), an integer array (traced, so that it
     can be swept over) or a schedule of t."""
 
-    given: StepCount
+    given: int | Array | Schedule
 
     def at(self, t: Int[Array, ""]) -> int | Array:
         """Return K_t, an `int` if it is fixed and int32 if it is traced."""
         if isinstance(self.given, int):
             return self.given
-        steps = jnp.asarray(self.given(t) if callable(self.given) else self.given)
-        if not jnp.issubdtype(steps.dtype, jnp.integer) or steps.shape != ():
-            raise ValueError(
-                f"inner_steps(t) must return one integer, but returns {steps.dtype}"
-                f"{list(steps.shape)}; wrap it in jnp.ceil(...).astype(int)."
-            )
-        return steps.astype(jnp.int32)
-
-    def checked(self, tried: Sequence[int]) -> StepCount:
-        """Return the number of steps or the schedule, if it is >= 1; a schedule is tried at the t
-        in `tried`."""
-        if callable(self.given):
-            for t in tried:
-                steps = self.at(jnp.asarray(t, jnp.int32))
-                if trees.is_concrete(steps) and int(steps) < 1:
-                    raise ValueError(
-                        f"inner_steps(t) must be >= 1, but at t = {t} it is {int(steps)}."
-                    )
-            return self.given
-        if not isinstance(self.given, jax.Array):
-            return check(self.given, "inner_steps", Count)
-        if not jnp.issubdtype(self.given.dtype, jnp.integer):
-            raise ValueError(
-                f"inner_steps must be an integer >= 1, but its dtype is {self.given.dtype}."
-            )
-        if self.given.shape != ():
-            raise ValueError(f"inner_steps must be one integer, but has shape {self.given.shape}.")
-        if trees.is_concrete(self.given) and not np.all(np.asarray(self.given) >= 1):
-            raise ValueError(f"inner_steps must be an integer >= 1, but got {self.given}.")
-        return self.given
+        return jnp.asarray(self.given(t) if callable(self.given) else self.given).astype(jnp.int32)
 
 
 class Follower(NamedTuple):

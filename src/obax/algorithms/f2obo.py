@@ -25,20 +25,19 @@ tolerance of y is too, because its error reaches h_t multiplied. A set Y needs n
 """  # noqa: E501
 
 from collections.abc import Callable
-from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from .._support import trees
-from .._support.checks import Count, Positive, within
+from .._support.checks import Count, NonNegative, Positive
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import Pair
-from .arguments import step_size
+from .arguments import StepSize
 from .base import Algorithm, State
-from .descent import Follower, Number, settled
+from .descent import Follower, settled
 from .record import Move
 
 
@@ -82,10 +81,10 @@ class F2OBO(Algorithm):
     0.8565 0.6979 24 0
     """
 
-    outer_step_size: Number = step_size("outer")
-    inner_step_size: Number = step_size("inner")
+    outer_step_size: StepSize
+    inner_step_size: StepSize
     penalty: Positive = 10.0
-    growth: Annotated[float, within("one number >= 0", lambda value: value >= 0)] = 0.5
+    growth: NonNegative = 0.5
     tolerance: Positive = 1e-2
     max_inner_steps: Count = 100
 

@@ -25,9 +25,9 @@ from .._support import trees
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import Pair, relative
-from .arguments import step_size
+from .arguments import StepSize
 from .base import Algorithm, State
-from .descent import Descent, Number
+from .descent import Descent
 from .record import Move
 
 
@@ -63,11 +63,11 @@ class FSOBO(Algorithm):
     0.9258 0.3594 -0.6641
     """
 
-    keeps_follower_in: ClassVar[bool] = False
+    followers: ClassVar[tuple[str, ...]] = ("free",)
 
-    outer_step_size: Number = step_size("outer")
-    inner_step_size: Number = step_size("inner")
-    dual_step_size: Number | None = step_size("dual", None)
+    outer_step_size: StepSize
+    inner_step_size: StepSize
+    dual_step_size: StepSize | None = None
 
     @property
     def dual(self) -> Descent:

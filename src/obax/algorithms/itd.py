@@ -20,7 +20,7 @@ compared with.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -28,34 +28,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from .._support import sharding, trees
-from .._support.checks import Count, Seed, check, function_of
+from .._support.checks import Count, Seed, function_of
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
 from ..round_buffer import RingBuffer, RoundsBySlot, expand, random_order
-from .arguments import Capacity, checked, optimiser, step_size
-from .base import Algorithm, State
-from .descent import Follower, Number, Optimiser
+from .arguments import Capacity
+from .base import State, TwoLevels
+from .descent import Follower
 from .record import Move
 
-Prepare = Callable[[PyTree, PyTree], PyTree]
+Prepare = Annotated[Callable[[PyTree, PyTree], PyTree], function_of("(x, round) -> round")]
 
 
 class ITDState(State):
     """The pair, the optimisers, and the tasks so far in `past`."""
 
 
-def _tasks(value: str | int | None, name: str) -> int | None:
-    """Return the number of tasks; `None` for all."""
-    if isinstance(value, str) and value != "all":
-        raise ValueError(f"{name} must be 'all' or an integer >= 1, but got {value!r}.")
-    return None if value is None or isinstance(value, str) else check(value, name, Count)
-
-
-def _prepare(value: Prepare | None, name: str) -> Prepare | None:
-    return check(value, name, Annotated[Any, function_of("(x, round) -> round")] | None)
-
-
-class ITD(Algorithm):
+class ITD(TwoLevels):
     """One step of the leader per round, through K unrolled steps on each of the tasks so far.
 
     **Arguments:**
@@ -96,26 +85,14 @@ class ITD(Algorithm):
     0.4219 3.2812 6
     """
 
-    outer_step_size: Number | None = step_size("outer", None)
-    inner_step_size: Number | None = step_size("inner", None)
     inner_steps: Count = 1
     capacity: Capacity = eqx.field(kw_only=True)
-    tasks: str | int | None = checked(_tasks, "tasks", "all", static=True, kw_only=True)
+    tasks: Literal["all"] | Count = eqx.field(default="all", kw_only=True)
     first_order: bool = eqx.field(default=False, kw_only=True)
-    prepare: Prepare | None = checked(_prepare, "prepare", None, static=True, kw_only=True)
+    prepare: Prepare | None = eqx.field(default=None, static=True, kw_only=True)
     chunk: Count = eqx.field(default=1, kw_only=True)
     rematerialise: bool = eqx.field(default=False, kw_only=True)
     seed: Seed = eqx.field(default=0, kw_only=True)
-    outer_optimiser: Optimiser | None = optimiser("outer")
-    inner_optimiser: Optimiser | None = optimiser("inner")
-
-    @property
-    def differentiates_steps(self) -> bool:
-        return True
-
-    def __check_init__(self) -> None:
-        self.outer.check("outer")
-        self.inner.check("inner")
 
     def remember(self, start: State) -> State:
         past = RingBuffer.like(start.round_spec.example(), self.capacity - 1)
@@ -124,7 +101,7 @@ class ITD(Algorithm):
     def update(self, state: State, round: PyTree) -> Move:
         assert state.past is not None
         start, tasks = self.start(state), RoundsBySlot(state.past, round)
-        order, count = self._chosen(state.t, state.past.present)
+        order, count = self.chosen(state.t, state.past.present)
 
         def one(task: PyTree) -> tuple[PyTree, Follower]:
             differentiate = jax.grad(self._adapted_loss, has_aux=True)
@@ -182,7 +159,7 @@ class ITD(Algorithm):
         loss = self.problem.outer_loss(x, follower.inner_var, task, follower.buffers)
         return loss, follower
 
-    def _chosen(
+    def chosen(
         self, t: Int[Array, ""], present: Bool[Array, " past"]
     ) -> tuple[Int[Array, " capacity"], Int[Array, ""]]:
         """Return slots, and how many of them, from the first on, hold the tasks of round t. The

@@ -20,21 +20,21 @@ with the time-averaged hypergradient (Definition 1)
 
 from typing import ClassVar
 
+import equinox as eqx
+
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient, Unrolled
-from ..window import Window
-from .arguments import any_estimator, any_window, leader_when, number_of_steps, optimiser, step_size
-from .base import Algorithm, State
-from .descent import Number, Optimiser, StepCount, When
+from .arguments import ESTIMATOR, AnyWindow, StepCount, When, any_estimator
+from .base import State, TwoLevels
 from .record import Move
-from .window_modes import check_unrolled, mode_of, train
+from .window_modes import Turn, check_unrolled, play, train
 
 
 class OAGDState(State):
     """The pair (x_t, y_t), and the rounds of the window in `past`."""
 
 
-class OAGD(Algorithm):
+class OAGD(TwoLevels):
     """Online alternating gradient descent with a time-averaged hypergradient.
 
     **Arguments:**
@@ -69,23 +69,14 @@ class OAGD(Algorithm):
     1.0938 0.5625 0.2812
     """
 
-    needs_follower: ClassVar[bool] = False
+    followers: ClassVar[tuple[str, ...]] = ("none", "free", "constrained")
 
-    outer_step_size: Number | None = step_size("outer", None)
-    inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: StepCount = number_of_steps()
-    window: Window = any_window()
-    hypergradient: Hypergradient = any_estimator(CG())
-    outer_optimiser: Optimiser | None = optimiser("outer")
-    inner_optimiser: Optimiser | None = optimiser("inner")
-    outer_when: When | None = leader_when()
+    inner_steps: StepCount = 1
+    window: AnyWindow = eqx.field(default=None)
+    hypergradient: Hypergradient = any_estimator(CG(), ESTIMATOR)
+    outer_when: When | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        self.outer.check("outer")
-        if self.problem.inner is None:
-            self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
-        else:
-            self.inner.check("inner")
         if isinstance(self.hypergradient, Unrolled):
             check_unrolled(self.window, self.inner_steps)
 
@@ -107,7 +98,7 @@ class OAGD(Algorithm):
         # Line 2: acquire f_t and g_t, the newest of the window's rounds.
         terms = self.terms(state, round)
         # Lines 3-7 move the follower; with it comes the time-averaged hypergradient of line 8.
-        learned, estimate = mode_of(self)(self, state, round, terms)
+        learned, estimate = play(Turn(self, state, round, terms))
         # Line 8: the projected step of the leader.
         leader = self.lead(state, estimate.value)
         move = Move(leader, learned.follower, estimate, learned.gradients)
@@ -115,6 +106,6 @@ class OAGD(Algorithm):
 
     def hold(self, state: State, round: PyTree) -> Move:
         terms = self.terms(state, round)
-        learned = train(self, state, self.start(state), round, terms)
+        learned = train(Turn(self, state, round, terms), self.start(state))
         move = self.held(state, round, learned.follower, learned.gradients)
         return move.with_terms(terms, learned.terms)

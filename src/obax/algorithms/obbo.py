@@ -40,10 +40,9 @@ from .._support.checks import Positive
 from .._support.trees import PyTree
 from ..domain import Ball, Box, Domain, NonNegative, Simplex, Unconstrained
 from ..hypergradient import CG, Hypergradient
-from ..window import Window
-from .arguments import any_estimator, any_window, number_of_steps, step_size
+from .arguments import AnyWindow, StepCount, StepSize, any_estimator, check_stored
 from .base import Algorithm, State
-from .descent import Number, StepCount, Steps
+from .descent import Steps
 from .record import Leader, Move
 
 HALVINGS = 64
@@ -90,17 +89,18 @@ class OBBO(Algorithm):
     0.731 0.269
     """
 
-    outer_step_size: Number = step_size("outer")
-    inner_step_size: Number = step_size("inner")
-    inner_steps: StepCount = number_of_steps()
-    window: Window = any_window("OBBO")
-    hypergradient: Hypergradient = any_estimator(CG(), "OBBO")
+    outer_step_size: StepSize
+    inner_step_size: StepSize
+    inner_steps: StepCount = 1
+    window: AnyWindow = eqx.field(default=None)
+    hypergradient: Hypergradient = any_estimator(CG())
     geometry: Literal["euclidean", "adaptive", "entropy"] = eqx.field(
         default="euclidean", kw_only=True
     )
     damping: Positive = eqx.field(default=1e-8, kw_only=True)
 
     def __check_init__(self) -> None:
+        check_stored(self.window, "OBBO")
         check_geometry(self.geometry, self.problem.domain)
 
     def remember(self, start: State) -> OBBOState:

@@ -22,15 +22,15 @@ import jax.numpy as jnp
 
 from .._support.trees import PyTree
 from ..hypergradient import Estimate
-from .arguments import number_of_steps, optimiser, step_size
-from .base import Algorithm, State
-from .descent import Number, Optimiser, StepCount, Steps
+from .arguments import StepCount
+from .base import State, TwoLevels
+from .descent import Steps
 from .record import Leader, Move
 
 OGDState = State
 
 
-class OGD(Algorithm):
+class OGD(TwoLevels):
     """Projected online gradient descent.
 
     **Arguments:**
@@ -54,19 +54,13 @@ class OGD(Algorithm):
     2.0000 0.0000
     """
 
-    needs_follower: ClassVar[bool] = False
-    moves_leader: ClassVar[bool] = False
+    followers: ClassVar[tuple[str, ...]] = ("none", "free", "constrained")
 
-    outer_step_size: Number | None = step_size("outer", None)
-    inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: StepCount = number_of_steps()
-    outer_optimiser: Optimiser | None = optimiser("outer")
-    inner_optimiser: Optimiser | None = optimiser("inner")
+    inner_steps: StepCount = 1
 
-    def __check_init__(self) -> None:
+    def check_levels(self) -> None:
         if self.problem.inner is None:
-            self.inner.check_left_out("inner", "has no follower")
-            self.outer.check("outer")
+            super().check_levels()
         else:
             self.outer.check_left_out("outer", "has a follower: x is held fixed")
             self.inner.check("inner")

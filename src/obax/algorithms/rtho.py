@@ -28,22 +28,24 @@ derivative for each entry of x: a method for few hyperparameters.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
+import equinox as eqx
 import jax
 from jaxtyping import Array
 
 from .._support import trees
-from .._support.checks import check, function_of
+from .._support.checks import function_of, within
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
-from .arguments import checked, number_of_steps, optimiser, step_size
-from .base import Algorithm, State
-from .descent import Follower, Number, Optimiser, StepCount, Steps
+from .arguments import StepCount
+from .base import State, TwoLevels
+from .descent import Follower, Steps
 from .forward import Learned, at_rest, descended, directions, faded, moving, nearest, pulled_back
 from .record import Move
 
-Tie = Callable[..., Array]
+Tie = Annotated[Callable[..., Array], function_of("(x, y, start, round) -> scalar")]
+Horizon = Annotated[float | Array, within("a number of rounds > 1", lambda value: value > 1)]
 
 
 class RTHOState(State):
@@ -54,21 +56,7 @@ class RTHOState(State):
     first axis)."""
 
 
-def _tie(value: bool | Tie, name: str) -> bool | Tie:
-    kind = function_of("(x, y, start, round) -> scalar, or a bool")
-    return value if isinstance(value, bool) else check(value, name, Annotated[Any, kind])
-
-
-def _horizon(value: float | Array | None, name: str) -> Array | None:
-    if value is None:
-        return None
-    rounds = trees.positive_array(value, name)
-    if trees.is_concrete(rounds) and float(rounds) <= 1:
-        raise ValueError(f"{name} must be a number of rounds > 1, but got {value!r}.")
-    return rounds
-
-
-class RTHO(Algorithm):
+class RTHO(TwoLevels):
     """Forward hypergradients of the loss suffered.
 
     **Arguments:**
@@ -100,17 +88,9 @@ class RTHO(Algorithm):
     0.6250 0.1250 0.8750
     """
 
-    outer_step_size: Number | None = step_size("outer", None)
-    inner_step_size: Number | None = step_size("inner", None)
-    inner_steps: StepCount = number_of_steps()
-    proximal: bool | Tie = checked(_tie, "proximal", False, static=True, kw_only=True)
-    horizon: Array | None = checked(_horizon, "horizon", None, kw_only=True)
-    outer_optimiser: Optimiser | None = optimiser("outer")
-    inner_optimiser: Optimiser | None = optimiser("inner")
-
-    @property
-    def differentiates_steps(self) -> bool:
-        return True
+    inner_steps: StepCount = 1
+    proximal: Tie | bool = eqx.field(default=False, static=True, kw_only=True)
+    horizon: Horizon | None = eqx.field(default=None, kw_only=True)
 
     @property
     def remedy(self) -> Remedy:
@@ -121,7 +101,7 @@ class RTHO(Algorithm):
             "proximal=False",
         )
 
-    def __check_init__(self) -> None:
+    def check_levels(self) -> None:
         self.outer.check("outer")
         if not callable(self.proximal):
             self.inner.check("inner")

@@ -19,12 +19,12 @@ per round, where OAGD computes w. With w = 1 this is OAGD with K = 1. The projec
 | h_{t-i} | `state.past` | X | `problem.domain` |
 """
 
+import equinox as eqx
+
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from ..window import Window
-from .arguments import any_estimator, any_window, step_size
+from .arguments import AnyWindow, StepSize, any_estimator, check_stored
 from .base import Algorithm, State
-from .descent import Number
 from .record import Move
 
 
@@ -61,10 +61,13 @@ class SOBOW(Algorithm):
     1.0820 0.4219 0.3828
     """
 
-    outer_step_size: Number = step_size("outer")
-    inner_step_size: Number = step_size("inner")
-    window: Window = any_window("SOBOW")
-    hypergradient: Hypergradient = any_estimator(CG(max_steps=5, warm_start=True), "SOBOW")
+    outer_step_size: StepSize
+    inner_step_size: StepSize
+    window: AnyWindow = eqx.field(default=None)
+    hypergradient: Hypergradient = any_estimator(CG(max_steps=5, warm_start=True))
+
+    def __check_init__(self) -> None:
+        check_stored(self.window, "SOBOW")
 
     def remember(self, start: State) -> State:
         return SOBOWState(**vars(start) | {"past": self.window.past(start.outer_var)})

@@ -87,7 +87,7 @@ class SOGD(Algorithm):
     0.5840 0.1116 0.8609
     """
 
-    keeps_follower_in: ClassVar[bool] = False
+    followers: ClassVar[tuple[str, ...]] = ("free",)
 
     offset: Positive = 1.0
     inner_ratio: Positive = 1.0

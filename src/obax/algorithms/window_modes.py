@@ -1,7 +1,7 @@
 """The modes of a window: what the follower of OAGD trains on, and what the leader differentiates.
 
-Each mode is one function, `mode(algorithm, state, round, terms)`, which returns what the follower
-has learned and the estimate of the hypergradient. `terms` are the rounds of the window.
+Each mode is one function, `mode(turn)`, which returns what the follower has learned and the
+estimate of the hypergradient.
 
 | `Window.follower`, `Window.curvature` | mode |
 |---|---|
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array
 
 from .._support import sharding, trees
 from .._support.trees import PyTree
@@ -33,7 +33,7 @@ from ..hypergradient.base import Direct, Pair
 from ..hypergradient.unrolled import ThroughSteps
 from ..round_buffer import Terms
 from ..window import Window
-from .descent import Follower, StepCount, Steps, descending
+from .descent import Follower, Number, Steps, descending
 
 if TYPE_CHECKING:
     from .base import State
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Step = Callable[[Array, Follower, Terms, bool], tuple[Follower, Terms]]
 """One step of a follower: (k, follower, terms, watched) -> the follower after it and the terms that
 are left. Rounds that are not finite are looked for only where `watched`."""
+R = TypeVar("R")
 
 
 class Learned(NamedTuple):
@@ -54,220 +55,214 @@ class Learned(NamedTuple):
     """The terms without those whose inner gradients were not finite."""
 
 
-Mode = Callable[["OAGD", "State", PyTree, Terms | None], tuple[Learned, Estimate]]
+class Turn(NamedTuple):
+    """OAGD in one round: its state, the round, and the rounds of the window with this one."""
+
+    algorithm: "OAGD"
+    state: "State"
+    round: PyTree
+    terms: Terms | None
+    """`None` where the follower and the leader look at this round alone."""
+    unrolled: Unrolled | None = None
+    """Where the follower's steps are to be differentiated in reverse mode."""
+
+    @property
+    def window_terms(self) -> Terms:
+        """The terms, in modes of a window."""
+        assert self.terms is not None
+        return self.terms
+
+    @property
+    def steps(self) -> int | Array:
+        """K_t."""
+        return Steps(self.algorithm.inner_steps).at(self.state.t)
+
+    @property
+    def trains_on_window(self) -> bool:
+        """Whether the follower trains on all rounds of the window."""
+        on_window = self.algorithm.window.follower in ("window", "average")
+        return self.terms is not None and on_window
+
+    @property
+    def gradients(self) -> int | Array:
+        """How many inner gradients one follower takes in this round."""
+        return self.steps * self.window_terms.number if self.trains_on_window else self.steps
+
+    def slope(self, z: PyTree, round: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
+        """Return grad_y g of a round at x_t and z, and the buffers after it."""
+        return self.algorithm.problem.inner_slope(self.state.outer_var, z, round, buffers)
+
+    def estimate(self, estimator: Hypergradient, follower: Follower) -> Estimate:
+        """Return the hypergradient of this round alone."""
+        return self.algorithm.estimate(estimator, self.state, follower, self.round)
+
+    def own(self, round: PyTree, carry: PyTree) -> "Turn":
+        """Return the turn for a round of the window alone, with what is carried for it."""
+        return self._replace(
+            state=dataclasses.replace(self.state, carry=carry), round=round, terms=None
+        )
+
+    def checkpointed(self, step: Callable[..., R]) -> Callable[..., R]:
+        """Return a step that is computed again on the way back, if `unrolled` asks for that."""
+        again = self.unrolled is not None and self.unrolled.rematerialise
+        return jax.checkpoint(step) if again else step
 
 
-def mode_of(algorithm: "OAGD") -> Mode:
-    """Return the mode of an algorithm's window."""
-    window, has_follower = algorithm.window, algorithm.problem.inner is not None
+def play(turn: Turn) -> tuple[Learned, Estimate]:
+    """Return what the follower learns and the hypergradient, in the mode of the window."""
+    window, has_follower = turn.algorithm.window, turn.algorithm.problem.inner is not None
     if window.size == 1:
-        return one_round
+        return one_round(turn)
     if window.follower == "each":
-        return own_followers
-    return own_curvature if window.curvature == "own" and has_follower else shared_curvature
+        return own_followers(turn)
+    own = window.curvature == "own" and has_follower
+    return own_curvature(turn) if own else shared_curvature(turn)
 
 
-def one_round(
-    algorithm: "OAGD", state: "State", round: PyTree, terms: Terms | None
-) -> tuple[Learned, Estimate]:
+def one_round(turn: Turn) -> tuple[Learned, Estimate]:
     """Look at the current round alone."""
-    learned, estimator = learn(algorithm, state, round, terms)
-    return learned, algorithm.estimate(estimator, state, learned.follower, round)
+    learned, estimator = learn(turn)
+    return learned, turn.estimate(estimator, learned.follower)
 
 
-def own_followers(
-    algorithm: "OAGD", state: "State", round: PyTree, terms: Terms | None
-) -> tuple[Learned, Estimate]:
+def own_followers(turn: Turn) -> tuple[Learned, Estimate]:
     """Give each round of the window a follower and a linear system of its own."""
-    assert terms is not None
-    steps = Steps(algorithm.inner_steps).at(state.t)
 
     def own_term(round: PyTree, carry: PyTree) -> tuple[Estimate, Follower]:
-        own = dataclasses.replace(state, carry=carry)
-        learned, estimate = one_round(algorithm, own, round, None)
+        learned, estimate = one_round(turn.own(round, carry))
         return estimate, learned.follower
 
-    estimate, follower, left = average(algorithm, state, terms, own_term)
-    return Learned(follower, terms.number * steps, left), estimate
+    estimate, follower, left = average(turn, turn.terms, own_term)
+    return Learned(follower, turn.window_terms.number * turn.steps, left), estimate
 
 
-def own_curvature(
-    algorithm: "OAGD", state: "State", round: PyTree, terms: Terms | None
-) -> tuple[Learned, Estimate]:
+def own_curvature(turn: Turn) -> tuple[Learned, Estimate]:
     """Solve one linear system for each round of the window (Definition 1)."""
-    learned, estimator = learn(algorithm, state, round, terms)
-    assert terms is not None and learned.terms is not None
+    learned, estimator = learn(turn)
 
     def own_term(round: PyTree, carry: PyTree) -> tuple[Estimate, None]:
-        own = dataclasses.replace(state, carry=carry)
-        return algorithm.estimate(estimator, own, learned.follower, round), None
+        return turn.own(round, carry).estimate(estimator, learned.follower), None
 
-    estimate, _, left = average(algorithm, state, learned.terms, own_term)
-    return learned._replace(terms=left), estimate._replace(gradients=terms.number)
+    estimate, _, left = average(turn, learned.terms, own_term)
+    return learned._replace(terms=left), estimate._replace(gradients=turn.window_terms.number)
 
 
-def shared_curvature(
-    algorithm: "OAGD", state: "State", round: PyTree, terms: Terms | None
-) -> tuple[Learned, Estimate]:
+def shared_curvature(turn: Turn) -> tuple[Learned, Estimate]:
     """Solve one linear system: that of the current round, or of the window's average."""
-    learned, estimator = learn(algorithm, state, round, terms)
-    assert terms is not None and learned.terms is not None
-    y, buffers = learned.follower.inner_var, learned.follower.buffers
-    pair, window = Pair(algorithm.problem, state.outer_var, y, buffers), algorithm.window
+    learned, estimator = learn(turn)
+    assert learned.terms is not None
+    (y, _, buffers), state, window = learned.follower, turn.state, turn.algorithm.window
+    pair = Pair(turn.algorithm.problem, state.outer_var, y, buffers)
     gradient, left = average_of_gradients(pair, window, learned.terms)
-    inner = pair.inner_of(round)
+    inner = pair.inner_of(turn.round)
     if window.curvature == "window" and y is not None:
         inner = average_inner(pair, window, left)
     estimate = pair.solve(estimator, inner, gradient, state.carry)
-    return learned._replace(terms=left), estimate._replace(gradients=terms.number)
-
-
-R = TypeVar("R")
+    estimate = estimate._replace(gradients=turn.window_terms.number)
+    return learned._replace(terms=left), estimate
 
 
 def average(
-    algorithm: "OAGD",
-    state: "State",
-    terms: Terms,
-    own_term: Callable[[PyTree, PyTree], tuple[Estimate, R]],
+    turn: Turn, terms: Terms | None, own_term: Callable[[PyTree, PyTree], tuple[Estimate, R]]
 ) -> tuple[Estimate, R, Terms]:
     """Return the average of the terms, each of which carries something of its own from round to
     round; see `average_of_terms`."""
-    starts = starts_of(state.carry, terms)
-    estimate, rest, left = average_of_terms(algorithm.window, own_term, terms, starts)
-    return estimate._replace(carry=carried(estimate.carry, left, state.carry)), rest, left
+    assert terms is not None
+    carry, window = turn.state.carry, turn.algorithm.window
+    estimate, rest, left = average_of_terms(window, own_term, terms, starts_of(carry, terms))
+    return estimate._replace(carry=carried(estimate.carry, left, carry)), rest, left
 
 
-def learn(
-    algorithm: "OAGD", state: "State", round: PyTree, terms: Terms | None
-) -> tuple[Learned, Hypergradient]:
+def learn(turn: Turn) -> tuple[Learned, Hypergradient]:
     """Return the follower after lines 4-7 of Algorithm 1, and the estimator that differentiates
     it."""
-    start = algorithm.start(state)
-    if isinstance(algorithm.hypergradient, Unrolled) and algorithm.problem.inner is not None:
-        return learn_and_pull(algorithm, state, start, round, terms, algorithm.hypergradient)
-    learned = train(algorithm, state, start, round, terms)
-    return learned, Direct() if algorithm.problem.inner is None else algorithm.hypergradient
+    start, estimator = turn.algorithm.start(turn.state), turn.algorithm.hypergradient
+    if turn.algorithm.problem.inner is None:
+        return train(turn, start), Direct()
+    if isinstance(estimator, Unrolled):
+        return learn_and_pull(turn._replace(unrolled=estimator), start)
+    return train(turn, start), estimator
 
 
-def learn_and_pull(
-    algorithm: "OAGD",
-    state: "State",
-    start: Follower,
-    round: PyTree,
-    terms: Terms | None,
-    unrolled: Unrolled,
-) -> tuple[Learned, ThroughSteps]:
+def learn_and_pull(turn: Turn, start: Follower) -> tuple[Learned, ThroughSteps]:
     """Return the follower and the derivative through its steps."""
-    problem = algorithm.problem
+    problem = turn.algorithm.problem
 
     def result(x: PyTree, y: PyTree) -> tuple[PyTree, tuple[Follower, Array | None]]:
         if problem.inner_start is not None:
             # The start is a function of x too: same value, with its derivative.
             begin = problem.inner_start(x)
             y = jax.tree.map(lambda a, b: a + (b - jax.lax.stop_gradient(b)), y, begin)
-        here = dataclasses.replace(state, outer_var=x)
-        learned = train(algorithm, here, start._replace(inner_var=y), round, terms, unrolled)
+        here = turn._replace(state=dataclasses.replace(turn.state, outer_var=x))
+        learned = train(here, start._replace(inner_var=y))
         left = None if learned.terms is None else learned.terms.present
         return learned.follower.inner_var, (learned.follower, left)
 
-    x, y = state.outer_var, start.inner_var
+    x, y = turn.state.outer_var, start.inner_var
     _, pull, (follower, present) = jax.vjp(result, x, y, has_aux=True)
-    left = None if terms is None or present is None else terms._replace(present=present)
-    gradients = inner_gradients(algorithm, state, terms)
-    return Learned(follower, gradients, left), ThroughSteps(pull, gradients)
+    left = None if present is None else turn.window_terms._replace(present=present)
+    return Learned(follower, turn.gradients, left), ThroughSteps(pull, turn.gradients)
 
 
-def train(
-    algorithm: "OAGD",
-    state: "State",
-    start: Follower,
-    round: PyTree,
-    terms: Terms | None,
-    unrolled: Unrolled | None = None,
-) -> Learned:
-    """Return the follower after its steps on what `Window.follower` says; where `unrolled`, the
-    steps can be differentiated in reverse mode."""
+def train(turn: Turn, start: Follower) -> Learned:
+    """Return the follower after its steps on what `Window.follower` says."""
+    algorithm, state = turn.algorithm, turn.state
     if algorithm.problem.inner is None:
-        return Learned(start, 0, terms)
-    gradients = inner_gradients(algorithm, state, terms)
-    if terms is not None and algorithm.window.follower in ("window", "average"):
-        follower, left = train_on_window(algorithm, state, start, terms, unrolled)
-        return Learned(follower, gradients, left)
-    steps = Steps(algorithm.inner_steps).at(state.t)
-    again = unrolled is not None and unrolled.rematerialise
-    follower = algorithm.learn(state.outer_var, start, round, state.t, steps, again)
-    return Learned(follower, gradients, terms)
+        return Learned(start, 0, turn.terms)
+    if turn.trains_on_window:
+        follower, left = train_on_window(turn, start)
+        return Learned(follower, turn.gradients, left)
+    again = turn.unrolled is not None and turn.unrolled.rematerialise
+    follower = algorithm.learn(state.outer_var, start, turn.round, state.t, turn.steps, again)
+    return Learned(follower, turn.gradients, turn.terms)
 
 
-def inner_gradients(algorithm: "OAGD", state: "State", terms: Terms | None) -> int | Array:
-    """Return how many inner gradients one follower takes in this round."""
-    steps, on_window = Steps(algorithm.inner_steps).at(state.t), ("window", "average")
-    if terms is None or algorithm.window.follower not in on_window:
-        return steps
-    return steps * terms.number
-
-
-def train_on_window(
-    algorithm: "OAGD", state: "State", start: Follower, terms: Terms, unrolled: Unrolled | None
-) -> tuple[Follower, Terms]:
+def train_on_window(turn: Turn, start: Follower) -> tuple[Follower, Terms]:
     """Return a follower after K_t steps on the average of the window's rounds, or K_t passes over
     them, and the terms whose gradients were finite.
 
     Steps are taken as if all rounds were finite. If the follower does not come out finite they are
     taken again, each round is watched, and one whose gradient is not finite leaves at once.
     """
-    if unrolled is not None:
-        terms = finite_at_start(algorithm, state, start, terms)
-    on_average = algorithm.window.follower == "average"
-    kind = steps_on_average if on_average else steps_one_by_one
-    count = Steps(algorithm.inner_steps).at(state.t)
+    terms = turn.window_terms if turn.unrolled is None else finite_at_start(turn, start)
+    on_average = turn.algorithm.window.follower == "average"
+    count = turn.steps
 
-    def play(terms: Terms, watched: bool) -> tuple[Follower, Bool[Array, " w"]]:
-        step, passes = kind(algorithm, state, terms, unrolled is not None)
+    def play(terms: Terms, watched: bool) -> tuple[Follower, Array]:
+        step, passes = (steps_on_average if on_average else steps_one_by_one)(turn, terms)
 
-        def body(
-            k: Array, now: tuple[Follower, Bool[Array, " w"]]
-        ) -> tuple[Follower, Bool[Array, " w"]]:
+        def body(k: Array, now: tuple[Follower, Array]) -> tuple[Follower, Array]:
             follower, left = step(k, now[0], terms._replace(present=now[1]), watched)
             return follower, left.present
 
-        again = unrolled is not None and unrolled.rematerialise
-        body = jax.checkpoint(body) if again else body
-        return jax.lax.fori_loop(0, count * passes, body, (start, terms.present))
+        start_of_loop = start, terms.present
+        return jax.lax.fori_loop(0, count * passes, turn.checkpointed(body), start_of_loop)
 
     played = play(terms, watched=False)
-    if unrolled is None:
+    if turn.unrolled is None:
         played = trees.finite_or(played, lambda: play(terms.restacked(), watched=True))
     follower, present = played
     return follower, terms._replace(present=present)
 
 
-def finite_at_start(algorithm: "OAGD", state: "State", start: Follower, terms: Terms) -> Terms:
+def finite_at_start(turn: Turn, start: Follower) -> Terms:
     """Return the terms whose inner gradients are finite at the start, with the current round in
     place of the others: a NaN behind a selection would reach the derivatives through the steps."""
-    x, (y, _, buffers) = state.outer_var, start
-    slope = lambda one: algorithm.problem.inner_slope(x, y, one, buffers)[0]  # noqa: E731
-    left = terms.without(~trees.finite_entries(algorithm.window.map(slope, terms.filled())))
+    terms, (y, _, buffers) = turn.window_terms, start
+    slope = lambda one: turn.slope(y, one, buffers)[0]  # noqa: E731
+    slopes = turn.algorithm.window.map(slope, terms.filled())
+    left = terms.without(~trees.finite_entries(slopes))
     return left._replace(rounds=left.filled())
 
 
-def steps_on_average(
-    algorithm: "OAGD", state: "State", terms: Terms, fixed_length: bool
-) -> tuple[Step, int | Array]:
+def steps_on_average(turn: Turn, terms: Terms) -> tuple[Step, int | Array]:
     """Return a step on the mean of the gradients, and that K_t of them are taken."""
-    problem, window, x, descent = (
-        algorithm.problem,
-        algorithm.window,
-        state.outer_var,
-        algorithm.inner,
-    )
-    rate = descent.rate(state.t)
+    window, descent = turn.algorithm.window, turn.algorithm.inner
+    rate = descent.rate(turn.state.t)
 
     def step(_: Array, follower: Follower, left: Terms, watched: bool) -> tuple[Follower, Terms]:
         z, optimiser, buffers = follower
-        slope = lambda one: problem.inner_slope(x, z, one, buffers)  # noqa: E731
-        slopes, after = window.map(slope, terms.rounds)
+        slopes, after = window.map(lambda one: turn.slope(z, one, buffers), terms.rounds)
         if watched:
             left = left.without(~trees.finite_entries(slopes))
         z, optimiser = descent.apply(z, left.mean(slopes), optimiser, rate)
@@ -276,23 +271,18 @@ def steps_on_average(
     return step, 1
 
 
-def steps_one_by_one(
-    algorithm: "OAGD", state: "State", terms: Terms, fixed_length: bool
-) -> tuple[Step, int | Array]:
+def steps_one_by_one(turn: Turn, terms: Terms) -> tuple[Step, int | Array]:
     """Return a step on one round, and how many such steps make a pass over the window."""
-    size, x = algorithm.window.size, state.outer_var
+    size, fixed_length = turn.algorithm.window.size, turn.unrolled is not None
     # Oldest first. Where the length may be traced, rounds that do not count are not visited at all.
-    visited = terms.oldest_first
-    length: int | Array = size
+    visited, length = terms.oldest_first, size if fixed_length else terms.number
     if not fixed_length:
         visited = visited[jnp.nonzero(terms.present[visited], size=size, fill_value=0)[0]]
-        length = terms.number
 
     def slope(k: Array, z: PyTree, buffers: PyTree) -> tuple[PyTree, PyTree]:
-        round = sharding.entry(terms.rounds, visited[k % length])
-        return algorithm.problem.inner_slope(x, z, round, buffers)
+        return turn.slope(z, sharding.entry(terms.rounds, visited[k % length]), buffers)
 
-    one_step = descending(slope, algorithm.inner, state.t)
+    one_step = descending(slope, turn.algorithm.inner, turn.state.t)
 
     def step(k: Array, follower: Follower, left: Terms, watched: bool) -> tuple[Follower, Terms]:
         after, index = one_step(k, follower), visited[k % length]
@@ -306,7 +296,7 @@ def steps_one_by_one(
     return step, length
 
 
-def check_unrolled(window: Window, inner_steps: StepCount) -> None:
+def check_unrolled(window: Window, inner_steps: Number) -> None:
     """Raise a `ValueError` where the follower's steps cannot be differentiated, or would not give
     what the window asks for."""
     if not isinstance(inner_steps, int):

@@ -27,6 +27,7 @@ OAGD evaluates them at one y. N = 1 is the single loop: then, if followers start
 import dataclasses
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -37,10 +38,9 @@ from .._support.trees import PyTree
 from ..hypergradient import CG, Estimate, Hypergradient
 from ..hypergradient.average import average_of_terms
 from ..round_buffer import RingBuffer, Terms, expand, with_current, written
-from ..window import Window
-from .arguments import any_estimator, any_window, number_of_steps, step_size
+from .arguments import AnyWindow, StepCount, StepSize, any_estimator
 from .base import Algorithm, State
-from .descent import Follower, Number, StepCount, Steps
+from .descent import Follower, Steps
 from .record import Leader, Move
 
 
@@ -83,13 +83,13 @@ class WOBO(Algorithm):
     1.0127 1.0109 6
     """
 
-    outer_step_size: Number = step_size("outer")
-    inner_step_size: Number = step_size("inner")
-    inner_steps: StepCount = number_of_steps()
-    window: Window = any_window()
+    outer_step_size: StepSize
+    inner_step_size: StepSize
+    inner_steps: StepCount = 1
+    window: AnyWindow = eqx.field(default=None)
     tolerance: Positive = 1e-2
     max_outer_steps: Count = 10
-    hypergradient: Hypergradient = any_estimator(CG(), "WOBO")
+    hypergradient: Hypergradient = any_estimator(CG())
 
     def __check_init__(self) -> None:
         if self.window.follower not in ("current", "each") or self.window.curvature != "own":

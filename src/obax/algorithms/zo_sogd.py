@@ -22,6 +22,7 @@ round at one. There are no gradients, HVPs or cross products to count.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -30,17 +31,22 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from .._support import trees
-from .._support.checks import Count, Positive, Seed, check
+from .._support.checks import Count, Kind, Positive, is_integer
 from .._support.trees import PyTree
 from ..hypergradient import Remedy
-from .arguments import checked
 from .sogd import SOGD, Point
 
 Loss = Callable[[PyTree, PyTree], Array]
 
 
-def _seed(value: int, name: str) -> Array:
-    return jnp.asarray(check(value, name, Seed), jnp.int32)
+TracedSeed = Annotated[
+    Array,
+    Kind(
+        "an integer in [0, 2**31)",
+        lambda value: is_integer(value) and 0 <= value < 2**31,
+        lambda value: jnp.asarray(value, jnp.int32),
+    ),
+]
 
 
 class ZOSOGD(SOGD):
@@ -75,7 +81,7 @@ class ZOSOGD(SOGD):
 
     smoothing: Positive = eqx.field(default=0.01, kw_only=True)
     directions_per_round: Count = eqx.field(default=1, kw_only=True)
-    seed: int | Array = checked(_seed, "seed", 0, kw_only=True)
+    seed: TracedSeed = eqx.field(default=0, kw_only=True)
 
     @property
     def remedy(self) -> Remedy:

@@ -1,9 +1,9 @@
-"""Certificates: bounds held against measured regret, on problems whose assumptions are verified.
+"""Certificates: bounds compared with measured regret, on problems whose assumptions are verified.
 
 `certify` draws problems for each of the five settings of `obax.theory`, verifies their assumptions,
 plays OAGD with the prescribed steps and compares regret and bound at every t; the lower-bound game
-and the comparability example come with it. It does the same for the streaming models, whose rows
-the real estimators play. `verify` tests the assumptions of your own problem.
+and the comparability example come with it. It does the same for the streaming models, with
+the real estimators. `verify` tests the assumptions of your own problem.
 """
 
 from .certificates import (
@@ -19,5 +19,3 @@ from .families.catalogue import (
     draw as draw,
 )
 from .verify import AssumptionError as AssumptionError, Check as Check, verify as verify
-
-Row = SettingResult

@@ -67,7 +67,7 @@ def examine(
 
     `mutation` makes something wrong on purpose (`mutants`).
     """
-    mutation = setting.honest if mutation is None else mutation
+    mutation = setting.unchanged if mutation is None else mutation
     found: list[Outcome] = []
     for number in range(problems):
         found.append(setting.outcome(number, horizon, seed, mutation))

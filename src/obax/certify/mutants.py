@@ -169,7 +169,7 @@ EXEMPT = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Caught:
+class MutantResult:
     """Result for one mutant in one setting: the claims that failed, in order of the proof."""
 
     setting: str
@@ -182,38 +182,38 @@ class Caught:
         return EXEMPT.get((self.setting, self.mutant))
 
     @property
-    def survived(self) -> bool:
+    def unnoticed(self) -> bool:
         """Whether no claim failed although one should have."""
         return not self.claims and self.exempt is None
 
 
-def hunt(
+def play_mutants(
     settings: Sequence[str] | None = None,
     mutants: Sequence[Mutation] = MUTANTS,
     horizon: int = HORIZON,
     seed: int = 0,
     *,
     on_part: Report = lambda done, total, now: None,
-) -> list[Caught]:
+) -> list[MutantResult]:
     """Play every mutant on one problem of each family (and, in the local setting, window), and
     return the claims that notice it. `mutants` are those of the paper's settings; streams have
     their own."""
     chosen = check_arguments(settings, 1, horizon)
     trials = [(name, *_trial(name, mutants)) for name in chosen]
-    caught: list[Caught] = []
+    results: list[MutantResult] = []
     total = sum(len(own) for *_, own in trials)
     for name, problems, own in trials:
         for mutant in own:
-            on_part(len(caught), total, f"{name}, {mutant.name}")
+            on_part(len(results), total, f"{name}, {mutant.name}")
             try:
                 setting = CERTIFIED[name]
                 _, violations, _ = examine(setting, problems, horizon, seed, mutation=mutant)
                 claims = [violation.claim for violation in violations]
             except AssumptionError as error:
                 claims = [error.assumption]
-            caught.append(Caught(name, mutant.name, tuple(dict.fromkeys(claims))))
-    on_part(len(caught), len(caught), "")
-    return caught
+            results.append(MutantResult(name, mutant.name, tuple(dict.fromkeys(claims))))
+    on_part(len(results), len(results), "")
+    return results
 
 
 def _trial(name: str, mutants: Sequence[Mutation]) -> tuple[int, Sequence[Any]]:

@@ -11,7 +11,7 @@ from ..lab.report import Figure, Series, figures
 from .certificates import Certificates
 from .examination import GROWTH_TOLERANCE, SettingResult
 from .measure.growth import ExampleRow
-from .mutants import Caught
+from .mutants import MutantResult
 from .streaming.settings import STREAMING
 from .verify import POINTS
 
@@ -19,8 +19,9 @@ BOUND = frozenset({"bound"})
 RECOMPUTED = frozenset(
     {
         "Algorithm 1, line 8",
-        "what is said",
-        "what is predicted",
+        "prediction",
+        "loss of the mixture",
+        "mean of the members",
         "the update",
         "shares renewed",
     }
@@ -103,24 +104,24 @@ def _checked(rows: Sequence[SettingResult]) -> list[str]:
     return lines
 
 
-def mutant_rows(caught: Sequence[Caught]) -> list[dict[str, str]]:
+def mutant_rows(results: Sequence[MutantResult]) -> list[dict[str, str]]:
     """Return a row for each mutant and setting: the claims that failed, or why none could."""
     return [
         {
             "setting": one.setting,
             "mutant": one.mutant,
-            "noticed by": "; ".join(one.claims) or f"nobody ({one.exempt or 'it survived'})",
+            "noticed by": "; ".join(one.claims) or f"no claim ({one.exempt or 'it should be'})",
         }
-        for one in caught
+        for one in results
     ]
 
 
-def mutant_counts(caught: Sequence[Caught]) -> list[dict[str, str]]:
+def mutant_counts(results: Sequence[MutantResult]) -> list[dict[str, str]]:
     """Count, for each setting and in all, the mutants that can be noticed and by which part."""
-    settings = list(dict.fromkeys(one.setting for one in caught))
-    groups = {name: [one for one in caught if one.setting == name] for name in settings}
+    settings = list(dict.fromkeys(one.setting for one in results))
+    groups = {name: [one for one in results if one.setting == name] for name in settings}
     if len(settings) > 1:
-        groups["all"] = list(caught)
+        groups["all"] = list(results)
     rows = []
     for name, own in groups.items():
         claims = [set(one.claims) for one in own if one.exempt is None]

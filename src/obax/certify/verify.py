@@ -2,8 +2,8 @@
 
 A point at which an assumption fails refutes it for good. That no such point was found among many is
 evidence, not a proof, except where the derivative in question is the same everywhere (the Hessians
-of quadratic losses). The families of this room therefore come with constants in closed form, and
-are tested like everybody else's.
+of quadratic losses). The families of `obax.certify` therefore have constants in closed form, and
+are tested like the problems of users.
 """
 
 from collections.abc import Sequence
@@ -71,10 +71,10 @@ class Check:
     ) -> "Check":
         """Return the check of one value per round in its worst round; NaN is worse than
         everything."""
-        found = np.asarray(values)
-        excess = found if relation == "<=" else -found
-        worst = int(np.argmax(np.where(np.isnan(found), np.inf, excess)))
-        return cls(assumption, quantity, float(found[worst]), relation, limit, worst + 1)
+        array = np.asarray(values)
+        excess = array if relation == "<=" else -array
+        worst = int(np.argmax(np.where(np.isnan(array), np.inf, excess)))
+        return cls(assumption, quantity, float(array[worst]), relation, limit, worst + 1)
 
     def __str__(self) -> str:
         return f"{self.quantity} is {self.worst:.6g}, but must be {self.relation} {self.limit:.6g}"
@@ -155,9 +155,9 @@ def verify(
         drawn = Points.draw(
             seed, (points, horizon, *dims), (outer_radius, inner_radius, constants.L_f)
         )
-        found = jax.tree.map(np.asarray, gather(instance, outer_vars, drawn, name))
+        evidence = jax.tree.map(np.asarray, gather(instance, outer_vars, drawn, name))
         diameter = float(instance.problem.domain.diameter(start))
-    checks = _judge(found, constants, name, diameter)
+    checks = _judge(evidence, constants, name, diameter)
     for one in checks:
         if not one.holds:
             place = "" if one.round is None else f" in round {one.round}"
@@ -197,7 +197,9 @@ def _check_frame(
         raise AssumptionError(f"{where}: {assumption} fails: {reason}.", assumption, None)
 
 
-def _judge(found: Evidence, constants: Constants, name: str, diameter: float) -> tuple[Check, ...]:
+def _judge(
+    evidence: Evidence, constants: Constants, name: str, diameter: float
+) -> tuple[Check, ...]:
     """Return the checks that compare evidence with constants, for the assumptions of this
     setting."""
     c, checks = constants, []
@@ -210,39 +212,39 @@ def _judge(found: Evidence, constants: Constants, name: str, diameter: float) ->
 
     smooth, phi = "smooth f_t and g_t (A3)", "f_t(x, y*_t(x))"
     (D_prime,) = c.require(name, "D_prime")
-    most("Lipschitz f_t (A1)", "|grad f_t|", found["ell_f0"], c.ell_f0)
-    least("strongly convex g_t (A2)", "the curvature of g_t", found["mu_g"], c.mu_g)
-    most(smooth, "|Hess f_t|", found["ell_f1"], c.ell_f1)
-    most(smooth, "the larger of |Hess_yy g_t| and |Hess_xy g_t|", found["ell_g1"], c.ell_g1)
-    most(smooth, "|D^3 g_t|", found["ell_g2"], c.ell_g2)
-    most("known y*_t(x)", "the residual of y*_t(x)", found["inner_residual"], TOLERANCE)
-    most("bounded start (Assumption 2)", "|y_1 - y*_1(x_1)|", found["start_gap"], D_prime)
+    most("Lipschitz f_t (A1)", "|grad f_t|", evidence["ell_f0"], c.ell_f0)
+    least("strongly convex g_t (A2)", "the curvature of g_t", evidence["mu_g"], c.mu_g)
+    most(smooth, "|Hess f_t|", evidence["ell_f1"], c.ell_f1)
+    most(smooth, "the larger of |Hess_yy g_t| and |Hess_xy g_t|", evidence["ell_g1"], c.ell_g1)
+    most(smooth, "|D^3 g_t|", evidence["ell_g2"], c.ell_g2)
+    most("known y*_t(x)", "the residual of y*_t(x)", evidence["inner_residual"], TOLERANCE)
+    most("bounded start (Assumption 2)", "|y_1 - y*_1(x_1)|", evidence["start_gap"], D_prime)
     if name == "nonconvex_local":
         (M,) = c.require(name, "M")
-        most("bounded f_t (Assumption 3)", "|f_t|", found["value"], M)
+        most("bounded f_t (Assumption 3)", "|f_t|", evidence["value"], M)
     else:
         (D,) = c.require(name, "D")
         checks.append(Check("bounded X (Assumption 2)", "the diameter of X", diameter, "<=", D))
     if name.startswith("strongly"):
         (mu_f,) = c.require(name, "mu_f")
-        least(f"strongly convex {phi}", f"the curvature of {phi}", found["mu_f"], mu_f)
+        least(f"strongly convex {phi}", f"the curvature of {phi}", evidence["mu_f"], mu_f)
     # Relative to L_f, so that rounding is measured against what cancels.
     relative = f"the curvature of {phi}, divided by L_f,"
     if name.startswith("convex"):
-        least(f"convex {phi}", relative, found["mu_f"] / c.L_f, 0.0)
+        least(f"convex {phi}", relative, evidence["mu_f"] / c.L_f, 0.0)
     if name == "convex_dynamic":
         outside = f"convex and smooth {phi} outside X (erratum 6)"
-        least(outside, relative, found["outside_mu_f"] / c.L_f, 0.0)
-        most(outside, f"|Hess {phi}|", found["outside_L_f"], c.L_f)
-        slope = found["gradient_at_optimum"]
+        least(outside, relative, evidence["outside_mu_f"] / c.L_f, 0.0)
+        most(outside, f"|Hess {phi}|", evidence["outside_L_f"], c.L_f)
+        slope = evidence["gradient_at_optimum"]
         most("vanishing gradients", f"|grad {phi}| at x*_t", slope, 0.0)
     if name.endswith("dynamic"):
-        most("known x*_t", "the residual of x*_t", found["outer_residual"], TOLERANCE)
+        most("known x*_t", "the residual of x*_t", evidence["outer_residual"], TOLERANCE)
     # Not assumptions but consequences: they would fail if the formulas of Constants were wrong.
-    most("Lemma 3 (L_y)", "|dy*_t/dx|", found["L_y"], c.L_y)
+    most("Lemma 3 (L_y)", "|dy*_t/dx|", evidence["L_y"], c.L_y)
     error = "the error of the hypergradient per unit of error in y"
-    most("Lemma 3 (M_f)", error, found["M_f"], c.M_f)
-    most("Lemma 3 (L_f)", f"|Hess {phi}|", found["L_f"], c.L_f)
+    most("Lemma 3 (M_f)", error, evidence["M_f"], c.M_f)
+    most("Lemma 3 (L_f)", f"|Hess {phi}|", evidence["L_f"], c.L_f)
     return tuple(checks)
 
 

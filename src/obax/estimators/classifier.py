@@ -1,19 +1,16 @@
 """Logistic regression that keeps its own penalty, memory and inertia in tune."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
 from . import compat
 from .estimator import StreamingEstimator
-from .inputs.table import Features, Rows, as_dict, index_of
+from .inputs.table import Features, Rows, as_dict, to_frame, to_series
 from .inputs.targets import Targets, Weights
 from .model import Outcome
 from .options import ClassifierOptions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class StreamingClassifier(
@@ -32,37 +29,41 @@ class StreamingClassifier(
     **Arguments:**
 
     - `penalty`, `memory`, `inertia`: where the hyperparameters start. `penalty` is the weight of
-      the L2 penalty; `memory` the number of rows that the window goes back, m, the same as a
-      forgetting factor m / (m + 1); `inertia` how firmly the weights stay where they were.
-    - `learn`: which of `"penalty"`, `"forgetting"`, `"inertia"`, `"bandwidth"` are learned; the
-      others stay.
+      the L2 penalty; `memory` is the number of rows m that the window goes back, the same as a
+      forgetting factor m / (m + 1); `inertia` is the weight of the squared distance to the last
+      weights.
+    - `learn`: which of `"penalty"`, `"forgetting"` (or `"memory"`, which is the same),
+      `"inertia"` and `"bandwidth"` are learned; the others stay as they start.
     - `members`: the models of the mixture: `"auto"`, `"tuned"` alone, or a tuple of `"tuned"` and
-      some of `"start"`, `"short"`, `"long"` (frozen models: the start, a memory of 30, of 3,000
-      rows) and `"sgd"` (steps down the gradient at four rates). `share`: what part of their weights
-      is shared out anew after each row, so that members can come back.
+      some of `"start"`, `"short"`, `"long"` (models with fixed hyperparameters: those of the
+      start, a memory of 30 rows, of 3,000 rows) and `"sgd"` (gradient descent at four rates).
+      `share`: the part of the members' weights that is redistributed after each row, so that
+      members can recover.
     - `per_feature`: one penalty for each feature.
     - `features`: `"linear"`; `"fourier"`, for random Fourier features beside them, whose bandwidth
       is learned; `"interactions"`, for products of pairs and squares (of the first 19 features).
-    - `lags`: how many of the last labels (in regression: targets) are features too.
-    - `imbalance`: `None`, or what to learn so that rare classes count as much as frequent ones:
-      class `"weights"`, or `"logits"`, an adjustment of each class's logit while training. The
-      leader's loss is then the class-balanced one.
-    - `class_weight`: what rows count by their class: a dict of weights (1 for a class that it does
-      not have), or `"balanced"`, as many rows as there are over classes times rows of this class,
-      counted along the stream, at most 100.
-    - `step_size`: of the leader, in logarithms per row. `horizon`: how many rows back it looks for
-      the effects of a hyperparameter.
+    - `lags`: the number of last labels (in regression: targets) that are used as features.
+    - `imbalance`: `None`, or what is learned so that rare classes count as much as frequent ones:
+      `"weights"` of classes, or `"logits"`, an adjustment of each class's logit while training.
+      The leader's loss is then the class-balanced one.
+    - `class_weight`: the weight of rows by their class: a dict (1 for a class not in it), or
+      `"balanced"`: rows so far / (classes * rows of this class so far), at most 100.
+    - `step_size`: the step size of the leader, in logarithms per row. `horizon`: how many rows of
+      past effects of a hyperparameter it takes into account.
     - `scale_memory`: how many rows the running mean and deviation of a feature go back.
-    - `max_memory`: bytes that the model may take, 1 GiB by default. Before a feature or a class
-      would make it more, that one is refused, with what it would take and what to lower: the
-      feature is ignored, with a warning, and rows of the class are rejected.
+    - `max_memory`: the bytes that the model may take, 1 GiB by default. A feature or class that
+      would exceed it is refused, with a message that says how much it would take and what to
+      lower: the feature is ignored, with a warning; rows of the class are rejected.
     - `max_features`: features beyond it are ignored, and counted in `ignored_`. `max_classes`: rows
-      that would need more are rejected. `max_categories`: words of a feature with a column of
-      their own; others share 16. `max_pending`: how many rows wait for their labels, see
-      `learn_one`.
+      of further classes are rejected. `max_categories`: how many words of a feature get a column of
+      their own; further ones share 16 columns. `max_pending`: how many rows may wait for their
+      labels, see `learn_one`.
 
-    Both a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
-    one (`partial_fit`, `fit`, `predict_proba` ...).
+    - `shuffle`, `passes`: for `fit` alone, whether it learns the rows in a random order (the same
+      in each call), and how many times.
+
+    It is a River classifier (`learn_one`, `predict_proba_one`, `learn_many` ...) and a scikit-learn
+    classifier (`partial_fit`, `fit`, `predict_proba` ...).
 
     >>> model = StreamingClassifier()
     >>> for i in range(60):
@@ -81,55 +82,62 @@ class StreamingClassifier(
     def predict_proba_one(
         self, x: Features, *, id: Hashable | None = None, **_: object
     ) -> dict[Hashable, float]:
-        """The probability of each class seen so far; empty before the first. While there is one
-        class alone, `None` has the probability of another one (a boolean implies the other one).
-        With `id`, the row is kept for `learn_one(id=..., y=...)`."""
+        """Return the probability of each class seen so far; an empty dict before the first row.
+
+        While only one class is known, `None` stands for any other class. (A boolean label implies
+        the opposite one.) With `id`, the row is kept for `learn_one(id=..., y=...)`.
+        """
         if id is not None:
             self._made.keep(id, as_dict(x))
-        model = self.__dict__.get("_model")
+        model = self.__dict__.get("model_")
         row = x if type(x) is dict else as_dict(x)
         return {} if model is None else model.predict_proba_one(row)
 
     def predict_one(
         self, x: Features, *, id: Hashable | None = None, **_: object
     ) -> Hashable | None:
-        """The most probable class; `None` before the first. `id` as in `predict_proba_one`."""
+        """Return the most probable class; `None` before the first row. `id` is as in
+        `predict_proba_one`."""
         probability = self.predict_proba_one(x, id=id)
         probability.pop(None, None)
         return max(probability, key=probability.__getitem__) if probability else None
 
-    def predict_proba_many(self, X: Rows) -> "pd.DataFrame":
-        """Probabilities as a pandas frame with one column for each class."""
-        import pandas as pd
-
+    def predict_proba_many(self, X: Rows) -> Any:
+        """Return probabilities as a frame with one column for each class, of polars for rows of
+        polars and of pandas for others."""
         model = self._made
-        with model._lock:
-            said, labels = model.predict(X), list(model.labels)
-        return pd.DataFrame(said, columns=labels, index=index_of(X))
+        with model.lock:
+            probabilities, labels = model.predict(X), list(model.labels)
+        return to_frame(probabilities, labels, X)
 
-    def predict_many(self, X: Rows) -> "pd.Series | pd.DataFrame":
-        """The most probable class of each row, as a pandas series."""
-        found = self.predict_proba_many(X)
-        return found if found.empty else found.idxmax(axis="columns")
+    def predict_many(self, X: Rows) -> Any:
+        """Return the most probable class of each row, as a series."""
+        model = self._made
+        with model.lock:
+            probabilities, labels = model.predict(X), list(model.labels)
+        if not labels:
+            return to_series([None] * len(probabilities), X)
+        return to_series(as_array(labels)[np.argmax(probabilities, axis=1)], X)
 
     def predict_set_one(self, x: Features, coverage: float = 0.9) -> set[Hashable]:
-        """The classes that are probable enough for the right one to be among them in a share
-        `coverage` of the rows, drift or not: see `coverage_`. Where the model is right more often
-        than that, the set of a row that it is less sure of is empty."""
+        """Return a set of classes that contains the right one for a share `coverage` of the rows,
+        also under drift; see `coverage_`. If the model is right more often than `coverage`, the
+        sets of uncertain rows are empty."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach = model.reach(coverage)
             return likely(model.predict_one(as_dict(x)), reach, model.labels)
 
     def predict_set_many(self, X: Rows, coverage: float = 0.9) -> list[set[Hashable]]:
-        """The same for rows."""
+        """Return the set of classes of each row, as in `predict_set_one`."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach, labels = model.reach(coverage), list(model.labels)
             return [likely(line, reach, labels) for line in model.predict(X).tolist()]
 
     def progressive_set(self, X: Rows, y: Targets, coverage: float = 0.9) -> list[set[Hashable]]:
-        """Learn rows in their order and return the set of each as said *before* it was learned."""
+        """Learn rows in their order and return the set of each row, predicted before it was
+        learned."""
         return cast(list[set[Hashable]], self._progressive_ranges(X, y, coverage))
 
     def _ranges(self, found: Outcome) -> list[set[Hashable]]:
@@ -145,19 +153,19 @@ class StreamingClassifier(
         sample_weight: Weights = None,
     ) -> Self:
         """Learn rows of an array or frame in their order. `classes` may name classes in advance;
-        `sample_weight` as in `fit`."""
-        return self._learn_array(X, y, classes, sample_weight, first="_model" not in self.__dict__)
+        `sample_weight` is as in `fit`."""
+        return self._learn_array(X, y, classes, sample_weight, first="model_" not in self.__dict__)
 
     def predict_proba(self, X: Rows) -> np.ndarray:
-        """Probabilities, one column for each of `classes_`."""
-        model = self._fitted
+        """Return probabilities, one column for each of `classes_`."""
+        model = self._trained
         rows, _ = self._validated(X)
-        with model._lock:
+        with model.lock:
             return model.predict(rows)[:, self._order()]
 
     def decision_function(self, X: Rows) -> np.ndarray:
-        """The log-odds of each of `classes_`, a column each; of two classes those of the second
-        alone, in one dimension. They are finite: odds end at 1e300."""
+        """Return log-odds, one column for each of `classes_`; for two classes, a vector with the
+        log-odds of the second. They are finite, because odds are cut off at 1e300."""
         found = np.clip(self.predict_proba(X), 1e-300, None)
         rest = np.clip(1 - found, 1e-300, None)
         if found.shape[1] > 2:
@@ -166,15 +174,15 @@ class StreamingClassifier(
         return np.log(others) - np.log(found[:, 0])
 
     def predict(self, X: Rows) -> np.ndarray:
-        """The most probable class of each row."""
+        """Return the most probable class of each row."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def progressive(
         self, X: Rows, y: Targets, classes: Sequence[Hashable] | None = None
     ) -> np.ndarray:
-        """Learn rows in their order and return the probabilities, one column for each of
-        `classes_`, that each row was given *before* it was learned. `classes` may name classes in
-        advance; one that is not known yet has probability 0."""
+        """Learn rows in their order and return their probabilities, predicted before each row was
+        learned, one column for each of `classes_`. `classes` may name classes in advance; one that
+        is not known yet has probability 0."""
         if classes is not None:
             self._made.add_classes(list(classes))
         return super().progressive(X, y)

@@ -11,7 +11,7 @@ methods is called.
 
 import inspect
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,8 @@ try:
 except ImportError:  # pragma: no cover - depends on what is installed
     river_base = None  # type: ignore[assignment]
 
+NOT_OF_RIVER = {"__repr__", "__str__", "_repr_html_"}
+"""Methods of its base classes that the estimators do not take over."""
 _WAITING: dict[type, str] = {}
 """Estimators that have no base class of scikit-learn yet, with their kind."""
 
@@ -51,36 +53,22 @@ class _Plain:
         return type(self)(**(self.get_params() | (new_params or {})))
 
 
-# Methods of River's base classes. They are copied, not inherited: scikit-learn's checks reject a
-# class that has River's `_more_tags` among its ancestors.
-_OF_RIVER = (
-    "__or__",
-    "__ror__",
-    "__repr__",
-    "__str__",
-    "_get_params",
-    "clone",
-    "mutate",
-    "_mutable_attributes",
-    "_is_stochastic",
-    "_raw_memory_usage",
-    "_memory_usage",
-    "_more_tags",
-    "_tags",
-    "_unit_test_params",
-    "_unit_test_skips",
-    "_supervised",
-)
-
-
 def _river_base() -> type:
+    """Return a class with the methods of River's base classes.
+
+    They are copied, not inherited: scikit-learn's checks reject a class that has River's
+    `_more_tags` among its ancestors.
+    """
+
     class RiverBase:
         def __sklearn_tags__(self) -> Any:
             return super().__sklearn_tags__()  # type: ignore[misc]
 
-    for name in _OF_RIVER:
-        if hasattr(river_base.Estimator, name):
-            setattr(RiverBase, name, inspect.getattr_static(river_base.Estimator, name))
+    for kind in (river_base.base.Base, river_base.Estimator):
+        for name in vars(kind).keys() - NOT_OF_RIVER:
+            member = vars(kind)[name]
+            if isinstance(member, FunctionType | property | classmethod):
+                setattr(RiverBase, name, member)
     return RiverBase
 
 
@@ -120,6 +108,15 @@ def register(kind: str, estimator: type) -> None:
         getattr(river_base, f"MiniBatch{kind}").register(estimator)
     if not any(base.__module__ == "sklearn.base" for base in estimator.__bases__):
         _WAITING[estimator] = kind
+
+
+def not_fitted(text: str) -> Exception:
+    """Return scikit-learn's error for models that have not learned, if it is imported."""
+    if "sklearn" not in sys.modules:
+        return AttributeError(text)
+    from sklearn.exceptions import NotFittedError
+
+    return NotFittedError(text)
 
 
 def validated(estimator: Any, X: Rows, first: bool) -> Any:

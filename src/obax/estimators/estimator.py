@@ -1,25 +1,32 @@
 """Methods that classifier and regressor share, around one `Model`."""
 
 import dataclasses
-import sys
-import warnings
+import itertools
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from .._support.messages import counted, nearest
 from . import compat, report, serialise
-from .inputs.table import Features, Rows, as_dict
+from .inputs.table import Features, Rows, as_dict, reordered
 from .inputs.targets import Targets, Weights, many_weights, one_weight, targets_of
-from .json_codec import plain_option
 from .model import Model, Outcome
 from .options import Options
 from .pending import Pending
-from .rejected import Rejected
+from .rejected import Rejected, warn_caller
 from .report import Hyperparameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+OTHER_NAMES = dict.fromkeys(("l2", "alpha", "C", "lambda_", "reg_lambda"), "penalty")
+OTHER_NAMES |= dict.fromkeys(("forgetting", "forgetting_factor", "window", "decay"), "memory")
+OTHER_NAMES |= dict.fromkeys(("lr", "learning_rate", "eta0"), "step_size")
+"""Options as other libraries name them."""
+ROWS_OF_BLOCK = 10
+"""Rows of a block of equal labels, on average, before `fit` warns of blocks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,36 +38,54 @@ class Played:
     classes: tuple[Hashable, ...]
     """The classes seen so far, in the order of their first appearance; empty for regression."""
     loss: np.ndarray
-    """The loss of each prediction; without meaning where there is no target."""
+    """The loss of each prediction; it has no meaning for rows without a target."""
     hyperparameters: Hyperparameters
-    """As `hyperparameters_` after each row, with an entry per row."""
+    """`hyperparameters_` after each row, as arrays with an entry for each row."""
     rejected: list[str | None]
-    """Why a row was rejected; `None` where it was not."""
+    """The reason why each row was rejected; `None` for the others."""
     intervals: Sequence[Any] | None = None
     """Low and high, or the set of classes, of each row, if a coverage was asked for."""
 
 
-class StreamingEstimator(Options):
-    """A model of a stream. The constructor only stores its arguments; they are checked, and the
-    model made, when the first row comes."""
+class StreamingEstimator(Options, serialise.Saved):
+    """The base of both estimators. The constructor only stores its arguments; they are checked,
+    and the model is created, with the first row."""
 
-    def __new__(cls, *_: object, **__: object) -> Self:
+    def __new__(cls, *_: object, **options: object) -> Self:
         compat.add_bases()
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in options.keys() - known:
+            words = f" Did you mean {OTHER_NAMES[name]!r}?" if name in OTHER_NAMES else ""
+            raise TypeError(
+                f"{cls.__name__} has no option {name!r}.{words or nearest(name, known)}"
+            )
         return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __dir__(self) -> list[str]:
+        inner = vars(Options).keys() - {field.name for field in dataclasses.fields(self)}
+        return [name for name in super().__dir__() if name[0] != "_" and name not in inner]
 
     # ---- what was learned ------------------------------------------------------------------
 
     @property
     def hyperparameters_(self) -> Hyperparameters:
-        """The hyperparameters of the tuned member now: penalty, forgetting (and the same as memory,
-        in rows), inertia; a dict by feature or by class where there is one for each. And `members`,
+        """The present hyperparameters of the tuned member: penalty, forgetting, memory (the same in
+        rows) and inertia; a dict by feature or by class where there is one for each. `members` has
         the share of each member in the prediction."""
         return report.hyperparameters(self._fitted)
 
     @property
     def hyperparameter_history_(self) -> dict[str, Any]:
-        """How they got there: `row`, `loss` (mean of the rows since the point before) and an array
-        for each hyperparameter. At most 1,024 points, whatever the length of the stream."""
+        """The history of the hyperparameters, at most 1,024 points: `row`, `loss` (the mean over
+        the rows since the last point) and an array for each hyperparameter."""
         return report.history(self._fitted)
 
     @property
@@ -92,10 +117,10 @@ class StreamingEstimator(Options):
 
     @property
     def coverage_(self) -> dict[float, float]:
-        """The coverage of intervals or sets: for each coverage in use, the share of the rows
-        learned since it was first asked for that fell into theirs."""
+        """The observed coverage of intervals or sets, for each coverage that was asked for: the
+        share of the targets since then that were inside."""
         model = self._fitted
-        with model._lock:
+        with model.lock:
             return dict(model.engine.coverages())
 
     @property
@@ -107,23 +132,23 @@ class StreamingEstimator(Options):
     def coef_(self) -> np.ndarray:
         """The tuned member's weights of standardised features, one row for each output."""
         model = self._fitted
-        with model._lock:
+        with model.lock:
             return np.array(model.engine.centre[:, : len(model.names)])
 
     @property
     def intercept_(self) -> np.ndarray:
         """The tuned member's outputs of an average row."""
         model = self._fitted
-        with model._lock:
+        with model.lock:
             return np.array(model.engine.centre[:, len(model.names)])
 
     def explain(self) -> str:
-        """What was learned, in words."""
+        """Return a few sentences about what was learned."""
         return report.explain(self._fitted)
 
     def plot(self) -> "Figure":
-        """Learning curve, drift, every hyperparameter and the members' shares over time, as one
-        matplotlib figure."""
+        """Return a matplotlib figure of the learning curve, drift, every hyperparameter and the
+        members' shares over time."""
         return report.plot(self._fitted)
 
     # ---- River -----------------------------------------------------------------------------
@@ -137,13 +162,13 @@ class StreamingEstimator(Options):
         id: Hashable | None = None,
     ) -> None:
         """Learn one row, a dict of features; or, with `id` instead of `x`, the row that was
-        predicted under that id, now that its label has come. `w` is the weight of its loss; a row
-        of weight 0 is not learned."""
+        predicted under that id and whose label has now arrived. `w` is the weight of its loss; a
+        row of weight 0 is not learned."""
         if y is ...:
             raise TypeError("learn_one needs a target, y.")
         weight = w if w == 1.0 else one_weight(w)
         if id is None:
-            model = self.__dict__.get("_model") or self._made
+            model = self.__dict__.get("model_") or self._made
             model.learn_one(x if type(x) is dict else as_dict(x), y, weight)
         elif x is None:
             self._made.learn_late(id, y, weight)
@@ -151,24 +176,52 @@ class StreamingEstimator(Options):
             raise ValueError("learn_one takes a row, x, or the id of one that was kept, not both.")
 
     def learn_many(self, X: Rows, y: Targets, w: Weights = None) -> None:
-        """Learn rows in their order: the same as `learn_one` on each, in compiled code. A frame of
-        pandas or polars, a `Table`, a list of dicts or an array; `w`, a weight for all of them or
-        one for each."""
+        """Learn rows in their order, in compiled code; the result is that of `learn_one` on each.
+
+        `X` is a frame of pandas or polars, a `Table`, a list of dicts, an array or a sparse matrix;
+        `w` is a weight for all rows or one for each.
+        """
         targets = targets_of(y)
         self._made.play(X, targets, weights=many_weights(w, len(targets)))
 
     # ---- scikit-learn ----------------------------------------------------------------------
 
     def fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
-        """Forget everything and learn these rows in their order, once. `sample_weight` multiplies
-        the loss of a row; one of weight 2 is not two rows, see `docs/estimators.md`."""
+        """Forget everything and learn these rows, in their order and once unless the options
+        `shuffle` and `passes` say otherwise. `sample_weight` multiplies the loss of a row; one of
+        weight 2 is not two rows, see `docs/estimators.md`."""
         if sample_weight is not None and not np.any(np.asarray(sample_weight)):
             raise ValueError("sample_weight must not be zero in every row: nothing is learned.")
-        self.__dict__.pop("_model", None)
-        return self._learn_array(X, y, None, sample_weight, first=True)
+        self.__dict__.pop("model_", None)
+        rows, targets, heavy = self._read_array(X, y, sample_weight, first=True)
+        model, rng, count = self._made, np.random.default_rng(0), len(targets)
+        for _ in range(model.options.passes):
+            if model.options.shuffle:
+                order = rng.permutation(count)
+                own = None if heavy is None else heavy[order]
+                model.play(reordered(rows, order), [targets[i] for i in order], weights=own)
+            else:
+                model.play(rows, targets, weights=heavy)
+        if not self.learned_ and model.rejected.count:
+            often = model.rejected.most_often()
+            raise ValueError(f"fit learned none of {counted(count, 'row')}, {often}.")
+        if model.options.classify and not model.options.shuffle:
+            self._warn_of_blocks(targets)
+        return self
+
+    def _warn_of_blocks(self, targets: Any) -> None:
+        """Warn if the rows of each class come together: a model of a stream forgets the first."""
+        classes = len(self.model_.labels)
+        blocks = 1 + sum(a != b for a, b in itertools.pairwise(targets))
+        if classes > 1 and blocks <= 2 * classes and len(targets) >= ROWS_OF_BLOCK * blocks:
+            warn_caller(
+                f"labels arrive in {blocks} blocks of equal ones, and a model of a stream forgets "
+                f"the first of them: pass shuffle=True to {type(self).__name__} (and passes=5 for "
+                f"few rows), unless rows are in the order of time."
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_model" in self.__dict__
+        return "model_" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
         compat.add_bases()  # A model that was made before scikit-learn was imported.
@@ -180,18 +233,18 @@ class StreamingEstimator(Options):
     # ---- both ------------------------------------------------------------------------------
 
     def prepare(self) -> Self:
-        """Check the arguments and make the model now, instead of when the first row comes."""
-        if "_model" not in self.__dict__:
-            self._model = Model(self.checked())
+        """Check the arguments and create the model now, instead of with the first row."""
+        if "model_" not in self.__dict__:
+            self.model_ = Model(self.checked())
         return self
 
     def set_params(self, **params: Any) -> Self:
-        """Change options. In mid-stream, those that can take effect do so at once; of the others,
-        which fix how the model began or what it is made of, a warning says that they wait for
-        `fit`."""
+        """Change options. After learning has begun, those that can take effect do so at once. The
+        others, which determine how a model starts or what it consists of, wait for the next `fit`,
+        and a warning says so."""
         before = self.get_params(deep=False)  # type: ignore[attr-defined]
         super().set_params(**params)  # type: ignore[misc]
-        if "_model" not in self.__dict__ or not params:
+        if "model_" not in self.__dict__ or not params:
             return self
         try:
             options = self.checked()
@@ -199,35 +252,32 @@ class StreamingEstimator(Options):
             for name, value in before.items():
                 setattr(self, name, value)
             raise
-        waiting = self._model.take(options, params)
+        waiting = self.model_.take(options, params)
         if waiting:
             words = ", ".join(f"{name} (it stays {was!r})" for name, was in waiting.items())
-            warnings.warn(
-                f"no effect on a model that has begun, only on the next fit: {words}.",
-                stacklevel=2,
-            )
+            warn_caller(f"no effect on a model that has begun, only on the next fit: {words}.")
         return self
 
     def play(self, X: Rows, y: Targets, *, coverage: float | None = None) -> Played:
-        """Test on every row in its order, then learn it if it has a target: `progressive` for a
-        stream in which targets may be missing, with all that is known of each row, and intervals
-        if a `coverage` is given. This is what `obax stream` writes."""
+        """Predict each row in order, then learn it if it has a target; return all that is known of
+        each row, with intervals or sets if a `coverage` is given. This is what `obax stream`
+        writes."""
         model = self._made
-        with model._lock:
+        with model.lock:
             within = 0.0 if coverage is None else model.checked_coverage(coverage)
             found = model.play(X, targets_of(y), reject_missing=False, trace=True, coverage=within)
             return Played(
                 found.predictions,
                 tuple(model.labels),
                 found.loss,
-                report.hyperparameters(model, found.x),
+                found.hyperparameters,
                 [found.rejected.get(i) for i in range(len(found.loss))],
                 None if coverage is None else self._ranges(found),
             )
 
     def progressive(self, X: Rows, y: Targets) -> np.ndarray:
-        """Learn rows in their order and return what was predicted for each *before* it was learned:
-        what `learn_one` after `predict_one` (or `predict_proba_one`) would have said."""
+        """Learn rows in their order and return the prediction for each, made before it was learned:
+        the same as calling `predict_one` (or `predict_proba_one`) and `learn_one` for each row."""
         return self._ordered(self._made.play(X, targets_of(y)).predictions)
 
     def _learn_array(
@@ -239,9 +289,7 @@ class StreamingEstimator(Options):
         *,
         first: bool,
     ) -> Self:
-        table, targets = self._validated(X, y, first)
-        count = 0 if targets is None else len(targets)
-        heavy = many_weights(weights, count, "sample_weight")
+        rows, targets, heavy = self._read_array(X, y, weights, first)
         model = self._made
         if classes is not None:
             named = np.asarray(classes)
@@ -251,9 +299,16 @@ class StreamingEstimator(Options):
                     f"classes must be a list of 1 to {most} labels (max_classes), but got "
                     f"{classes!r}."
                 )
-            model.add_classes([plain_option(label) for label in np.unique(named)])
-        model.play(table, targets, weights=heavy)
+            model.add_classes([serialise.plain_option(label) for label in np.unique(named)])
+        model.play(rows, targets, weights=heavy)
         return self
+
+    def _read_array(self, X: Rows, y: Targets, weights: Weights, first: bool) -> tuple[Any, ...]:
+        if y is None:
+            raise ValueError("learning requires y to be passed, but the target y is None.")
+        rows, targets = self._validated(X, y, first)
+        assert targets is not None
+        return rows, targets, many_weights(weights, len(targets), "sample_weight")
 
     def _validated(
         self, X: Rows, y: Targets | None = None, first: bool = False
@@ -275,7 +330,7 @@ class StreamingEstimator(Options):
 
     def _progressive_ranges(self, X: Rows, y: Targets, coverage: float) -> Sequence[Any]:
         model = self._made
-        with model._lock:
+        with model.lock:
             within = model.checked_coverage(coverage)
             return self._ranges(model.play(X, targets_of(y), coverage=within))
 
@@ -289,24 +344,55 @@ class StreamingEstimator(Options):
     @property
     def _made(self) -> Model:
         """The model, made if there is none yet."""
-        return self.prepare()._model
+        return self.prepare().model_
 
     @property
     def _fitted(self) -> Model:
         """The model; an error if nothing was learned yet."""
-        if "_model" not in self.__dict__:
-            text = f"This {type(self).__name__} has not learned from any row yet."
-            if "sklearn" not in sys.modules:
-                raise AttributeError(text)
-            from sklearn.exceptions import NotFittedError
+        if "model_" not in self.__dict__:
+            raise compat.not_fitted(f"This {type(self).__name__} has not learned from any row yet.")
+        return self.model_
 
-            raise NotFittedError(text)
-        return self._model
+    @property
+    def _trained(self) -> Model:
+        """The model; an error unless it has learned a row."""
+        model = self._fitted
+        if not model.engine.learned:
+            why = f", {model.rejected.most_often()}" if model.rejected.count else ""
+            raise compat.not_fitted(f"This {type(self).__name__} has not learned any row{why}.")
+        return model
 
-    def __obax_save__(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def __obax_save__(self) -> tuple[serialise.Arrays, dict[str, Any]]:
         """Return arrays and plain values for `obax.save`."""
-        return serialise.save(self)
+        params = self.get_params(deep=False)  # type: ignore[attr-defined]
+        model = self.__dict__.get("model_")
+        # `set_params` may have been given options that the model in mid-stream has not taken over.
+        own = self if model is None else model.options
+        arrays, plain = ({}, None) if model is None else model.to_plain()
+        return {f"state.{name}": array for name, array in arrays.items()}, {
+            "version": serialise.VERSION,
+            "params": {name: serialise.plain_option(value) for name, value in params.items()},
+            "options": {name: serialise.plain_option(getattr(own, name)) for name in params},
+            # Width and names as scikit-learn notes them.
+            "width": self.__dict__.get("n_features_in_"),
+            "columns": np.asarray(self.__dict__.get("feature_names_in_", [])).tolist(),
+            "model": plain,
+        }
 
-    def __obax_load__(self, arrays: dict[str, np.ndarray], extra: dict[str, Any]) -> Self:
-        """Return a new estimator from what `__obax_save__` gave."""
-        return serialise.load(type(self), arrays, extra)
+    def __obax_load__(self, arrays: serialise.Arrays, extra: dict[str, Any]) -> Self:
+        """Return a new estimator from what `__obax_save__` gave; raise a `ValueError` for anything
+        else."""
+        serialise.check_version(extra)
+        with serialise.described_by(type(self).__name__):
+            estimator, made = (
+                type(self)(**{n: serialise.untagged_option(v) for n, v in extra[which].items()})
+                for which in ("params", "options")
+            )
+            if extra["model"] is not None:
+                state = serialise.part_of(arrays, "state.")
+                estimator.model_ = Model.from_plain(made.checked(), state, extra["model"])
+            if extra["width"] is not None:
+                estimator.__dict__["n_features_in_"] = serialise.whole("width", extra["width"])
+            if extra["columns"]:
+                estimator.__dict__["feature_names_in_"] = np.array(extra["columns"], dtype=object)
+            return estimator

@@ -1,4 +1,4 @@
-"""Locks that survive a fork: the child process gets a model that is whole and that it can use.
+"""Locks that survive a fork: models in the child process are consistent and usable.
 
 A fork copies one thread and every lock as it stands: one that another thread holds stays locked in
 the child for ever, and what that thread was writing stays half written. So a fork waits until no
@@ -14,7 +14,7 @@ from typing import Protocol
 class Locked(Protocol):
     """An object that is used by one thread at a time."""
 
-    _lock: threading.RLock
+    lock: threading.RLock
 
 
 _known: "weakref.WeakSet[Locked]" = weakref.WeakSet()
@@ -24,7 +24,7 @@ _held: list[tuple[Locked, threading.RLock]] = []
 
 def add_lock(owner: Locked) -> None:
     """Give `owner` a lock, here and in every process that is forked from this one."""
-    owner._lock = threading.RLock()
+    owner.lock = threading.RLock()
     with _gate:
         _known.add(owner)
 
@@ -33,8 +33,8 @@ def _before() -> None:
     with _gate:
         owners = list(_known)
     for owner in owners:
-        owner._lock.acquire()
-        _held.append((owner, owner._lock))
+        owner.lock.acquire()
+        _held.append((owner, owner.lock))
 
 
 def _in_parent() -> None:
@@ -46,7 +46,7 @@ def _in_child() -> None:
     global _gate
     _gate = threading.Lock()
     while _held:
-        _held.pop()[0]._lock = threading.RLock()
+        _held.pop()[0].lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from .._support import native
+from .._support.checks import Kind, at_least, one_of
 
 LEARNABLE = ("penalty", "forgetting", "inertia", "bandwidth")
 MOST_LINEAR = 64
@@ -31,110 +32,83 @@ FROZEN = {"short": (1e-3, 30.0, 1.0), "long": (1e-3, 3000.0, 1.0)}
 """Penalty, memory and inertia of frozen members that do not depend on the start."""
 
 T = TypeVar("T")
-Expected = str | None
-Check = Callable[[object], Expected]
-"""Return what is expected of a value that is wrong, or `None`."""
 
 
-def option(default: T, check: Check, *, live: bool = False) -> T:
+def option(default: T, kind: Kind, *, live: bool = False) -> T:
     """Return a field of an options class; a `live` one can change in mid-stream."""
-    return dataclasses.field(default=default, metadata={"check": check, "live": live})
+    return dataclasses.field(default=default, metadata={"kind": kind, "live": live})
 
 
-def _is_number(value: object) -> bool:
+class StartKind(Kind):
+    """A number within the engine's bounds of a hyperparameter, whose name is `expected`."""
+
+    def fault(self, value: object) -> str | None:
+        """Return what is wrong with a value; the engine is loaded only now."""
+        low, high = native.loaded().BOUNDS[self.expected]
+        kind = number(f"a number from {low:g} to {high:g}", lambda v: low <= v <= high)
+        return kind.fault(value)
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a number of Python's or NumPy's; `True` and `False` are none."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def within_bounds(name: str) -> Check:
-    """Return a check for the start of a hyperparameter."""
-
-    def check(value: object) -> Expected:
-        low, high = native.loaded().BOUNDS[name]
-        inside = _is_number(value) and low <= value <= high
-        return None if inside else f"a number from {low:g} to {high:g}"
-
-    return check
+def number(expected: str, accepts: Callable[[Any], bool]) -> Kind:
+    """Return the kind of numbers that `accepts` returns True for."""
+    return Kind(expected, lambda value: is_number(value) and accepts(value))
 
 
-def one_of(*choices: str | None) -> Check:
-    """Return a check for one of a few words."""
-    expected = ", ".join(repr(choice) for choice in choices)
-    return lambda value: None if value in choices else f"one of {expected}"
-
-
-def some_of(*choices: str) -> Check:
-    """Return a check for a tuple of some of these words."""
-
-    def check(value: object) -> Expected:
-        fine = isinstance(value, tuple | list) and set(value) <= set(choices)
-        return None if fine else f"a tuple of some of {choices}, () for none"
-
-    return check
-
-
-def _numbers(expected: str, fits: Callable[[Any], bool]) -> Check:
-    return lambda value: None if _is_number(value) and fits(value) else expected
-
-
-def _integers(low: int) -> Check:
-    def check(value: object) -> Expected:
-        fine = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= low
-        return None if fine else f"an integer >= {low}"
-
-    return check
-
-
-positive = _numbers("a number > 0", lambda value: 0 < value < math.inf)
-at_least_two = _numbers("a number of rows >= 2", lambda value: 2 <= value < math.inf)
-fraction = _numbers("a number from 0 up to, but not, 1", lambda value: 0 <= value < 1)
-integer, integer_from_zero = _integers(1), _integers(0)
-
-
-def boolean(value: object) -> Expected:
-    """Check for True or False: a word such as "no" would count as true."""
-    return None if isinstance(value, bool | np.bool_) else "True or False"
-
-
-def class_weights(value: object) -> Expected:
-    """Check for `None`, "balanced" or a dict of weights by class."""
-    fine = value is None or value == "balanced"
+def is_class_weight(value: Any) -> bool:
+    """Return whether a value is `None`, "balanced" or a dict of weights by class."""
     if isinstance(value, Mapping):
-        fine = all(_is_number(weight) and 0 <= weight < math.inf for weight in value.values())
-    return None if fine else "None, 'balanced' or a dict of classes with numbers >= 0"
+        return all(is_number(weight) and 0 <= weight < math.inf for weight in value.values())
+    return value is None or value == "balanced"
 
 
-def members(value: object) -> Expected:
-    """Check for a word, or a tuple of words that has "tuned" in it."""
-    words = MEMBERS[1:]
-    expected = f"'auto', 'tuned' or a tuple of 'tuned' and some of {words}"
+def are_members(value: Any) -> bool:
+    """Return whether a value is a word, or a tuple of words that has "tuned" in it."""
     if isinstance(value, tuple | list):
-        fine = "tuned" in value and set(value) <= set(MEMBERS) and len(set(value)) == len(value)
-    else:
-        fine = value in ("auto", "tuned")
-    return None if fine else expected
+        return "tuned" in value and set(value) <= set(MEMBERS) and len(set(value)) == len(value)
+    return value in ("auto", "tuned")
+
+
+POSITIVE = number("a number > 0", lambda value: 0 < value < math.inf)
+ROWS = number("a number of rows >= 2", lambda value: 2 <= value < math.inf)
+SHARE = number("a number from 0 up to, but not, 1", lambda value: 0 <= value < 1)
+# A word such as "no" would count as true.
+FLAG = Kind("True or False", lambda value: isinstance(value, bool | np.bool_))
+SOME_LEARNABLE = Kind(
+    f"a tuple of some of {LEARNABLE}, () for none",
+    lambda value: isinstance(value, tuple | list) and set(value) <= {*LEARNABLE, "memory"},
+)
+SOME_MEMBERS = Kind(f"'auto', 'tuned' or a tuple of 'tuned' and some of {MEMBERS[1:]}", are_members)
+CLASS_WEIGHT = Kind("None, 'balanced' or a dict of classes with numbers >= 0", is_class_weight)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Options:
     """The options that both estimators have; `StreamingClassifier` documents them."""
 
-    penalty: float = option(1e-3, within_bounds("penalty"))
-    memory: float = option(100.0, within_bounds("memory"))
-    inertia: float = option(1.0, within_bounds("inertia"))
+    penalty: float = option(1e-3, StartKind("penalty", bool))
+    memory: float = option(100.0, StartKind("memory", bool))
+    inertia: float = option(1.0, StartKind("inertia", bool))
     _: dataclasses.KW_ONLY
-    learn: tuple[str, ...] = option(LEARNABLE, some_of(*LEARNABLE), live=True)
-    members: str | tuple[str, ...] = option("auto", members)
-    share: float = option(0.001, fraction, live=True)
-    per_feature: bool = option(False, boolean)
+    learn: tuple[str, ...] = option(LEARNABLE, SOME_LEARNABLE, live=True)
+    members: str | tuple[str, ...] = option("auto", SOME_MEMBERS)
+    share: float = option(0.001, SHARE, live=True)
+    per_feature: bool = option(False, FLAG)
     features: str = option("linear", one_of("linear", "fourier", "interactions"))
-    lags: int = option(0, integer_from_zero)
-    step_size: float = option(0.01, positive, live=True)
-    horizon: float = option(500.0, at_least_two, live=True)
-    scale_memory: float = option(10_000.0, at_least_two, live=True)
-    max_features: int = option(100_000, integer, live=True)
-    max_categories: int = option(64, integer, live=True)
-    max_pending: int = option(10_000, integer, live=True)
-    max_memory: float = option(2**30, positive, live=True)
+    lags: int = option(0, at_least(0))
+    step_size: float = option(0.01, POSITIVE, live=True)
+    horizon: float = option(500.0, ROWS, live=True)
+    scale_memory: float = option(10_000.0, ROWS, live=True)
+    max_features: int = option(100_000, at_least(1), live=True)
+    max_categories: int = option(64, at_least(1), live=True)
+    max_pending: int = option(10_000, at_least(1), live=True)
+    max_memory: float = option(2**30, POSITIVE, live=True)
+    shuffle: bool = option(False, FLAG, live=True)
+    passes: int = option(1, at_least(1), live=True)
 
     # Options of one of the two estimators, with the values that hold for the other.
     loss: ClassVar[str] = "logistic"
@@ -150,12 +124,15 @@ class Options:
         values = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            expected = field.metadata["check"](value)
-            if expected is not None:
-                raise ValueError(f"{field.name} must be {expected}, but got {value!r}.")
+            fault = field.metadata["kind"].fault(value)
+            if fault is not None:
+                raise ValueError(f"{field.name} {fault}.")
             if isinstance(value, list | Mapping):
                 value = tuple(value) if isinstance(value, list) else dict(value)
             values[field.name] = value
+        # The memory is learned as a forgetting factor: both words mean the same.
+        learned = ("forgetting" if name == "memory" else name for name in self.learn)
+        values["learn"] = tuple(dict.fromkeys(learned))
         if self.per_feature and (self.features != "linear" or self.lags):
             raise ValueError(
                 f"per_feature must be False with features other than 'linear' and with lags, but "
@@ -203,11 +180,6 @@ class Options:
             alone = not self.learn or self.features != "linear"
             return tuple(word for word in AUTO if not (alone and word == "start"))
         return tuple(word for word in MEMBERS if word in self.members)
-
-    @property
-    def member_names(self) -> list[str]:
-        """One name for each member, as the engine has them."""
-        return list(self.spec(0, 0).members)
 
     @property
     def most_features(self) -> int:
@@ -276,11 +248,14 @@ def _waves() -> Any:
 class ClassifierOptions(Options):
     """The options of `StreamingClassifier`."""
 
-    imbalance: str | None = option(None, one_of(None, "weights", "logits"))  # type: ignore[misc]
-    class_weight: str | Mapping[Hashable, float] | None = option(  # type: ignore[misc]
-        None, class_weights, live=True
+    imbalance: str | None = option(  # type: ignore[misc]
+        None,
+        one_of(None, "weights", "logits"),
     )
-    max_classes: int = option(100, integer, live=True)  # type: ignore[misc]
+    class_weight: str | Mapping[Hashable, float] | None = option(  # type: ignore[misc]
+        None, CLASS_WEIGHT, live=True
+    )
+    max_classes: int = option(100, at_least(1), live=True)  # type: ignore[misc]
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -288,4 +263,4 @@ class RegressorOptions(Options):
     """The options of `StreamingRegressor`."""
 
     loss: str = option("squared", one_of("squared", "huber"))  # type: ignore[misc]
-    delta: float = option(1.345, positive, live=True)  # type: ignore[misc]
+    delta: float = option(1.345, POSITIVE, live=True)  # type: ignore[misc]

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from .inputs.table import Features, short
-from .json_codec import tagged, tagged_value, untagged, untagged_value
+from .serialise import tagged, tagged_value, untagged, untagged_value
 
 
 class Pending:
@@ -43,7 +43,7 @@ class Pending:
         self.bound(self.most)
 
     def bound(self, most: int) -> None:
-        """Keep at most so many rows from now on."""
+        """Keep at most `most` rows from now on."""
         self.most = most
         while len(self._rows) > most:
             oldest = next(iter(self._rows))
@@ -54,7 +54,7 @@ class Pending:
             del self._gone[next(iter(self._gone))]
 
     def take(self, id: Hashable) -> Features:
-        """Return the row of an id, which is not kept any longer."""
+        """Remove the row of an id and return it."""
         tagged(id, "id")
         if id in self._rows:
             return self._rows.pop(id)
@@ -67,14 +67,6 @@ class Pending:
             f"no row waits under id {short(id)}: none was predicted with it lately, or it was "
             f"learned already"
         )
-
-    def copy(self) -> "Pending":
-        """Return a copy that shares no dict with this one."""
-        other = Pending(self.most)
-        other.dropped = self.dropped
-        other._rows = {id: dict(row) for id, row in self._rows.items()}
-        other._gone = dict(self._gone)
-        return other
 
     def __len__(self) -> int:
         return len(self._rows)

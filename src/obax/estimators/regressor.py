@@ -1,19 +1,17 @@
 """Linear regression that keeps its own penalty, memory and inertia in tune."""
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Self, cast
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, Self, cast
 
 import numpy as np
 
 from . import compat
 from .estimator import StreamingEstimator
-from .inputs.table import Features, Rows, as_dict, index_of
+from .inputs.table import Features, Rows, as_dict, to_frame, to_series
 from .inputs.targets import Targets, Weights
 from .model import Outcome
 from .options import RegressorOptions
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Regressor")):  # type: ignore[misc]
@@ -23,12 +21,12 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
     leader) move with every row, along the derivative of the loss of predicting that row before it
     was learned. Features and target are standardised on the way in.
 
-    **Arguments:** as in `StreamingClassifier`, and
+    **Arguments** are those of `StreamingClassifier` (without the ones for classes), and
 
-    - `loss`: `"squared"`, or `"huber"`, which is linear beyond `delta` deviations of the target and
-      so does not follow outliers.
+    - `loss`: `"squared"`, or `"huber"`, which is linear beyond `delta` deviations of the target, so
+      that outliers have little effect.
 
-    Both a River regressor and a scikit-learn one.
+    It is a River regressor and a scikit-learn regressor.
 
     >>> model = StreamingRegressor()
     >>> for i in range(80):
@@ -38,53 +36,63 @@ class StreamingRegressor(RegressorOptions, StreamingEstimator, *compat.bases("Re
     """
 
     def predict_one(self, x: Features, *, id: Hashable | None = None, **_: object) -> float:
-        """The prediction for one row; 0 before the first was learned. With `id`, the row is kept
+        """Return the prediction for one row; 0 before a row was learned. With `id`, the row is kept
         for `learn_one(id=..., y=...)`."""
         if id is not None:
             self._made.keep(id, as_dict(x))
-        model = self.__dict__.get("_model")
+        model = self.__dict__.get("model_")
         return 0.0 if model is None else model.predict_one(as_dict(x))[0]
 
-    def predict_many(self, X: Rows) -> "pd.Series":
-        """The predictions for rows, as a pandas series."""
-        import pandas as pd
-
-        return pd.Series(self._made.predict(X), index=index_of(X))
+    def predict_many(self, X: Rows) -> Any:
+        """Return the predictions for rows as a series, of polars for rows of polars and of pandas
+        for others."""
+        return to_series(self._made.predict(X), X)
 
     def predict_interval_one(self, x: Features, coverage: float = 0.9) -> tuple[float, float]:
-        """Low and high, between which the target is to be in a share `coverage` of the rows, drift
-        or not: see `coverage_`. Infinite before the first row was learned."""
+        """Return an interval (low, high) that contains the target for a share `coverage` of the
+        rows, also under drift; see `coverage_`. It is infinite before a row was learned."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach = model.reach(coverage)
             prediction = model.predict_one(as_dict(x))[0]
         return prediction - reach, prediction + reach
 
-    def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> "pd.DataFrame":
-        """The same for rows, as a pandas frame with columns `low` and `high`."""
-        import pandas as pd
-
+    def predict_interval_many(self, X: Rows, coverage: float = 0.9) -> Any:
+        """Return the interval of each row, as a frame with columns `low` and `high`."""
         model = self._made
-        with model._lock:
+        with model.lock:
             reach = model.reach(coverage)
             found = around(model.predict(X), reach)
-        return pd.DataFrame(found, columns=["low", "high"], index=index_of(X))
+        return to_frame(found, ["low", "high"], X)
+
+    def predict_quantiles_one(
+        self, x: Features, quantiles: Sequence[float] = (0.05, 0.5, 0.95)
+    ) -> dict[float, float]:
+        """Return quantiles of the target. They are the ends of intervals of coverage |2 q - 1|, so
+        each is exact if errors are as often above as below the prediction."""
+        model = self._made
+        with model.lock:
+            prediction = model.predict_one(as_dict(x))[0]
+            reach = [model.reach(abs(2 * q - 1)) if q != 0.5 else 0.0 for q in quantiles]
+        ends = zip(quantiles, reach, strict=True)
+        return {q: prediction + math.copysign(end, q - 0.5) for q, end in ends}
 
     def progressive_interval(self, X: Rows, y: Targets, coverage: float = 0.9) -> np.ndarray:
-        """Learn rows in their order and return low and high, a line for each row, as said *before*
-        it was learned."""
+        """Learn rows in their order and return the interval of each row, a line with low and high,
+        predicted before it was learned."""
         return cast(np.ndarray, self._progressive_ranges(X, y, coverage))
 
     def _ranges(self, found: Outcome) -> np.ndarray:  # type: ignore[override]
         return around(found.predictions, found.reach)
 
     def partial_fit(self, X: Rows, y: Targets, sample_weight: Weights = None) -> Self:
-        """Learn rows of an array or frame in their order; `sample_weight` as in `fit`."""
-        return self._learn_array(X, y, None, sample_weight, first="_model" not in self.__dict__)
+        """Learn rows of an array or frame in their order; `sample_weight` is as in
+        `fit`."""
+        return self._learn_array(X, y, None, sample_weight, first="model_" not in self.__dict__)
 
     def predict(self, X: Rows) -> np.ndarray:
-        """The predictions for rows of an array or frame."""
-        model = self._fitted
+        """Return the predictions for rows of an array or frame."""
+        model = self._trained
         rows, _ = self._validated(X)
         return model.predict(rows)
 

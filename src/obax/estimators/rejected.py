@@ -1,19 +1,23 @@
-"""Rejected rows and why, in bounded memory."""
+"""Rejected rows with their reasons, in bounded memory."""
 
 import collections
 import re
+import sys
+import warnings
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, TypedDict, overload
+from pathlib import Path
+from typing import Any, TypedDict
 
-from .json_codec import tagged, untagged
+from .serialise import tagged, untagged
 
 KEPT = 100
+HERE = str(Path(__file__).parent)
 _VALUE = re.compile(r" is .*?, ")
 """Matches the value of a feature in a reason."""
 
 
 class RejectedRow(TypedDict):
-    """A row that the model has not seen; `row` counts the rows given to it from 1."""
+    """A row that was not learned; `row` counts the rows given to the model from 1."""
 
     row: int
     reason: str
@@ -21,7 +25,7 @@ class RejectedRow(TypedDict):
 
 
 class Rejected:
-    """The last rejected rows, oldest first, with the reason; `count` is of all of them."""
+    """The last rejected rows with their reasons, oldest first; `count` counts all of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,8 +37,8 @@ class Rejected:
         self._kept.append({"row": row, "reason": reason, "values": values})
 
     def alarm(self, learned: bool) -> str | None:
-        """Return a warning if no row was learned so far, or none of the last `KEPT`: one bad row in
-        the beginning may decide what no later row can be."""
+        """Return a warning if no row was learned so far, or none of the last `KEPT`. (A bad row at
+        the beginning may decide the kinds of features so that all later rows are rejected.)"""
         if len(self._kept) < KEPT:
             return None
         if not learned:
@@ -53,21 +57,10 @@ class Rejected:
         )
         return f"most often ({times} of the last {len(self._kept)}) because {reason}"
 
-    def copy(self) -> "Rejected":
-        """Return a copy that later rows do not change."""
-        other = Rejected()
-        other.count, other._kept = self.count, self._kept.copy()
-        return other
-
     def __len__(self) -> int:
         return len(self._kept)
 
-    @overload
-    def __getitem__(self, index: int) -> RejectedRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[RejectedRow]: ...
-
-    def __getitem__(self, index: int | slice) -> RejectedRow | list[RejectedRow]:
+    def __getitem__(self, index: Any) -> Any:
         return list(self._kept)[index]
 
     def __iter__(self) -> Iterator[RejectedRow]:
@@ -115,3 +108,11 @@ def _tagged_name(name: Hashable) -> list[Any]:
 
 def _shown(value: object) -> object:
     return value if isinstance(value, float | int | str | type(None)) else repr(value)
+
+
+def warn_caller(words: str) -> None:
+    """Warn, with the line outside of this package that the call came from."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(words, stacklevel=level)

@@ -1,4 +1,4 @@
-"""Hyperparameters by name, and what was learned in words and as a figure."""
+"""Hyperparameters by name, and descriptions of a model as text and as a figure."""
 
 import math
 from collections.abc import Hashable, Mapping
@@ -8,11 +8,12 @@ import numpy as np
 
 from .._support import native
 from .._support.messages import counted
-from .model import Model
 from .options import Options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from .model import Model
 
 RECENT, LONG = 20, 200
 """Points of the history in its two running means."""
@@ -24,10 +25,10 @@ Hyperparameters = dict[str, Values | dict[Hashable, Values]]
 """By name; a dict by feature or class where there is one for each."""
 
 
-def hyperparameters(model: Model, x: np.ndarray | None = None) -> Hyperparameters:
+def hyperparameters(model: "Model", x: np.ndarray | None = None) -> Hyperparameters:
     """Return the hyperparameters by name. `x`, which may have rows, holds their logarithms and the
     members' shares; it defaults to the present ones."""
-    with model._lock:
+    with model.lock:
         x = model.engine.x if x is None else x
         return named(model.options, model.engine.spec, x, model.names, model.labels)
 
@@ -66,23 +67,42 @@ def _value(value: np.ndarray) -> Values:
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
-def history(model: Model) -> dict[str, Any]:
+def joined(
+    whole: Hyperparameters, parts: list[Hyperparameters], sizes: list[int]
+) -> Hyperparameters:
+    """Join the hyperparameters of stretches of `sizes` rows under the names of `whole`, which has
+    none; NaN where a stretch does not know a feature, class or member yet."""
+    names: Hyperparameters = {}
+    for name, values in whole.items():
+        own: list[Any] = [part.get(name) for part in parts]
+        if isinstance(values, dict):
+            names[name] = joined(values, [part or {} for part in own], sizes)  # type: ignore
+        else:
+            filled = (
+                np.full(size, np.nan) if part is None else part
+                for part, size in zip(own, sizes, strict=True)
+            )
+            names[name] = np.concatenate([values, *filled])
+    return names
+
+
+def history(model: "Model") -> dict[str, Any]:
     """Return row numbers, the mean loss since the number before, and hyperparameters then."""
-    with model._lock:
+    with model.lock:
         rows, loss, x = model.engine.history()
         return {"row": rows, "loss": loss} | hyperparameters(model, x)
 
 
-def mean_loss(model: Model) -> float:
+def mean_loss(model: "Model") -> float:
     """Return the mean loss of predicting a row before it was learned."""
-    with model._lock:
+    with model.lock:
         return float(model.engine.total_loss) / max(int(model.engine.learned), 1)
 
 
-def explain(model: Model) -> str:
+def explain(model: "Model") -> str:
     """Return a few sentences: how long, how well, what the hyperparameters came to, and what was
     rejected."""
-    with model._lock:
+    with model.lock:
         engine, options, rejected = model.engine, model.options, model.rejected
         _, loss, _ = engine.history()
         if not len(loss):
@@ -127,7 +147,7 @@ def _penalty(penalty: Any, start: float) -> str:
     return f"penalties from {penalty[low]:.3g} ({low}) to {penalty[high]:.3g} ({high}), "
 
 
-def _left_out(model: Model) -> str:
+def _left_out(model: "Model") -> str:
     """Describe rows that were rejected or dropped, and values that were ignored."""
     rejected, dropped, text = model.rejected, model.pending.dropped, ""
     if rejected.count:
@@ -152,7 +172,7 @@ def _left_out(model: Model) -> str:
     return text
 
 
-def _columns(model: Model, now: Hyperparameters) -> str:
+def _columns(model: "Model", now: Hyperparameters) -> str:
     """Describe the columns that are computed from the features."""
     options, engine = model.options, native.loaded()
     if options.features == "fourier":
@@ -168,7 +188,7 @@ def _columns(model: Model, now: Hyperparameters) -> str:
     return ""
 
 
-def _lags(model: Model) -> str:
+def _lags(model: "Model") -> str:
     """Suggest lags if the last target alone predicts better than the model."""
     engine, what = model.engine, "label" if model.options.classify else "target"
     if model.options.lags:
@@ -195,11 +215,11 @@ def drift(loss: np.ndarray) -> np.ndarray:
     return _rolling(loss, RECENT) / np.maximum(_rolling(loss, LONG), 1e-12)
 
 
-def plot(model: Model) -> "Figure":
+def plot(model: "Model") -> "Figure":
     """Return a figure of loss, drift, hyperparameters and the members' shares against rows."""
     from matplotlib.figure import Figure
 
-    with model._lock:
+    with model.lock:
         curves, stride = history(model), int(model.engine.stride)
         rejected_rows = [rejected["row"] for rejected in model.rejected]
     rows, loss, _ = (curves.pop(name) for name in ("row", "loss", "forgetting"))
@@ -228,7 +248,7 @@ def plot(model: Model) -> "Figure":
 
 
 def _rolling(values: np.ndarray, width: int) -> np.ndarray:
-    """Return the mean of up to `width` values back."""
+    """Return the running mean over up to `width` values."""
     sums = np.cumsum(np.insert(values, 0, 0.0))
     ends = np.arange(1, len(values) + 1)
     begins = np.maximum(ends - width, 0)

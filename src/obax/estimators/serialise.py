@@ -1,26 +1,99 @@
-"""Estimators as named arrays and plain values, for checkpoints, and back.
+"""Parts of checkpoints: values in JSON with their types, and checks of what a file holds.
 
-A file is checked before any of it is used: the engine checks its arrays, with all shapes, counts
-and values that serve as an index; names, labels, counts, words and pending rows are checked here.
+In a checkpoint `True`, 1 and "1" differ. A file is checked before any of it is used: the engine
+checks its arrays, with all shapes, counts and values that serve as an index; names, labels, counts,
+words and pending rows are checked by the functions here.
 """
 
 import contextlib
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, TypeVar
+import datetime
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
-from .inputs.columns import Columns
-from .json_codec import plain_option, tagged, untagged, untagged_option
-from .model import Model
-from .options import Options
-from .pending import Pending
-from .rejected import Rejected
+from .._support import files
 
 VERSION = 4
 """Of what an estimator writes into a checkpoint."""
-E = TypeVar("E")
 Arrays = dict[str, np.ndarray]
+PLAIN = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+def tagged(value: object, what: str = "a name or a class") -> list[Any]:
+    """Return a name, a label or an id with its type; raise an error for other types."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) in PLAIN.values():
+        return [type(value).__name__, value]
+    if isinstance(value, tuple):
+        return ["tuple", [tagged(item, what) for item in value]]
+    raise ValueError(
+        f"{what} must be a word, a number, a boolean or a tuple of them, as checkpoints hold them, "
+        f"but is {value!r} of type {type(value).__name__}."
+    )
+
+
+def untagged(pair: list[Any]) -> Hashable:
+    """Return the value that `tagged` was called with."""
+    kind, value = pair
+    if kind == "tuple":
+        return tuple(untagged(item) for item in value)
+    if type(value) is not PLAIN[kind]:
+        raise TypeError(f"{value!r} is not a {kind}")
+    return PLAIN[kind](value)
+
+
+class Foreign:
+    """A value of a type that no feature has, as it looked: the row that has it is rejected."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def tagged_value(value: object) -> list[Any]:
+    """Return the value of a feature, of any type, with its type."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("M8[us]").item()
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ["none", None]
+    if isinstance(value, datetime.date):
+        kind = "datetime" if isinstance(value, datetime.datetime) else "date"
+        return [kind, value.isoformat()]
+    try:
+        return tagged(value)
+    except ValueError:
+        return ["other", [type(value).__name__, repr(value)]]
+
+
+def untagged_value(pair: list[Any]) -> object:
+    """Return the value that `tagged_value` was called with."""
+    kind, value = pair
+    if kind == "none":
+        return None
+    if kind == "other":
+        return type(str(value[0]), (Foreign,), {})(str(value[1]))
+    if kind in ("datetime", "date"):
+        return getattr(datetime, kind).fromisoformat(value)
+    return untagged(pair)
+
+
+def plain_option(value: Any) -> Any:
+    """Return the value of an option as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return {"pairs": [[tagged(key), plain_option(item)] for key, item in value.items()]}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def untagged_option(value: Any) -> Any:
+    """Return the option that `plain_option` was called with, from JSON."""
+    if isinstance(value, dict):
+        return {untagged(key): item for key, item in value["pairs"]}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def check_version(extra: dict[str, Any]) -> None:
@@ -32,76 +105,6 @@ def check_version(extra: dict[str, Any]) -> None:
             f"{VERSION} (versions 1 to 3 were written by other engines). Learn the stream again "
             f"from its beginning, or use the obax that wrote it."
         )
-
-
-def save(estimator: Any) -> tuple[Arrays, dict[str, Any]]:
-    """Return an estimator as arrays and plain values."""
-    params = estimator.get_params(deep=False)
-    model = estimator.__dict__.get("_model")
-    extra: dict[str, Any] = {"version": VERSION}
-    extra["params"] = {name: plain_option(value) for name, value in params.items()}
-    # `set_params` may have been given options that the model in mid-stream has not taken over.
-    own = estimator if model is None else model.options
-    extra["options"] = {name: plain_option(getattr(own, name)) for name in params}
-    # Width and names as scikit-learn notes them.
-    extra["width"] = estimator.__dict__.get("n_features_in_")
-    extra["columns"] = np.asarray(estimator.__dict__.get("feature_names_in_", [])).tolist()
-    arrays, extra["model"] = ({}, None) if model is None else model_to_plain(model)
-    return {f"state.{name}": array for name, array in arrays.items()}, extra
-
-
-def load(kind: type[E], arrays: Arrays, extra: dict[str, Any]) -> E:
-    """Return a new estimator from what `save` gave; raise a `ValueError` for anything else."""
-    check_version(extra)
-    with described_by(kind.__name__):
-        estimator, made = (options_from(kind, extra[which]) for which in ("params", "options"))
-        if extra["model"] is not None:
-            state = part_of(arrays, "state.")
-            estimator._model = model_from_plain(made.checked(), state, extra["model"])
-        if extra["width"] is not None:
-            estimator.n_features_in_ = whole("width", extra["width"])
-        if extra["columns"]:
-            estimator.feature_names_in_ = np.array(extra["columns"], dtype=object)
-        found: E = estimator
-        return found
-
-
-def model_to_plain(model: Model) -> tuple[Arrays, dict[str, Any]]:
-    """Return a model as it is between two rows: the engine's arrays and the rest."""
-    with model._lock:
-        arrays = model.engine.state()
-        return arrays, {
-            "names": [tagged(name) for name in model.names],
-            "classes": [tagged(label) for label in model.labels],
-            "rows": int(arrays.pop("given")),
-            "sparse": model.sparse,
-            "ignored": model.ignored,
-            "rejected": model.rejected.to_plain(),
-            "columns": model.columns.to_plain(),
-            "pending": model.pending.to_plain(),
-        }
-
-
-def model_from_plain(options: Options, arrays: Arrays, plain: dict[str, Any]) -> Model:
-    """Return the model that `model_to_plain` was called on."""
-    names, labels = (
-        unique(part, [untagged(one) for one in plain[part]]) for part in ("names", "classes")
-    )
-    sparse, rows = plain["sparse"], whole("rows", plain["rows"])
-    fits = type(sparse) is bool and not (sparse and options.dense)
-    require(fits, "sparse", "as the options have it")
-    model = Model(options)
-    model.put(names, labels, arrays | {"given": rows}, sparse)
-    model.ignored = whole("ignored values", plain["ignored"])
-    model.rejected = Rejected.from_plain(plain["rejected"])
-    model.columns = Columns.from_plain(options.max_categories, plain["columns"])
-    model.pending = Pending.from_plain(options.max_pending, plain["pending"])
-    return model
-
-
-def options_from(kind: Any, plain: dict[str, Any]) -> Any:
-    """Return an estimator with the options of a checkpoint."""
-    return kind(**{name: untagged_option(value) for name, value in plain.items()})
 
 
 def part_of(arrays: Arrays, begin: str) -> Arrays:
@@ -139,3 +142,24 @@ def described_by(name: str) -> Iterator[None]:
         raise ValueError(
             f"the checkpoint does not describe a {name} ({type(error).__name__}: {error})."
         ) from error
+
+
+class Saved:
+    """A base of models that can be saved to a file and loaded again."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file, which is replaced as a whole."""
+        from ..checkpoint import format
+
+        files.write_bytes(Path(path), format.model_to_bytes(self))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the model that `save` or `obax.save` wrote."""
+        from ..checkpoint import format
+
+        model = format.model_from_bytes(format.Checkpoint(format.read_bytes(path), str(path)))
+        if not isinstance(model, cls):
+            kind = type(model).__name__
+            raise format.CheckpointError(f"{path} holds a {kind}, not a {cls.__name__}.")
+        return model

@@ -15,18 +15,20 @@ whose v lies in the face: a system like the other, definite where H is on the fa
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float, Int
 
 from .._support import messages, trees
 from .._support.trees import PyTree
 from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
+
+if TYPE_CHECKING:
+    import lineax as lx
 
 Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
 LinearMap = Callable[[PyTree], PyTree]
@@ -88,6 +90,17 @@ class Pair(NamedTuple):
         return estimator(inner, self.outer_var, self.inner_var, gradient, carry, **domain)
 
 
+class System(NamedTuple):
+    """What an estimator is given: the inner loss at one x and y, and (grad_x f, grad_y f) there."""
+
+    inner: Inner
+    outer_var: PyTree
+    inner_var: PyTree
+    outer_gradient: OuterGradient
+    domain: Domain | None = None
+    """The set Y; `None` for a free follower."""
+
+
 class Solution(NamedTuple):
     """v with H v = grad_y f, the carry, and the number of Hessian-vector products taken."""
 
@@ -104,12 +117,8 @@ class Hypergradient(eqx.Module):
 
     def __repr__(self) -> str:
         # `CG(5)`: the name of the first field is left out.
-        fields = [
-            f"{name}={messages.format_value(value)}"
-            for name, value in messages.changed_fields(self)
-        ]
         first = next((field.name for field in dataclasses.fields(self)), "")
-        return f"{type(self).__name__}({', '.join(fields).removeprefix(f'{first}=')})"
+        return messages.described(self, first)
 
     def init(self, inner_var: PyTree) -> PyTree:
         """Return what is carried into the first round, or `None`."""
@@ -125,6 +134,10 @@ class Hypergradient(eqx.Module):
         domain: Domain | None = None,
     ) -> Estimate:
         """Return the hypergradient, given (grad_x f, grad_y f) at (x, y); `domain` is Y."""
+        return self.estimate(System(inner, outer_var, inner_var, outer_gradient, domain), carry)
+
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
+        """Return the hypergradient, with what was carried from the last round."""
         raise NotImplementedError
 
     def at(
@@ -144,17 +157,9 @@ class Hypergradient(eqx.Module):
 class Direct(Hypergradient):
     """The hypergradient of a problem without a follower, grad_x f."""
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: OuterGradient,
-        carry: PyTree = None,
-        domain: Domain | None = None,
-    ) -> Estimate:
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
         zero = jnp.zeros((), jnp.int32)
-        return Estimate(outer_gradient[0], jnp.zeros(()), carry, zero, zero)
+        return Estimate(system.outer_gradient[0], jnp.zeros(()), carry, zero, zero)
 
 
 class Implicit(Hypergradient):
@@ -164,20 +169,12 @@ class Implicit(Hypergradient):
         """Return v with H v = gradient."""
         raise NotImplementedError
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: OuterGradient,
-        carry: PyTree = None,
-        domain: Domain | None = None,
-    ) -> Estimate:
-        gradient_x, gradient_y = outer_gradient
-        slope, products = linearize(inner, outer_var, inner_var)
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
+        gradient_x, gradient_y = system.outer_gradient
+        slope, products = linearize(system.inner, system.outer_var, system.inner_var)
         pull = gradient_y
-        if domain is not None and not isinstance(domain, Unconstrained):
-            face = domain.face(inner_var, slope)
+        if not isinstance(system.domain, Unconstrained | None):
+            face = system.domain.face(system.inner_var, slope)
             products, pull = _on_face(products, face), face.tangent(gradient_y)
         v, carry, hvps = self.solve(lambda u: products(u)[1], pull, carry)
         cross, hessian_v = products(v)
@@ -241,12 +238,17 @@ def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
             )
 
 
-def solve_with(solver: lx.AbstractLinearSolver, hvp: LinearMap, gradient: PyTree) -> lx.Solution:
+def solve_with(
+    solver: "lx.AbstractLinearSolver", hvp: LinearMap, gradient: PyTree
+) -> "lx.Solution":
     """Solve one linear system with lineax.
 
     A failure shows in the residual and not as an exception, so that one bad round, or one bad seed
     of a sweep, does not end the others.
     """
+    # Slow to import, and not needed by CG, the default.
+    import lineax as lx
+
     structure = jax.eval_shape(lambda: gradient)
     operator = lx.FunctionLinearOperator(hvp, structure)
     return lx.linear_solve(operator, gradient, solver, throw=False)

@@ -7,12 +7,14 @@ sizes are tried until the error is small, because no single size suits every fun
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jaxtyping import ArrayLike
 
-Values = Callable[[np.ndarray], np.ndarray]
-Project = Callable[[np.ndarray], np.ndarray] | None
+Values = Callable[[np.ndarray], ArrayLike]
+Project = Callable[[Any], Any] | None
 
 TWO_SIDED = np.array([1, -1, 1 / 2, -1 / 2, 1 / 4, -1 / 4])
 ONE_SIDED = np.array([1, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 3 / 8])
@@ -51,7 +53,10 @@ class Derivatives(NamedTuple):
         a, b = (one.relative_error + 10.0 * one.kink for one in (self, other))
         a, b = (np.where(~(one.size > 0), np.inf, r) for one, r in ((self, a), (other, b)))
         take = b < a
-        pick = lambda x, y: np.where(take.reshape(-1, *[1] * (x.ndim - 1)), y, x)  # noqa: E731
+
+        def pick(mine: np.ndarray, its: np.ndarray) -> np.ndarray:
+            return np.where(take.reshape(-1, *[1] * (mine.ndim - 1)), its, mine)
+
         return Derivatives(*map(pick, self, other))
 
 
@@ -70,10 +75,10 @@ def derivatives(
         probes = x + shares[:, :, None] * moves[:, None, :]
         weights = np.random.default_rng(0).uniform(0.5, 1.5, len(moves))
         line = x + LINE[:, None] * (weights / weights.sum() @ moves)
-        found = values(np.concatenate([x[None], probes.reshape(-1, x.size), line]))
-        ahead, along = np.split(found[1:], [shares.size])
-        noise = _noise(np.append(found[0], along), rounding)
-        new = _differentiated(ahead.reshape(shares.shape) - found[0], moves, both, noise)
+        computed = np.asarray(values(np.concatenate([x[None], probes.reshape(-1, x.size), line])))
+        ahead, along = np.split(computed[1:], [shares.size])
+        noise = _noise(np.append(computed[0], along), rounding)
+        new = _differentiated(ahead.reshape(shares.shape) - computed[0], moves, both, noise)
         best = new if best is None else best.better(new)
         settled = (best.relative_error <= SETTLED) & ~best.kink
         if np.all(settled | ((best.size == 0) & (tried > 1))):
@@ -96,13 +101,14 @@ def _inside(project: Project, x: np.ndarray, moves: np.ndarray) -> tuple[np.ndar
     """Return moves that end in X, which is convex, and which of them can be made both ways."""
     if project is None:
         return moves, np.ones(len(moves), bool)
+    onto = jax.vmap(project)
     length = lambda rows: np.linalg.norm(rows, axis=1, keepdims=True)  # noqa: E731
-    ahead, behind = (project(x + sign * moves) - x for sign in (1, -1))
+    ahead, behind = (np.asarray(onto(x + sign * moves)) - x for sign in (1, -1))
     chosen = np.where(length(behind) > 1.01 * length(ahead), behind, ahead)
     whole = length(ahead - moves) <= 1e-9 * length(moves)
     chosen = np.where(whole, moves, chosen)
     back = x - chosen
-    outside = length(project(back) - back)
+    outside = length(np.asarray(onto(back)) - back)
     return chosen, (outside <= 1e-9 * length(chosen))[:, 0]
 
 

@@ -2,20 +2,17 @@
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from .._support import trees
-from .._support.checks import Count, Seed, check
+from .._support.checks import Checked, Count, Positive, Seed
 from .._support.trees import PyTree
 from .base import RIDGE, SYSTEM, Implicit, LinearMap, Remedy, Solution, check_factors
 
 
-class Nystrom(Implicit):
+class Nystrom(Checked, Implicit, prefix="Nystrom."):
     """An estimator with a low-rank sketch, H ~ C W^+ C^T from `rank` random directions Omega, with
     C = H Omega and W = Omega^T H Omega.
 
@@ -42,16 +39,9 @@ class Nystrom(Implicit):
     remedy: ClassVar[Remedy] = Remedy(
         SYSTEM, f"a larger Nystrom.rank, no Nystrom.damping (each round then chooses), or {RIDGE}"
     )
-    rank: int = eqx.field(static=True)
-    damping: Array | None
-    seed: int = eqx.field(static=True)
-
-    def __init__(self, rank: int, damping: float | Array | None = None, seed: int = 0):
-        self.rank = check(rank, "Nystrom.rank", Count)
-        if damping is not None:
-            damping = trees.positive_array(damping, "Nystrom.damping")
-        self.damping = damping
-        self.seed = check(seed, "Nystrom.seed", Seed)
+    rank: Count
+    damping: Positive | None = None
+    seed: Seed = 0
 
     def init(self, inner_var: PyTree) -> PyTree:
         # Raw key data: a state then holds plain arrays only and any checkpoint can store it.
@@ -71,7 +61,7 @@ class Nystrom(Implicit):
         core = sketch @ products.T
         careful = self.damping is None and rank < b.size
         if self.damping is not None:
-            rho = self.damping.astype(b.dtype)
+            rho = jnp.asarray(self.damping, b.dtype)
         else:
             # Woodbury's difference loses eps |H| / rho of v, and rho itself takes rho / |H|.
             rho = jnp.sqrt(jnp.finfo(b.dtype).eps) * jnp.linalg.norm(products)
@@ -90,6 +80,8 @@ class Nystrom(Implicit):
 def _solved(matrix: Array, right: Array) -> Array:
     """Return the solution of a symmetric system by its pseudo-inverse, because it is rank-deficient
     if H is."""
+    import lineax as lx
+
     operator = lx.MatrixLinearOperator((matrix + matrix.T) / 2, lx.symmetric_tag)
     return lx.linear_solve(operator, right, lx.SVD(), throw=False).value
 

@@ -1,16 +1,16 @@
 """Estimators that solve H v = grad_y f: by factors, by a Krylov method, or by iterating on the
 inner problem's gradient map y - eta grad_y g(x, y)."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Annotated, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
-from jaxtyping import Array
+from jaxtyping import Array, ArrayLike
 
 from .._support import trees
-from .._support.checks import Count, check
+from .._support.checks import Checked, Count, Kind, Positive
 from .._support.trees import PyTree
 from ..implicit import conjugate_gradients
 from .base import (
@@ -28,6 +28,17 @@ from .base import (
 SMALL = "Dense() where the follower is small"
 
 
+def _static_number(expected: str, accepts: Callable[[float], bool]) -> Kind:
+    """Return the kind of Python numbers that are compiled in."""
+    number = lambda v: isinstance(v, int | float) and not isinstance(v, bool)  # noqa: E731
+    return Kind(expected, lambda value: number(value) and accepts(value))
+
+
+Tolerance = Annotated[float, _static_number("a number in [0, 1)", lambda v: 0 <= v < 1)]
+PositiveTolerance = Annotated[float, _static_number("a number in (0, 1)", lambda v: 0 < v < 1)]
+Damping = Annotated[float, _static_number("a number >= 0", lambda v: 0 <= v < float("inf"))]
+
+
 class Dense(Implicit):
     """An exact estimator that builds H and factorises it, for small y (d2^2 numbers, d2 products).
 
@@ -39,27 +50,12 @@ class Dense(Implicit):
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         check_factors(self, gradient)
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
+        import lineax as lx
+
         return Solution(solve_with(lx.LU(), hvp, gradient).value, carry, size)
 
 
-class Krylov(Implicit):
-    """The base class of the Krylov methods: a budget of steps and tolerances, `None` for the
-    default."""
-
-    max_steps: int | None = eqx.field(default=None, static=True)
-    rtol: float | None = eqx.field(default=None, static=True)
-    atol: float | None = eqx.field(default=None, static=True)
-
-    def __check_init__(self) -> None:
-        who = type(self).__name__
-        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            if value is not None and not (isinstance(value, int | float) and 0 <= value < 1):
-                raise ValueError(f"{who}.{name} must be a number in [0, 1), but got {value!r}.")
-        if self.max_steps is not None:
-            check(self.max_steps, f"{who}.max_steps", Count)
-
-
-class CG(Krylov):
+class CG(Checked, Implicit, prefix="CG."):
     """An estimator with conjugate gradients, for H positive definite.
 
     **Arguments:**
@@ -79,14 +75,11 @@ class CG(Krylov):
         f"more CG.max_steps, CG(damping=...) where the inner loss is not convex, {SMALL}, or "
         f"{RIDGE}",
     )
-    warm_start: bool = eqx.field(default=False, static=True)
-    damping: float = eqx.field(default=0.0, static=True)
-
-    def __check_init__(self) -> None:
-        check(self.warm_start, "CG.warm_start", bool)
-        number = isinstance(self.damping, int | float) and not isinstance(self.damping, bool)
-        if not (number and 0 <= self.damping < float("inf")):
-            raise ValueError(f"CG.damping must be a number >= 0, but got {self.damping!r}.")
+    max_steps: Count | None = None
+    rtol: Tolerance | None = eqx.field(default=None, static=True)
+    atol: Tolerance | None = eqx.field(default=None, static=True)
+    warm_start: bool = False
+    damping: Damping = eqx.field(default=0.0, static=True)
 
     def init(self, inner_var: PyTree) -> PyTree:
         return jax.tree.map(jnp.zeros_like, inner_var) if self.warm_start else None
@@ -95,7 +88,7 @@ class CG(Krylov):
         rtol = 100 * rounding(gradient) if self.rtol is None else self.rtol
         atol = 0.0 if self.atol is None else self.atol
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
-        budget = 10 * size if self.max_steps is None else int(self.max_steps)
+        budget = 10 * size if self.max_steps is None else self.max_steps
         enough = (atol + rtol * trees.norm(gradient)) ** 2
         product = hvp
         if self.damping != 0:
@@ -106,7 +99,7 @@ class CG(Krylov):
         return Solution(v, v if self.warm_start else carry, steps + int(self.warm_start))
 
 
-class GMRES(Krylov):
+class GMRES(Checked, Implicit, prefix="GMRES."):
     """An estimator with generalised minimal residuals, for H that is not positive definite.
 
     `max_steps` is the number of Krylov spaces that are built, `restart` the size of one. It stops
@@ -118,28 +111,29 @@ class GMRES(Krylov):
     remedy: ClassVar[Remedy] = Remedy(
         SYSTEM, f"more GMRES.max_steps, a larger GMRES.restart, {SMALL}, or {RIDGE}"
     )
-    restart: int = eqx.field(default=20, static=True)
-
-    def __check_init__(self) -> None:
-        check(self.restart, "GMRES.restart", Count)
+    max_steps: Count | None = None
+    rtol: Tolerance | None = eqx.field(default=None, static=True)
+    atol: Tolerance | None = eqx.field(default=None, static=True)
+    restart: Count = 20
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        import lineax as lx
+
         check_factors(self, gradient)
         default = 10 * rounding(gradient)
         rtol = default if self.rtol is None else self.rtol
         # lineax divides by atol + rtol |entry|, so unlike CG it needs an absolute part.
         atol = default if self.atol is None else self.atol
         # The first step of lineax only evaluates the residual.
-        budget = None if self.max_steps is None else int(self.max_steps) + 1
-        restart = int(self.restart)
-        solver = lx.GMRES(rtol=rtol, atol=atol, max_steps=budget, restart=restart)
+        budget = None if self.max_steps is None else self.max_steps + 1
+        solver = lx.GMRES(rtol=rtol, atol=atol, max_steps=budget, restart=self.restart)
         solution = solve_with(solver, hvp, gradient)
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
         spaces = solution.stats["num_steps"] - 1
-        return Solution(solution.value, carry, 1 + spaces * (1 + min(restart, size)))
+        return Solution(solution.value, carry, 1 + spaces * (1 + min(self.restart, size)))
 
 
-class Neumann(Implicit):
+class Neumann(Checked, Implicit, prefix="Neumann."):
     """An estimator with the truncated Neumann series v = eta sum_{k < terms} (I - eta H)^k grad_y
     f.
 
@@ -152,12 +146,8 @@ class Neumann(Implicit):
         f"a smaller Neumann.step_size where it is above 1 (the series converges below 2 / |H|), "
         f"more Neumann.terms where it is not, CG(), or {SMALL}",
     )
-    terms: int = eqx.field(static=True)
-    step_size: Array
-
-    def __init__(self, terms: int, step_size: float | Array):
-        self.terms = check(terms, "Neumann.terms", Count)
-        self.step_size = trees.positive_array(step_size, "Neumann.step_size")
+    terms: Count
+    step_size: Positive
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         def add_term(_: Array, sum_and_term: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
@@ -169,7 +159,7 @@ class Neumann(Implicit):
         return Solution(_scaled(total, self.step_size), carry, self.terms - 1)
 
 
-class FixedPoint(Implicit):
+class FixedPoint(Checked, Implicit, prefix="FixedPoint."):
     """An estimator that differentiates the fixed point y = Phi(x, y) of the gradient map Phi = y -
     eta grad_y g.
 
@@ -183,16 +173,9 @@ class FixedPoint(Implicit):
         f"a smaller FixedPoint.step_size where it is above 1 (the steps converge below 2 / |H|), "
         f"more FixedPoint.max_steps where it is not, CG(), or {SMALL}",
     )
-    step_size: Array
-    max_steps: int = eqx.field(static=True)
-    rtol: float | None = eqx.field(static=True)
-
-    def __init__(self, step_size: float | Array, max_steps: int = 1000, rtol: float | None = None):
-        self.step_size = trees.positive_array(step_size, "FixedPoint.step_size")
-        self.max_steps = check(max_steps, "FixedPoint.max_steps", Count)
-        if rtol is not None and not (isinstance(rtol, int | float) and 0 < rtol < 1):
-            raise ValueError(f"FixedPoint.rtol must be a number in (0, 1), but got {rtol!r}.")
-        self.rtol = rtol
+    step_size: Positive
+    max_steps: Count = 1000
+    rtol: PositiveTolerance | None = eqx.field(default=None, static=True)
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         rtol = rounding(gradient) if self.rtol is None else self.rtol
@@ -214,5 +197,5 @@ class FixedPoint(Implicit):
         return Solution(_scaled(u, self.step_size), carry, steps)
 
 
-def _scaled(tree: PyTree, scale: Array) -> PyTree:
-    return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, tree)
+def _scaled(tree: PyTree, scale: ArrayLike) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.asarray(scale, leaf.dtype) * leaf, tree)

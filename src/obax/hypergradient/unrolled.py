@@ -3,18 +3,16 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._support.checks import check
+from .._support.checks import Checked
 from .._support.trees import PyTree
-from ..domain import Domain
-from .base import Estimate, Hypergradient, Inner, OuterGradient, Remedy, relative
+from .base import Estimate, Hypergradient, Remedy, System, relative
 
 
-class Unrolled(Hypergradient):
+class Unrolled(Checked, Hypergradient, prefix="Unrolled."):
     """An estimator that differentiates the K steps that made y_{t+1}, and not a solution.
 
     hypergradient = grad_x f + (d y_{t+1} / dx)^T grad_y f, exact for that finite loop. Its length
@@ -29,12 +27,9 @@ class Unrolled(Hypergradient):
         "the derivative through the follower's steps still depends on their start, with",
         "more inner_steps, an inner_step_size below 2 / |H|, or CG(), which needs no steps",
     )
-    rematerialise: bool = eqx.field(static=True)
+    rematerialise: bool = True
 
-    def __init__(self, rematerialise: bool = True):
-        self.rematerialise = check(rematerialise, "Unrolled.rematerialise", bool)
-
-    def __call__(self, *_: PyTree, **__: PyTree) -> Estimate:
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
         raise ValueError(
             "Unrolled differentiates the follower's steps and cannot be evaluated at a point "
             "(x, y); use Dense() or CG() there."
@@ -51,16 +46,8 @@ class ThroughSteps(Hypergradient):
     pull: Callable[[PyTree], tuple[PyTree, PyTree]]
     steps: int | Array
 
-    def __call__(
-        self,
-        inner: Inner,
-        outer_var: PyTree,
-        inner_var: PyTree,
-        outer_gradient: OuterGradient,
-        carry: PyTree = None,
-        domain: Domain | None = None,
-    ) -> Estimate:
-        gradient_x, gradient_y = outer_gradient
+    def estimate(self, system: System, carry: PyTree) -> Estimate:
+        gradient_x, gradient_y = system.outer_gradient
         pulled_x, pulled_start = self.pull(gradient_y)
         return Estimate(
             value=jax.tree.map(jnp.add, gradient_x, pulled_x),

@@ -53,8 +53,9 @@ class Region(NamedTuple):
 
 
 def firmness(region: Region | None, bend: Scalar, size: Scalar) -> Scalar:
-    """Return L of a projected step 1/L along a gradient of that size, which goes no further than
-    across X: beyond it the projection does not show the length of a step."""
+    """Return the L of a projected step of length 1/L: the curvature, and at least so much that a
+    step along a gradient of that size is no longer than the diameter of X. The projection would
+    hide the length of a longer one."""
     firm = bend if region is None else jnp.maximum(bend, size / region.diameter)
     return jnp.where(firm > 0, firm, 1)
 

@@ -82,7 +82,7 @@ def region_of(flat: FlatProblem, given: Points) -> Region:
 
 def first_points(flat: FlatProblem, given: Points, region: Region) -> Points:
     """Return the first points of a search: those given, then points that fill the region."""
-    count = flat.solver.starts_for(flat.outer_dim)
+    count = flat.starts
     most = max(count + len(given), count + 2 * len(ESCAPES))
     points = jnp.concatenate([given, region.fill(most - len(given))]) if count else given
     padding = jnp.broadcast_to(points[0], (most - len(points), flat.outer_dim))
@@ -106,8 +106,8 @@ class Probes(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        """Number of probes along a direction, or between pairs."""
-        return 2 * len(ESCAPES)
+        """Number of probes along a direction, or between pairs: half of them."""
+        return max(2 * len(ESCAPES), self.number // 2)
 
     @property
     def _seconds(self) -> np.ndarray:
@@ -124,9 +124,9 @@ class Probes(NamedTuple):
     def around(self, flat: FlatProblem, x: Vector, direction: Vector) -> Points:
         """Return the probes around x."""
         first, reach = self.first, self.region.reach
-        lengths = jnp.asarray(np.concatenate([ESCAPES, -ESCAPES]), flat.dtype)
+        lengths = np.concatenate([ESCAPES, -ESCAPES, np.zeros(self.pairs - 2 * len(ESCAPES))])
         size = jnp.linalg.norm(reach) / flat.outer_dim**0.5
-        along = x + lengths[:, None] * size * direction
+        along = x + jnp.asarray(lengths, flat.dtype)[:, None] * size * direction
         between = (first[: self.pairs] + first[self._seconds]) / 2
         leading = jnp.where(jnp.any(direction != 0), along, between)
         ends, halving = self.segments, np.arange(self.number - self.pairs)
@@ -169,7 +169,7 @@ class Grid(NamedTuple):
     def of(cls, flat: FlatProblem, region: Region) -> "Grid":
         """Return a grid in one dimension and evenly spread points in more."""
         dim = flat.outer_dim
-        starts = max(flat.solver.starts_for(dim), 2)
+        starts = max(flat.starts, 2)
         relative = region.relative(8 * starts if dim == 1 else min(64 * starts, 1024))
         distances = np.linalg.norm(relative[:, None] - relative[None], axis=2)
         neighbours = np.argsort(distances, axis=1)[:, 1 : 3 if region.uniform else 2 * dim + 3]

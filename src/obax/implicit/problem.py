@@ -46,8 +46,9 @@ class Solver(eqx.Module):
     - `dense_limit`: longest y for which dense Hessians of g are formed. A longer follower is found
       by Newton steps with conjugate gradients. The Hessian of phi in x is always dense.
     - `starts`: number of points of X, besides those that are given, at which a search looks for a
-      lower basin; `None`: four for each coordinate, at most 32, and 32 where x is one number. Use 0
-      where phi is known to be convex.
+      lower basin; `None`: 32 where x is one or two numbers (128 where it is two and no numerical
+      follower has to answer at each), otherwise four for each coordinate, at most 32. Use 0 where
+      phi is known to be convex.
 
     >>> Solver(tolerance=1e-6).tolerance
     1e-06
@@ -65,12 +66,6 @@ class Solver(eqx.Module):
             check(getattr(self, name), f"Solver.{name}", Count | None)
         for name in ("dense_limit", "starts"):
             check(getattr(self, name), f"Solver.{name}", NonNegativeInt | None)
-
-    def starts_for(self, outer_dim: int) -> int:
-        """Return the number of points of X that are looked at."""
-        if self.starts is None:
-            return 32 if outer_dim == 1 else 4 * min(outer_dim, 8)
-        return self.starts
 
     def tolerance_for(self, dtype: Any) -> float:
         """Return the tolerance asked for, or that of the dtype."""
@@ -131,6 +126,15 @@ class FlatProblem:
         self.goal = max(0.01 * self.tolerance, 8 * float(jnp.finfo(self.dtype).eps))
         self.newton_steps = int(solver.max_steps or 100)
         self.gradient_steps = int(solver.max_steps or 10_000)
+
+    @property
+    def starts(self) -> int:
+        """Number of points of X that are looked at, by default more where they cost little."""
+        if self.solver.starts is not None:
+            return self.solver.starts
+        if self.outer_dim == 2 and (self.closed or not self.has_follower):
+            return 128
+        return 32 if self.outer_dim <= 2 else 4 * min(self.outer_dim, 8)
 
     @property
     def region(self) -> Region | None:

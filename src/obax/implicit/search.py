@@ -27,6 +27,7 @@ from jaxtyping import Array, Bool, Int
 
 from .._support import trees
 from .._support.trees import PyTree
+from .kinks import descend_to_kink
 from .minimise import (
     Minimum,
     Model,
@@ -39,7 +40,7 @@ from .minimise import (
 from .newton import newton_point, quadratic_program
 from .places import Grid, Points, Probes, first_points, region_of, targets
 from .point import Answer, Point, answer, one_round, solve_follower
-from .problem import FlatProblem, length_of
+from .problem import FlatProblem, Total, length_of
 
 HOPS = 6
 # A Hessian of phi with so many columns takes 128 MiB in float64.
@@ -52,7 +53,8 @@ class Pair(NamedTuple):
 
     `descents` is the number of descents from other starts: 0 where phi is convex on the points
     evaluated, -1 where there was no search for other minima. `agreeing` of them reached the value
-    at x, and `resolved` says whether a grid of an interval saw every valley.
+    at x, and `resolved` says whether a grid of an interval saw every valley. `above` bounds how far
+    phi is above its minimum where x is at a kink and phi is convex; otherwise it is infinite.
     """
 
     x: Vector
@@ -63,25 +65,31 @@ class Pair(NamedTuple):
     descents: Int[Array, ""] | None = None
     agreeing: Int[Array, ""] | None = None
     resolved: Bool[Array, ""] | None = None
+    above: Scalar | None = None
 
 
 class Objective(NamedTuple):
-    """The function that is minimised: `solve(x)` is the follower's answer, `value(x, y)` is phi,
-    and `model(x, y)` adds its derivatives."""
+    """The function that is minimised: `solve(x)` is the follower's answer, and
+    `measure(function, x, y)` is a function of the point (x, y), such as phi, over the rounds."""
 
     solve: Callable[[Vector], Answer]
-    value: Callable[[Vector, Vector], Scalar]
-    model: Callable[[Vector, Vector], Model]
+    measure: Callable[[Callable[[Point], PyTree], Vector, Vector], PyTree]
 
     def evaluate(self, x: Vector) -> Model:
         """Return the model at the follower's answer, which is its `extra`."""
         answered = self.solve(x)
-        return self.model(x, answered.y)._replace(extra=answered)
+        return self.measure(Point.model, x, answered.y)._replace(extra=answered)
 
     def value_at(self, x: Vector) -> Scalar:
         """Return phi at x, infinite where it is not a number."""
-        value = self.value(x, self.solve(x).y)
+        value = self.measure(Point.value, x, self.solve(x).y)
         return jnp.where(jnp.isnan(value), jnp.inf, value)
+
+    def slope_at(self, x: Vector) -> tuple[Scalar, Vector]:
+        """Return phi and its gradient."""
+        pair = x, self.solve(x).y
+        value, slope = self.measure(lambda point: (point.value(), point.gradient()), *pair)
+        return value.astype(x.dtype), slope
 
 
 def solve_round(flat: FlatProblem, round: PyTree, starts: Points) -> Pair:
@@ -111,12 +119,7 @@ def solve_stage(flat: FlatProblem, rounds: PyTree, weights: Vector, starts: Poin
 
         return flat.sum_rounds(weighted, rounds, weights)
 
-    objective = Objective(
-        lambda x: solve_follower(flat, total, x),
-        lambda x, y: Point(flat, total, x, y).value(),
-        lambda x, y: Point(flat, total, x, y).model(),
-    )
-    return _search(flat, objective, starts)
+    return _search(flat, _of_total(flat, total, lambda x: solve_follower(flat, total, x)), starts)
 
 
 def solve_static(flat: FlatProblem, rounds: PyTree, starts: Points) -> Pair:
@@ -125,33 +128,30 @@ def solve_static(flat: FlatProblem, rounds: PyTree, starts: Points) -> Pair:
     The mean of the rounds is minimised: the same point, and residuals that do not grow with T.
     """
 
-    def mean(function: Callable[[Point], PyTree]) -> Callable[[Vector, Vector], PyTree]:
+    def mean(function: Callable[[Point], PyTree], x: Vector, _: Vector) -> PyTree:
         """Average a function of the points (x, y*_t(x)) over the rounds."""
 
-        def averaged(x: Vector, _: Vector) -> PyTree:
-            whole = flat.sum_rounds(
-                lambda r: function(Point(flat, one_round(r), x, answer(flat, x, r).y)), rounds
-            )
-            return jax.tree.map(lambda leaf: leaf / length_of(rounds), whole)
+        def of_round(round: PyTree) -> PyTree:
+            result = function(Point(flat, one_round(round), x, answer(flat, x, round).y))
+            if isinstance(result, Model):
+                # In the mean the gradients of the rounds cancel, those of linear losses too.
+                scale = result.scale + jnp.linalg.norm(result.gradient)
+                result = result._replace(scale=scale)
+            return result
 
-        return averaged
-
-    def model(point: Point) -> Model:
-        # In the mean the gradients of the rounds cancel, those of linear losses too.
-        of_round = point.model()
-        return of_round._replace(scale=of_round.scale + jnp.linalg.norm(of_round.gradient))
+        whole = flat.sum_rounds(of_round, rounds)
+        return jax.tree.map(lambda leaf: leaf / length_of(rounds), whole)
 
     empty = Answer(jnp.zeros(0, flat.dtype), jnp.zeros((), flat.dtype))
-    return _search(flat, Objective(lambda x: empty, mean(Point.value), mean(model)), starts)
+    return _search(flat, Objective(lambda x: empty, mean), starts)
+
+
+def _of_total(flat: FlatProblem, total: Total, solve: Callable[[Vector], Answer]) -> Objective:
+    return Objective(solve, lambda function, x, y: function(Point(flat, total, x, y)))
 
 
 def _of_round(flat: FlatProblem, round: PyTree) -> Objective:
-    total = one_round(round)
-    return Objective(
-        lambda x: answer(flat, x, round),
-        lambda x, y: Point(flat, total, x, y).value(),
-        lambda x, y: Point(flat, total, x, y).model(),
-    )
+    return _of_total(flat, one_round(round), lambda x: answer(flat, x, round))
 
 
 def _check_size(flat: FlatProblem) -> None:
@@ -212,14 +212,21 @@ def _search(flat: FlatProblem, objective: Objective, starts: Points) -> Pair:
         return jax.lax.while_loop(lambda state: state[0], evaluate, (wanted, blank))[1]
 
     def scan_if(wanted: Bool[Array, ""], descents: _Descents) -> _Descents:
-        """Scan the grid if wanted, and return the descents from its valleys."""
+        """Scan the grid if wanted, and return the descents from its valleys.
+
+        The points are shifted by a zero that the loop changes: XLA moves what a loop does not
+        change in front of it, where the scan would be made whether it is wanted or not.
+        """
 
         def scan(state: tuple) -> tuple:
-            starts, number, resolved = grid.valleys(jax.lax.map(objective.value_at, grid.points))
-            new = state[1]._replace(starts=starts, number=number, resolved=resolved)
-            return jnp.asarray(False), new
+            _, descents, shift = state
+            values = jax.lax.map(lambda x: objective.value_at(x + shift), grid.points)
+            starts, number, resolved = grid.valleys(values)
+            new = descents._replace(starts=starts, number=number, resolved=resolved)
+            return jnp.asarray(False), new, shift + 1
 
-        return jax.lax.while_loop(lambda state: state[0], scan, (wanted, descents))[1]
+        start = (wanted, descents, jnp.zeros((), flat.dtype))
+        return jax.lax.while_loop(lambda state: state[0], scan, start)[1]
 
     def turn(s: _State) -> _State:
         first, hopping, d = s.hops == 0, s.phase == HOPPING, s.descents
@@ -268,7 +275,8 @@ def _search(flat: FlatProblem, objective: Objective, starts: Points) -> Pair:
         jnp.asarray(HOPPING), none,
     )  # fmt: skip
     last = jax.lax.while_loop(lambda s: s.phase != DONE, turn, start)
-    return _judged(flat, last, looks)
+    pair = _judged(flat, last, looks)
+    return pair if flat.inner_set is None else _at_kink(flat, objective, pair, region.reach)
 
 
 def _judged(flat: FlatProblem, last: _State, looks: bool) -> Pair:
@@ -290,6 +298,26 @@ def _judged(flat: FlatProblem, last: _State, looks: bool) -> Pair:
         last.best, answered.y, residual, answered.residual, last.curvature,
         d.number if looks else jnp.asarray(-1), agreeing, d.resolved,
     )  # fmt: skip
+
+
+def _at_kink(flat: FlatProblem, objective: Objective, pair: Pair, reach: Vector) -> Pair:
+    """Return the pair after a search for a minimum at a kink, where Newton stopped beside one."""
+    missed = ~(pair.residual <= flat.tolerance)
+    extent = jnp.linalg.norm(reach)
+    kink = descend_to_kink(objective.slope_at, flat.project, pair.x, extent, missed)
+    model = objective.evaluate(kink.point)
+    unknown = relative_residual(flat.region, kink.point, model)
+    here = Minimum(kink.point, model, unknown, jnp.asarray(0))
+    residual, curvature, _ = evidence(flat, here)
+    size = jnp.maximum(jnp.abs(model.value).astype(flat.dtype), jnp.finfo(flat.dtype).tiny)
+    above = kink.above / size
+    # A loss that is the least one to the tolerance is reached, whatever its gradient is.
+    residual = jnp.where(above <= flat.tolerance, above, residual)
+    new = pair._replace(
+        x=kink.point, y=model.extra.y, residual=residual, inner_residual=model.extra.residual,
+        curvature=curvature, above=kink.above,
+    )  # fmt: skip
+    return trees.select(missed, new, pair._replace(above=jnp.full_like(kink.above, jnp.inf)))
 
 
 def descend(
@@ -335,7 +363,7 @@ def evidence(flat: FlatProblem, reached: Minimum) -> tuple[Scalar, Scalar, Vecto
 
 
 def _share(part: Scalar, whole: Scalar | float) -> Scalar:
-    """Return part / whole, and 1 where part is zero: c, where D has it."""
+    """Return part / whole, or 1 where part is zero."""
     return jnp.where(part > 0, part / jnp.where(part > 0, whole, 1), 1)
 
 

@@ -201,6 +201,7 @@ def _comparator(
         descents=pairs.descents,
         agreeing=pairs.agreeing,
         resolved=pairs.resolved,
+        above=pairs.above,
         convexity=convexity,
         kind=kind,
         tolerance=setup.solver.tolerance_for(jax.tree.leaves(pairs.x)[0].dtype),

@@ -53,6 +53,8 @@ class Comparator(eqx.Module):
       convex on the points evaluated; -1: lower minima were not searched for. `resolved`: a grid of
       an interval saw every valley. `lower_estimate`: where descents disagree, so that the true
       minimum may be lower and the regret larger.
+    - `above`: where the optimum is at a kink of phi, which an `inner_domain` makes: a bound on how
+      far phi is above its minimum, which holds if phi is convex; infinite elsewhere.
     - `convexity`: tests of the strong convexity of the follower's loss, in some of the rounds.
     - `closed_form`, `inner_closed_form`: whether x and y came from the problem's own formulas.
     - `kind`: `"given"`, `"rounds"`, `"static"` or `"stages"`; `stage`: the stage of each round.
@@ -68,6 +70,7 @@ class Comparator(eqx.Module):
     descents: Int[Array, " n"] | None
     agreeing: Int[Array, " n"] | None
     resolved: Bool[Array, " n"] | None
+    above: Float[Array, " n"] | None
     convexity: Convexity | None
     kind: str = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
@@ -329,6 +332,13 @@ def _warn_of_residual(
     if not np.any(missed):
         return
     worst = int(np.argmax(np.where(np.isnan(reached), np.inf, reached)))
+    bound = ""
+    if player == "leader" and c.above is not None:
+        above = np.asarray(c.above)[missed]
+        bound = (
+            f" If the loss is convex, it is at most {np.max(above):.3g} above its minimum in each "
+            f"of these rounds, and {np.sum(above):.3g} in all."
+        )
     if closed:
         advice = (
             f"Problem.{formula} does not minimise the loss there: correct it, or leave it out "
@@ -343,7 +353,7 @@ def _warn_of_residual(
     warn(
         f"The {player}'s optimum was not reached: residual {reached.flat[worst]:.3g} in "
         f"{_place(c, reached, worst)}, tolerance {c.tolerance:.3g} "
-        f"({int(missed.sum())} of {reached.size} missed). {advice}."
+        f"({int(missed.sum())} of {reached.size} missed).{bound} {advice}."
     )
 
 

@@ -106,7 +106,7 @@ class Job:
             saved = self._restore()
             resumes = saved and (isinstance(input.source, Path) or input.continues)
             open_source = ParquetSource if input.format == "parquet" else Source
-            self.source: Source | ParquetSource = open_source(
+            self.source: Source = open_source(
                 input,
                 Position.from_dict(saved) if resumes else None,
                 key=key,

@@ -4,57 +4,28 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..estimators import Table
-from .columns import Identifiers, ValueRejected
-from .input_checks import Ends, StreamError, check_header
-from .source import MAX_BATCH, Batch, Input, Position, read_ends
+from .input_checks import Ends, StreamError
+from .source import MAX_BATCH, Batch, Source, read_ends
 
 
-class ParquetSource:
-    """Rows of a Parquet file, as `Source` has those of text; a position counts rows, not bytes."""
+class ParquetSource(Source):
+    """Rows of a Parquet file; a position counts rows, not bytes."""
 
-    def __init__(
-        self,
-        input: Input,
-        position: Position | None = None,
-        *,
-        key: str | None = None,
-        numeric: bool = False,
-        **_: Any,
-    ):
+    def _start(self) -> None:
         import pyarrow
         from pyarrow import parquet
 
-        if not isinstance(input.source, Path):
+        if not isinstance(self.input.source, Path):
             raise StreamError("Parquet must be a file: it cannot be read from a pipe.")
-        self.input, self.key, self.numeric = input, key, numeric
-        self.position = position or Position()
-        self.descriptor = os.open(input.source, os.O_RDONLY)
         try:
-            self._file = parquet.ParquetFile(input.source)
-            names = list(self._file.schema_arrow.names)
-            options = {"--target": [input.target], "--drop": input.drop}
-            options |= {"--id": [input.id] if input.id else [], "--key": [key] if key else []}
-            check_header(names, options)
+            file = parquet.ParquetFile(self.input.source)
         except pyarrow.ArrowException as error:
-            os.close(self.descriptor)
             raise StreamError(f"the input is not a Parquet file: {error}.") from error
-        except StreamError:
-            self.close()
-            raise
-        self._names = [n for n in names if n not in {*input.drop, input.target, input.id, key}]
-        self._batches = self._file.iter_batches(MAX_BATCH)
-        self._batch, self._begin = None, 0
-        self._identifiers = Identifiers()
+        self._check_header(list(file.schema_arrow.names))
+        self._groups = file.iter_batches(MAX_BATCH)
+        self._group, self._begin = None, 0
         offset, self.position.offset = self.position.offset, 0
         self.skip(offset)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        os.close(self.descriptor)
 
     def seen(self) -> Ends:
         """Return the ends of the file, which does not grow."""
@@ -63,26 +34,8 @@ class ParquetSource:
     def take(self, limit: int) -> Batch:
         """Return up to `limit` rows; none at the end."""
         part = self._next(limit)
-        if part is None:
-            return Batch(Table([], np.zeros((0, 0))), [], [], [])
-        values = np.full((part.num_rows, len(self._names)), None, object)
-        rejected: dict[int, str] = {}
-        for j, name in enumerate(self._names):
-            column = part.column(name).to_pylist()
-            self._identifiers.look(name, column)
-            for i, value in enumerate(column):
-                try:
-                    values[i, j] = self.input.kinds.convert(name, value)
-                except ValueRejected as error:
-                    rejected.setdefault(i, str(error))
-        table = Table(self._names, values)
-        table.rejected.update(rejected)
-        missing = [None] * part.num_rows
-        targets, ids, keys = (
-            part.column(name).to_pylist() if name else missing
-            for name in (self.input.target, self.input.id, self.key)
-        )
-        return Batch(table, targets, ids, keys)
+        columns = {} if part is None else part.to_pydict()
+        return self._columns_batch(columns, 0 if part is None else part.num_rows, {})
 
     def skip(self, count: int) -> int:
         """Skip rows; return how many there were."""
@@ -93,11 +46,11 @@ class ParquetSource:
 
     def _next(self, limit: int) -> Any:
         """Return the next rows, at most so many, or `None` at the end."""
-        if self._batch is None or self._begin == self._batch.num_rows:
-            self._batch, self._begin = next(self._batches, None), 0
-            if self._batch is None:
+        if self._group is None or self._begin == self._group.num_rows:
+            self._group, self._begin = next(self._groups, None), 0
+            if self._group is None:
                 return None
-        part = self._batch.slice(self._begin, limit)
+        part = self._group.slice(self._begin, limit)
         self._begin += part.num_rows
         self.position.offset += part.num_rows
         self.position.seen = self.seen()

@@ -124,12 +124,19 @@ class Source:
         self._not_features = {*input.drop, input.target, input.id, key}
         self._ended = False
         self._identifiers = Identifiers()
-        if isinstance(input.source, Path):
-            self.descriptor = os.open(input.source, os.O_RDONLY)
+        path = input.source
+        self.descriptor = os.open(path, os.O_RDONLY) if isinstance(path, Path) else path
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        """Go to the position."""
+        if isinstance(self.input.source, Path):
             os.lseek(self.descriptor, self.position.offset, os.SEEK_SET)
             self.position.rest = b""
-        else:
-            self.descriptor = input.source
         self._format_checked = self.position.offset > 0 or bool(self.position.rest)
 
     def close(self) -> None:
@@ -231,10 +238,8 @@ class Source:
             return f"a line that is not CSV ({error})"
         header = self.position.header
         if header is None:
-            self.position.header = header = [name.strip() for name in fields]
-            ids, keys = ([name] if name else [] for name in (self.input.id, self.key))
-            options = {"--target": [self.input.target], "--drop": self.input.drop}
-            check_header(header, options | {"--id": ids, "--key": keys})
+            self.position.header = [name.strip() for name in fields]
+            self._check_header(self.position.header)
             return None
         if len(fields) != len(header):
             return f"{len(fields)} fields where the header has {len(header)}"
@@ -267,45 +272,60 @@ class Source:
             return Table.unreadable(str(error))
 
     def _csv_batch(self, lines: list[Parsed | str]) -> Batch:
+        # Before there is a header all lines are rejected.
         header = self.position.header or []
         missing = ["nan"] * len(header)
         fields = [line if isinstance(line, list) else missing for line in lines]
-        index = {name: j for j, name in enumerate(header)}
-
-        def texts(name: str | None) -> list[str] | None:
-            return [line[index[name]] for line in fields] if name in index else None
-
-        names = sorted(index.keys() - self._not_features)
         rejected = {i: line for i, line in enumerate(lines) if isinstance(line, str)}
-        columns = [self._csv_column(name, texts(name) or [], rejected) for name in names]
-        has_words = any(column.dtype.kind == "O" for column in columns)
-        values = np.empty((len(fields), len(names)), object if has_words else np.float64)
-        for j, column in enumerate(columns):
-            values[:, j] = column
+        texts = {name: [line[j] for line in fields] for j, name in enumerate(header)}
+        batch = self._columns_batch(texts, len(lines), rejected)
+        parse = parse_number if self.numeric else parse_word
+        targets = [None if y is None else parse(y) for y in batch.targets]  # type: ignore[arg-type]
+        ids, keys = (
+            [None if one is None else parse_word(one) for one in column]  # type: ignore[arg-type]
+            for column in (batch.ids, batch.keys)
+        )
+        return Batch(batch.rows, targets, ids, keys)
+
+    def _check_header(self, header: list[str]) -> None:
+        ids, keys = ([name] if name else [] for name in (self.input.id, self.key))
+        options = {"--target": [self.input.target], "--drop": self.input.drop}
+        check_header(header, options | {"--id": ids, "--key": keys})
+
+    def _columns_batch(
+        self, columns: Mapping[str, Sequence[Any]], size: int, rejected: dict[int, str]
+    ) -> Batch:
+        """Return rows that come in columns, some of them rejected already."""
+        names = sorted(columns.keys() - self._not_features)
+        parts = [self._column(name, columns[name], rejected) for name in names]
+        numbers = all(part.dtype.kind == "f" for part in parts)
+        values = np.empty((size, len(names)), np.float64 if numbers else object)
+        for j, part in enumerate(parts):
+            values[:, j] = part
         table = Table(names, values)
         table.rejected.update(rejected)
-        parse = parse_number if self.numeric else parse_word
-        # Before there is a header all lines are rejected.
-        targets = [parse(text) for text in texts(self.input.target) or [""] * len(lines)]
-        ids, keys = (
-            [parse_word(text) for text in texts(name) or [""] * len(lines)]
-            for name in (self.input.id, self.key)
-        )
-        return Batch(table, targets, ids, keys)
+        missing = [None] * size
+        others = (self.input.target, self.input.id, self.key)
+        return Batch(table, *(columns.get(name or "", missing) for name in others))
 
-    def _csv_column(self, name: str, texts: Sequence[str], rejected: dict[int, str]) -> np.ndarray:
-        """Return a column as floats, or as objects if there are words in it."""
-        if not self.input.kinds.of(name):
-            column = _parse_numbers(texts)
-            if column.dtype.kind == "O":
-                self._identifiers.look(name, column)
-            return column
-        values = np.full(len(texts), None, object)
-        for i, text in enumerate(texts):
+    def _column(self, name: str, given: Sequence[Any], rejected: dict[int, str]) -> np.ndarray:
+        """Return a column as floats, or as objects if there are words or dates in it."""
+        kinds = self.input.kinds
+        if not kinds.of(name):
             try:
-                values[i] = self.input.kinds.convert(name, text)
+                return np.array([float(value) for value in given])
+            except (TypeError, ValueError, OverflowError):
+                pass
+        values = np.full(len(given), None, object)
+        for i, value in enumerate(given):
+            try:
+                values[i] = kinds.convert(name, value)
             except ValueRejected as error:
                 rejected.setdefault(i, str(error))
+        if {float, type(None)}.issuperset(map(type, values)):
+            return values.astype(np.float64)
+        if not kinds.of(name):
+            self._identifiers.look(name, values)
         return values
 
 
@@ -325,13 +345,3 @@ def _json_object(text: str) -> dict[str, object] | str:
     if not isinstance(row, dict):
         return f"a line that is a {type(row).__name__}, not an object"
     return row
-
-
-def _parse_numbers(texts: Sequence[str]) -> np.ndarray:
-    """Return a column as floats, or as objects if there are words in it."""
-    try:
-        return np.array([float(text) for text in texts])
-    except ValueError:
-        values = np.array([parse_number(text) for text in texts], object)
-    has_words = any(isinstance(value, str) for value in values)
-    return values if has_words else values.astype(np.float64)

@@ -1,4 +1,4 @@
-r"""What the proofs use, measured along a run and held against what they claim.
+r"""Quantities of the proofs, measured along a run and compared with what the proofs claim.
 
 Regret can be far below a bound that is false, so every inequality of a proof that is explicit is
 tried in every round (or, where it sums over rounds, at every t). With $q = (\kappa_g - 1) /
@@ -60,7 +60,7 @@ def checks(
     contraction = ((c.kappa_g - 1.0) / (c.kappa_g + 1.0)) ** K
     made = [
         share("Algorithm 1, line 8", "the distance to the prescribed x_{t+1} / rounding",
-               found.astray, 0.0, 1.0 + found.length),
+               found.step_error, 0.0, 1.0 + found.length),
         share("Lemma 11", "|y_{t+1} - y*_t| / (q^K |y_t - y*_t|)", found.after,
                contraction * found.before, 1e-3 * (1.0 + found.before)),
         share("Lemma 3" if W == 1.0 else "Lemma 21",

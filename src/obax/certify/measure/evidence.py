@@ -24,7 +24,7 @@ from ..families.ingredients import Numbers
 Vector = Float[Array, " d"]
 # jaxlib 0.10 on CPU splits a LAPACK call over many matrices into tasks and waits for them; a few
 # such calls at once fill the thread pool and wait for ever (seen from 8,000 matrices on, never at
-# 3,000). Hence nothing here, and nothing asked of `obax.regret`, is wider than this.
+# 3,000). Hence nothing here, and no call of `obax.regret`, is wider than this.
 WIDTH = 256
 SOLVER = implicit.Solver(chunk=WIDTH)
 
@@ -155,7 +155,7 @@ def _lemma_3(
     """Return |dy*/dx|, and the hypergradient's error at y* + shift per unit of shift."""
 
     def hypergradient(y: Vector) -> Vector:
-        """Return Equation (8), by dense factors: no estimator of the library is asked."""
+        """Return Equation (8), by dense factors, without an estimator of the library."""
         return implicit.at_answer(flat, x, round, y).gradient()
 
     slope = implicit.at_answer(flat, x, round, y).answer_slope()

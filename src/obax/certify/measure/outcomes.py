@@ -82,7 +82,7 @@ class Certified(abc.ABC):
     """A setting that can be certified: its problems, how they are measured, and their growth.
 
     - `order`: the promised order of the regret, in words; `printed`: whether the paper prints a
-      bound; `honest`: the mutation that changes nothing.
+      bound; `unchanged`: the mutation that changes nothing.
     - `families`: of problems, by turns; growth is fitted on the first, and judged on horizons of at
       least `growth_from`.
     - `remarks`: entries that `certify.json` adds to every check.
@@ -91,7 +91,7 @@ class Certified(abc.ABC):
     name: str
     order: str
     families: tuple[Callable[..., Any], ...]
-    honest: Any
+    unchanged: Any
     printed: bool
     growth_from: int
     remarks: dict[str, int]
@@ -127,7 +127,7 @@ class Mutation:
     constants: Callable[[Constants], Constants] = lambda constants: constants
 
 
-HONEST = Mutation()
+UNCHANGED = Mutation()
 
 
 def prescribe(drawn: Drawn) -> Setting:
@@ -140,7 +140,7 @@ def prescribe(drawn: Drawn) -> Setting:
 
 
 def outcome_of(
-    drawn: Drawn, seed: int, mutation: Mutation = HONEST, examined: bool = True
+    drawn: Drawn, seed: int, mutation: Mutation = UNCHANGED, examined: bool = True
 ) -> Outcome:
     """Play, verify and measure a problem, in float64. Raise `AssumptionError` if it is not what its
     family says. Without `examined` neither the problem nor the steps of the proof are tested."""
@@ -235,7 +235,9 @@ class PaperSetting(Certified):
         stretch, remarks = STRETCH.get(name, 1), {"points_per_round": POINTS + 2}
         least = GROWTH_FROM * (2 * stretch if stretch > 1 else 1)
         families = FAMILIES[name]
-        return cls(name, ORDERS[name][0], families, HONEST, True, least, remarks, stretch=stretch)
+        return cls(
+            name, ORDERS[name][0], families, UNCHANGED, True, least, remarks, stretch=stretch
+        )
 
     def outcome(self, number: int, horizon: int, seed: int, mutation: Mutation) -> Outcome:
         """Draw, verify, play and measure one problem."""

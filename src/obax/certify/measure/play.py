@@ -161,7 +161,7 @@ class Along(NamedTuple):
     after: Array
     error: Array
     slope: Array
-    astray: Array
+    step_error: Array
     length: Array
     fall: Array
     gap: Array
@@ -219,7 +219,7 @@ def _in_round(
         "after": norm(y_next - answer),
         "error": norm(taken - true),
         "slope": norm(true),
-        "astray": norm(x_next - flat.project(x - alpha * taken)),
+        "step_error": norm(x_next - flat.project(x - alpha * taken)),
         "length": norm(alpha * taken) + norm(x),
         "fall": value - average(x_next, answer_next),
         "gap": value - average(best, answer_best),

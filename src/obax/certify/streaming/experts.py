@@ -1,10 +1,10 @@
-r"""The mixture of the real members, held against the best of them and the best that switch.
+r"""The mixture of the real members, compared with the best member and the best switching sequence.
 
 For classes the mixture's loss is $-\ln (w_t \cdot p_t)$, the log loss that a user suffers. For
 numbers $p_i = \exp(-\text{loss}_i / \text{scale})$, with a scale that is the same for all members
-and known before the row: the same holds for the log score of the mixture's density. What is said
-there is the mean, whose squared error is within the same bound only while every member errs by
-less than a deviation of the residuals (exp-concavity): that is not certified.
+and known before the row: the same holds for the log score of the mixture's density. The
+prediction there is the mean, whose squared error is within the same bound only while every member
+errs by less than a deviation of the residuals (exp-concavity): that is not certified.
 """
 
 from typing import NamedTuple
@@ -38,17 +38,19 @@ class Mixed(NamedTuple):
 def of_classes(stream: Stream, seen: Watched) -> Mixed:
     """Collect the classifier's members and shares, with the log loss of what it predicts."""
     losses = -np.log(np.maximum(seen.predicted, LEAST))
-    return Mixed(seen.said, seen.shares, seen.next_shares, losses)
+    return Mixed(seen.by_member, seen.shares, seen.next_shares, losses)
 
 
 def of_numbers(stream: Stream, seen: Watched) -> Mixed:
     """Return the mixture of a regressor, whose densities are relative to the best of each row:
     the best loss of a row is subtracted from all, which does not change a regret."""
     targets = standardise(stream, seen).targets
-    losses = 0.5 * (seen.said - targets[:, None]) ** 2 / np.min(seen.residuals, axis=1)[:, None]
+    losses = (
+        0.5 * (seen.by_member - targets[:, None]) ** 2 / np.min(seen.residuals, axis=1)[:, None]
+    )
     likelihood = np.exp(np.min(losses, axis=1)[:, None] - losses)
-    said = np.sum(seen.shares * likelihood, axis=1)
-    return Mixed(likelihood, seen.shares, seen.next_shares, -np.log(said))
+    density = np.sum(seen.shares * likelihood, axis=1)
+    return Mixed(likelihood, seen.shares, seen.next_shares, -np.log(density))
 
 
 def replayed(mixed: Mixed, share: float, mutant: str) -> Mixed:
@@ -87,7 +89,7 @@ def outcome(stream: Stream, seen: Watched, mixed: Mixed, *, bound: float = 1.0) 
     steps: tuple[Check, ...] = (
         share("shares renewed", "the distance to the prescribed shares / rounding",
               np.max(np.abs(mixed.next_shares - renewed), axis=1), 0.0, 1.0),
-        share("what is said", "the distance of the loss to -ln(w . p) / rounding",
+        share("loss of the mixture", "the distance of the loss to -ln(w . p) / rounding",
               np.abs(mixed.losses + np.log(np.sum(mixed.shares * p, axis=1))), 0.0,
               1.0 + np.abs(mixed.losses)),
         share("posterior", "the distance of the summed losses to -ln of the evidence / rounding",
@@ -110,24 +112,24 @@ def evidence(likelihood: Numbers, share: float) -> Numbers:
     of members of prior times likelihood, computed in logarithms and without the shares."""
     count = likelihood.shape[1]
     moves = np.log(np.full((count, count), share / count) + (1.0 - share) * np.eye(count) + LEAST)
-    reached, found = np.full(count, -np.log(count)), []
-    for told in np.log(likelihood):
-        ending = reached + told
+    reached, losses = np.full(count, -np.log(count)), []
+    for logarithms in np.log(likelihood):
+        ending = reached + logarithms
         top = ending.max()
-        found.append(-top - np.log(np.sum(np.exp(ending - top))))
+        losses.append(-top - np.log(np.sum(np.exp(ending - top))))
         among = ending[:, None] + moves
         most = among.max(axis=0)
         reached = most + np.log(np.sum(np.exp(among - most), axis=0))
-    return np.array(found)
+    return np.array(losses)
 
 
 def best_with_switches(losses: Numbers, switches: int) -> Numbers:
     """Return the least sum of losses of the first t rows, for each t, of a sequence of members
     with at most 0, 1, ... switches: a line for each."""
-    best, found = np.zeros((switches + 1, losses.shape[1])), []
+    best, sums = np.zeros((switches + 1, losses.shape[1])), []
     for row in losses:
         before = np.full_like(best, np.inf)
         before[1:] = best[:-1].min(axis=1)[:, None]
         best = np.minimum(best, before) + row
-        found.append(best.min(axis=1))
-    return np.array(found).T
+        sums.append(best.min(axis=1))
+    return np.array(sums).T

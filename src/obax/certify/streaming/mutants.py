@@ -1,6 +1,6 @@
-"""What is made wrong in the streaming settings, to see who complains.
+"""Mutants of the streaming settings: faults made on purpose, to see which claims notice them.
 
-Learners are real ones with other options than the bound is told; bounds lose a factor or a term; a
+The estimators have other options than those in the bound; the bounds lose a factor or a term; a
 mixture weighs the real members in a wrong way; a real model predicts something else than the mean
 of its members under their shares.
 """
@@ -15,22 +15,22 @@ from .watch import predict
 
 def predict_half(model: Any, row: dict[Any, float]) -> Any:
     """Return half of the model's prediction."""
-    found = predict(model, row)
-    if isinstance(found, dict):
-        return {label: 0.5 * probability for label, probability in found.items()}
-    return 0.5 * found
+    prediction = predict(model, row)
+    if isinstance(prediction, dict):
+        return {label: 0.5 * probability for label, probability in prediction.items()}
+    return 0.5 * prediction
 
 
 def predict_with_equal_shares(model: Any, row: dict[Any, float]) -> Any:
     """Return what the model predicts while all of its members have the same share."""
-    inner = model.prepare()._model
+    inner = model.prepare().model_
     kept = inner.engine
     count = len(kept.spec.members)
     state = kept.state() | {"shares": np.full(count, 1.0 / count)}
     inner.engine = type(kept).restore(kept.spec, kept.names, kept.labels, state)
-    found = predict(model, row)
+    prediction = predict(model, row)
     inner.engine = kept
-    return found
+    return prediction
 
 
 _BOUND = Mutation("bound / 10", bound=0.1)

@@ -68,12 +68,12 @@ class Terms(NamedTuple):
     c: Numbers
     s: Numbers
     v: Numbers
-    said: Numbers
+    predicted: Numbers
 
     @property
     def loss(self) -> Numbers:
         """Loss of the member's prediction."""
-        return 0.5 * (self.said - self.b) ** 2
+        return 0.5 * (self.predicted - self.b) ** 2
 
     @property
     def rule_loss(self) -> Numbers:
@@ -96,8 +96,8 @@ def terms(ridge: DiscountedRidge, found: Standard, seen: Watched) -> Terms:
     L = P + ridge.ridge(d)
     c = np.linalg.solve(L, P @ y[:, :, None])[:, :, 0]
     s = np.linalg.solve(L, a[:, :, None])[:, :, 0]
-    told = seen.said[:, FROZEN]
-    own = (a, found.targets, found.rule, y, seen.weights[1:], A, P, N, c, s, _dot(s, a), told)
+    predicted = seen.by_member[:, FROZEN]
+    own = (a, found.targets, found.rule, y, seen.weights[1:], A, P, N, c, s, _dot(s, a), predicted)
     return Terms(*(np.asarray(array, np.float64) for array in own))
 
 
@@ -150,8 +150,8 @@ def _update(whole: Terms) -> tuple[Check, Check]:
     size = 1.0 + np.max(np.abs(whole.y_next), axis=1)
     learned = whole.c + whole.s * ((whole.b - _dot(whole.c, whole.a)) / (1.0 + whole.v))[:, None]
     return (
-        share("what is said", "the distance to c_t . a_t / rounding",
-              np.abs(whole.said - _dot(whole.c, whole.a)), 0.0, LOSSY * size),
+        share("prediction", "the distance to c_t . a_t / rounding",
+              np.abs(whole.predicted - _dot(whole.c, whole.a)), 0.0, LOSSY * size),
         share("the update", "the distance to the prescribed y_{t+1} / rounding",
               np.max(np.abs(whole.y_next - learned), axis=1), 0.0, LOSSY * size),
     )  # fmt: skip
@@ -178,14 +178,14 @@ def _assumed(stream: Stream, seen: Watched, whole: Terms) -> tuple[Check, ...]:
     cut = np.maximum(np.max(np.abs(whole.a), axis=1), np.abs(whole.b))
     spread = np.sqrt(seen.target_variance[counted])
     line = np.sum(stream.weights[:, :-1] * stream.rows, axis=1) + stream.weights[:, -1]
-    told = spread * _dot(whole.u, whole.a)[counted] + seen.target_average[counted]
+    restored = spread * _dot(whole.u, whole.a)[counted] + seen.target_average[counted]
     released = np.linalg.eigvalsh(whole.N[1:])[:, 0]
     return (
         Check.worst_of("rows learned by all", "1 for such a row,", seen.played, ">=", 1.0),
         Check.worst_of("nothing cut off", "the largest value in deviations", cut, "<=",
                        CLIP - 1e-6),
         share("known comparator", "the rule in standardised units, its distance / rounding",
-              np.abs(told - line[counted]), 0.0, LOSSY * (1.0 + np.abs(line[counted]))),
+              np.abs(restored - line[counted]), 0.0, LOSSY * (1.0 + np.abs(line[counted]))),
         Check.worst_of("N_t definite", "the least eigenvalue of N_t", released, ">=", 1e-12),
     )  # fmt: skip
 

@@ -38,11 +38,11 @@ class Mutation:
     predict: Predict = predict
 
 
-HONEST = Mutation()
+UNCHANGED = Mutation()
 
 
 def outcome(
-    name: str, number: int, horizon: int, seed: int, mutation: Mutation = HONEST
+    name: str, number: int, horizon: int, seed: int, mutation: Mutation = UNCHANGED
 ) -> Outcome:
     """Draw a stream, play it and measure it. Raise `AssumptionError` where an assumption fails."""
     draw = streams.draw_labels if name == "streaming_mixture" else streams.draw_rule
@@ -68,7 +68,7 @@ class StreamingSetting(Certified):
     @classmethod
     def of(cls, name: str) -> "StreamingSetting":
         """Return a setting by its name."""
-        return cls(name, ORDERS[name], FAMILIES[name], HONEST, False, GROWTH_FROM, {})
+        return cls(name, ORDERS[name], FAMILIES[name], UNCHANGED, False, GROWTH_FROM, {})
 
     def outcome(self, number: int, horizon: int, seed: int, mutation: Mutation) -> Outcome:
         """Draw, play and measure one stream."""

@@ -112,8 +112,8 @@ def switching(draws: Draws) -> tuple[Numbers, Numbers]:
 def lasting(draws: Draws) -> tuple[Numbers, Numbers]:
     """Return one rule with noise."""
     rows = draws.scatter(3, 1.0)
-    said = rows @ draws.unit(3) + 0.5 * draws.generator.normal(size=draws.horizon)
-    return rows, (said > 0).astype(np.float64)
+    score = rows @ draws.unit(3) + 0.5 * draws.generator.normal(size=draws.horizon)
+    return rows, (score > 0).astype(np.float64)
 
 
 def circling(draws: Draws) -> tuple[Numbers, Numbers]:

@@ -1,4 +1,4 @@
-"""A real estimator, played row by row, with all that the theorems speak of noted beside it."""
+"""Runs of a real estimator, row by row, with a record of everything that the theorems use."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,10 +33,10 @@ class Watched(NamedTuple):
     """Of the frozen member; one line more, for after the last row."""
     next_shares: Numbers
     """After the row."""
-    said: Numbers
-    """By each member: the probability of the target, or a number in its deviations."""
+    by_member: Numbers
+    """Prediction of each member: the probability of the target, or a number in its deviations."""
     predicted: Numbers
-    """By the model's own `predict_one`, in the units of the targets; of a classifier the
+    """Prediction of the model's own `predict_one`, in the units of the targets; of a classifier the
     probability of the target, by `predict_proba_one`."""
     played: Numbers
     """1 for a row that every member has learned."""
@@ -60,18 +60,18 @@ def watch(stream: Stream, predict: Predict = predict, **options: Any) -> Watched
     given = {name: getattr(stream, name) for name in ("memory", "penalty", "inertia", "share")}
     kind: Any = StreamingClassifier if classes else StreamingRegressor
     model = kind(**given | options)
-    inner = model.prepare()._model
+    inner = model.prepare().model_
     features, count = stream.rows.shape[1], len(stream.rows)
     # Known before the first row, so that nothing grows in between.
-    inner._grow(list(range(features)), list(range(classes)))
+    inner.grow(list(range(features)), list(range(classes)))
     played, lines = np.zeros(count), []
     predicted, by_member = np.zeros(count), []
     for i in range(count):
         row = dict(enumerate(stream.rows[i].tolist()))
         lines.append(inner.engine.state())
-        found = predict(model, row)
+        prediction = predict(model, row)
         label = int(stream.targets[i]) if classes else 0
-        predicted[i] = found[label] if classes else found
+        predicted[i] = prediction[label] if classes else prediction
         by_member.append(inner.engine.predict_members(row)[:, label])
         status = inner.engine.learn(row, label if classes else float(stream.targets[i]), 1.0)
         played[i] = status == native.loaded().LEARNED
@@ -98,8 +98,8 @@ def watch(stream: Stream, predict: Predict = predict, **options: Any) -> Watched
 def check_mean(seen: Watched) -> Check:
     """Test that a regressor predicts the mean of its members under their shares."""
     spread = np.sqrt(np.where(seen.target_variance > 0.0, seen.target_variance, 1.0))
-    mean = seen.target_average + spread * np.sum(seen.shares * seen.said, axis=1)
+    mean = seen.target_average + spread * np.sum(seen.shares * seen.by_member, axis=1)
     return share(
-        "what is predicted", "the distance to the mean under the shares / rounding",
+        "mean of the members", "the distance to the mean under the shares / rounding",
         np.abs(seen.predicted - mean), 0.0, 1.0 + np.abs(mean) + spread,
     )  # fmt: skip

@@ -1,6 +1,4 @@
-"""Rows and targets as people have them, read for the engine.
-
-The rule, the same for every kind of input:
+"""Rows and targets of any form, read for the engine by the same rules:
 
 - a feature that is not there, `None` or NaN is *missing*: it counts as its running mean;
 - words and dates become columns of numbers, see `columns`;

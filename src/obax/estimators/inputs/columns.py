@@ -16,15 +16,15 @@ word. A missing value is missing in every column of its feature.
 
 import collections
 import copy
-import heapq
-import warnings
+import math
 import zlib
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..json_codec import tagged, untagged
+from ..rejected import warn_caller
+from ..serialise import tagged, untagged
 from .table import LONGEST, Category, Features, Table, short, since_epoch
 
 NUMBER, WORD, DATE = "number", "word", "date"
@@ -43,6 +43,10 @@ class Words(NamedTuple):
     zeros: dict[Hashable, float]
     """All columns, as in a row that has none of the words."""
 
+    def has(self, word: str) -> bool:
+        """Return whether there is a column for a word."""
+        return word in self.columns or bool(self.shared)
+
     @classmethod
     def of(cls, name: Hashable, words: list[str], shared: bool) -> "Words":
         """Return the columns of these words."""
@@ -52,22 +56,16 @@ class Words(NamedTuple):
 
 
 class Columns:
-    """What the features of a model are, and the columns that stand for words and dates."""
+    """The kinds of the features of a model, and the columns that stand for words and dates."""
 
     def __init__(self, most: int):
         self.most = most
         self.words: dict[Hashable, Words] = {}
         self.dates: dict[Hashable, None] = {}
         self.busy = False
-        """Whether any feature is more than a number."""
+        """Whether any feature has words or dates."""
         self.ignored = 0
         """Values without a column in the pieces so far."""
-
-    def copy(self) -> "Columns":
-        """Return a copy that shares nothing that changes."""
-        other = copy.copy(self)
-        other.words, other.dates = dict(self.words), dict(self.dates)
-        return other
 
     # ---- many rows -------------------------------------------------------------------------
 
@@ -88,76 +86,57 @@ class Columns:
         if plain and all(name in names for name in table.names):
             yield table
             return
-        table, begin = table.copy(), 0
-        kinds = self._kinds(table, names)
-        wrong: dict[int, int] = {}  # the rows rejected here and the feature that each is wrong in
-        for j, kind in kinds.items():
-            self._reject_others(table, j, kind, 0, wrong)
-        news = News(table)
-        for j in range(len(table.names)):
-            if kinds.get(j) == WORD:
-                known = self.words[table.names[j]]
-                if not known.shared:
-                    news.add_words(j, 0, known.columns)
-            elif j not in kinds:
-                news.add(j, 0)
-        while room > 0 and (event := news.next(table.rejected)):
-            row, j, word = event
-            name, is_new = table.names[j], j not in kinds
-            kind = news.kind(row, j) if is_new else WORD
-            word = table.words[j][row] or "" if kind == WORD else word
-            needed = self._needed(name, kind)
-            if needed == 0 or needed > room:
-                if is_new:
-                    news.add(j, row + 1)
+        table, kinds, begin = copy.copy(table), self._kinds(table, names), 0
+        table.rejected = dict(table.rejected)
+        watched = _watched(table, kinds)
+        for row in range(len(table)):
+            if not watched or (plain and room <= 0):
+                break
+            if row in table.rejected:
                 continue
-            if row > begin:
-                yield self._encoded(table, begin, row, kinds, learn=True)
-                begin = row
-            room -= needed
-            self._register(name, kind, word)
-            if is_new:
+            values = {j: found for j in watched if (found := _kind_at(table, row, j)) is not None}
+            wrong = next((j for j, (kind, _) in values.items() if kinds.get(j, kind) != kind), None)
+            if wrong is not None:
+                name = table.names[wrong]
+                value = short(table.row(row)[name])
+                table.rejected[row] = f"feature {name!r} is {value}, not a {kinds[wrong]} as before"
+                continue
+            for j, (kind, word) in values.items():
+                name = table.names[j]
+                if j in kinds and (kind != WORD or self.words[name].has(word)):
+                    continue
+                needed = self._needed(name, kind)
+                if needed > room:
+                    self.ignored += not plain
+                    continue
+                if row > begin:
+                    yield self._encoded(table, begin, row, kinds)
+                    begin = row
+                room -= needed
+                self._register(name, kind, word)
                 kinds[j] = kind
-                self._reject_others(table, j, kind, row + 1, wrong)
-                if kind == WORD:
-                    news.add_words(j, row, self.words[name].columns)
-        yield self._encoded(table, begin, len(table), kinds, learn=True)
+                watched = _watched(table, kinds)
+        if plain:
+            self.ignored += table.count({n for j, n in enumerate(table.names) if j not in kinds})
+        yield self._encoded(table, begin, len(table), kinds)
 
     def _kinds(self, table: Table, names: Container[Hashable]) -> dict[int, str]:
-        """Return what the columns of a table are, of those that the model knows."""
-        found = {}
+        """Return the kinds of those columns of a table that the model knows."""
+        kinds = {}
         for j, name in enumerate(table.names):
             if name in self.words:
-                found[j] = WORD
+                kinds[j] = WORD
             elif name in self.dates:
-                found[j] = DATE
+                kinds[j] = DATE
             elif name in names:
-                found[j] = NUMBER
-        return found
-
-    def _reject_others(
-        self, table: Table, j: int, kind: str, begin: int, wrong: dict[int, int]
-    ) -> None:
-        """Reject the rows from `begin` on in which column j is something else. A row that is wrong
-        in several features gets the reason of the first of them."""
-        for other, there in present(table, j).items():
-            if other == kind:
-                continue
-            for i in (begin + np.flatnonzero(there[begin:])).tolist():
-                if i not in table.rejected or j < wrong.get(i, -1):
-                    name = table.names[j]
-                    value = short(table.row(i)[name])
-                    table.rejected[i] = f"feature {name!r} is {value}, not a {kind} as before"
-                    wrong[i] = j
+                kinds[j] = NUMBER
+        return kinds
 
     def _needed(self, name: Hashable, kind: str) -> int:
-        """Return how many columns something new needs."""
+        """Return how many columns a new feature or word needs."""
         if kind == DATE:
             return len(DATE_PARTS)
-        words = self.words.get(name)
-        if words is not None and words.shared:
-            return 0
-        full = words is not None and len(words.columns) >= self.most
+        full = name in self.words and len(self.words[name].columns) >= self.most
         return BUCKETS if full else 1
 
     def _register(self, name: Hashable, kind: str, word: str) -> None:
@@ -166,10 +145,9 @@ class Columns:
         if kind == WORD:
             declared = type(word) is Category
             if name not in self.words and not declared and reads_as_number(word):
-                warnings.warn(
+                warn_caller(
                     f"feature {name!r} holds texts such as {word!r}: they are taken for the names "
-                    f"of categories. Convert them with float() if they are numbers.",
-                    stacklevel=2,
+                    f"of categories. Convert them with float() if they are numbers."
                 )
             words = list(self.words[name].columns) if name in self.words else []
             full = len(words) >= self.most
@@ -191,12 +169,10 @@ class Columns:
         }
         return [names.get(first[name], -1) if name in first else -1 for name in new]
 
-    def _encoded(
-        self, table: Table, begin: int, end: int, kinds: dict[int, str], *, learn: bool = False
-    ) -> Table:
-        """Return some rows in columns of numbers; to `learn`, count values without a column."""
+    def _encoded(self, table: Table, begin: int, end: int, kinds: dict[int, str]) -> Table:
+        """Return some rows in columns of numbers."""
         names: list[Hashable] = []
-        parts: list[np.ndarray] = []
+        parts: list[np.ndarray] = [np.zeros((end - begin, 0))]
         for j, kind in sorted(kinds.items()):
             name = table.names[j]
             if kind == NUMBER:
@@ -210,34 +186,18 @@ class Columns:
                 names += self.words[name].zeros
                 words = table.words.get(j, [None] * len(table))[begin:end]
                 parts.append(self._indicators(self.words[name], words))
-        values = np.concatenate([np.zeros((end - begin, 0)), *parts], axis=1)
+        values = np.concatenate(parts, axis=1)
         rejected = {i - begin: table.rejected[i] for i in table.rejected if begin <= i < end}
-        if learn:
-            self.ignored += self._without(table, begin, end, kinds, rejected)
         twice = [name for name, times in collections.Counter(names).items() if times > 1]
         if twice:
             keep = [names.index(name) for name in dict.fromkeys(names)]
             names, values = [names[k] for k in keep], values[:, keep]
             reason = f"feature {twice[0]!r} has the name of a column of another feature"
             rejected = dict.fromkeys(range(end - begin), reason) | rejected
-        return Table.of(names, values, rejected, table, begin)
-
-    def _without(
-        self, table: Table, begin: int, end: int, kinds: dict[int, str], rejected: dict[int, str]
-    ) -> int:
-        """Count the values without a column in rows that are not rejected."""
-        taken, count = np.ones(end - begin, bool), 0
-        taken[list(rejected)] = False
-        for j, name in enumerate(table.names):
-            lost = np.zeros(end - begin, bool)
-            if j not in kinds:
-                for there in present(table, j).values():
-                    lost |= there[begin:end]
-            elif kinds[j] == WORD and j in table.words and not self.words[name].shared:
-                known = {*self.words[name].columns, None}
-                lost |= [word not in known for word in table.words[j][begin:end]]
-            count += int(np.sum(lost & taken))
-        return count
+        encoded = Table(names, values)
+        encoded.rejected |= rejected
+        encoded.source = (table, begin)
+        return encoded
 
     def _indicators(self, known: Words, words: list[str | None]) -> np.ndarray:
         index = {word: k for k, word in enumerate(known.columns)}
@@ -319,55 +279,19 @@ class Columns:
         return columns
 
 
-class News:
-    """The rows of a table in which a feature or a word may come for the first time, in order."""
-
-    def __init__(self, table: Table):
-        self._table = table
-        self._events: list[tuple[int, int, str]] = []
-
-    def add(self, j: int, begin: int) -> None:
-        """Note the first value of a column from row `begin` on, if there is any."""
-        there = np.zeros(len(self._table) - begin, bool)
-        for mask in present(self._table, j).values():
-            there |= mask[begin:]
-        if there.any():
-            heapq.heappush(self._events, (begin + int(np.argmax(there)), j, ""))
-
-    def add_words(self, j: int, begin: int, known: Container[str]) -> None:
-        """Note the first row from `begin` on of each word of a column that is not known."""
-        first: dict[str, int] = {}
-        for row, word in enumerate(self._table.words.get(j, ())[begin:], begin):
-            if word is not None and word not in known:
-                first.setdefault(word, row)
-        for word, row in first.items():
-            heapq.heappush(self._events, (row, j, word))
-
-    def next(self, rejected: Container[int]) -> tuple[int, int, str] | None:
-        """Return row, column and word of what comes next in a row that is not rejected."""
-        while self._events:
-            row, j, word = heapq.heappop(self._events)
-            if row not in rejected:
-                return row, j, word
-            if not word:
-                self.add(j, row + 1)
-            elif word in (later := self._table.words[j][row + 1 :]):
-                heapq.heappush(self._events, (row + 1 + later.index(word), j, word))
-        return None
-
-    def kind(self, row: int, j: int) -> str:
-        """Return what a value is that is there."""
-        return next(kind for kind, there in present(self._table, j).items() if there[row])
+def _watched(table: Table, kinds: dict[int, str]) -> list[int]:
+    """Return the columns of a table that have more than numbers, or are new."""
+    more = {*table.words, *table.days}
+    return [j for j in range(len(table.names)) if kinds.get(j) != NUMBER or j in more]
 
 
-def present(table: Table, j: int) -> dict[str, np.ndarray]:
-    """Return in which rows a column has a number, a word, a date."""
-    found = {NUMBER: ~np.isnan(table.values[:, j])}
-    if j in table.words:
-        found[WORD] = np.array([word is not None for word in table.words[j]], bool)
-    if j in table.days:
-        found[DATE] = ~np.isnan(table.days[j])
-    return found
+def _kind_at(table: Table, row: int, j: int) -> tuple[str, str] | None:
+    """Return the kind of a value, and the word; `None` for a missing value."""
+    if j in table.words and (word := table.words[j][row]) is not None:
+        return WORD, word
+    if j in table.days and not math.isnan(table.days[j][row]):
+        return DATE, ""
+    return None if math.isnan(table.values[row, j]) else (NUMBER, "")
 
 
 def bucket(word: str) -> int:

@@ -1,19 +1,19 @@
-"""Rows by their keys: sparse matrices, and dicts of numbers with keys of their own.
+"""Sparse rows: sparse matrices, and dicts of numbers that have different keys.
 
 A key that is not there contributes nothing to a sparse model; a key with a missing value counts as
 there.
 """
 
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Collection, Container, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .table import LARGEST, NUMBERS, Features, order_of, too_large
+from .table import LARGEST, NUMBERS, Csr, Features, order_of, places, too_large
 
 
 class Sparse:
-    """Some rows: row i has the names at `columns[begins[i] : begins[i + 1]]` and their `values`.
+    """Sparse rows: row i has the names at `columns[begins[i] : begins[i + 1]]` and their `values`.
 
     `names` stand in the order in which the rows bring them; `rejected` is as in `Table`.
     """
@@ -29,9 +29,11 @@ class Sparse:
         self.rejected: dict[int, str] = {}
         self.hidden: np.ndarray | None = None
         """Missing values of names that are not known before a later row."""
+        self.rows = np.repeat(np.arange(len(self)), np.diff(begins))
+        """The row of each value."""
         for at in np.flatnonzero(np.abs(values) > LARGEST).tolist():
-            row = int(np.searchsorted(begins, at, side="right")) - 1
-            self.rejected.setdefault(row, too_large(self.names[columns[at]], values[at]))
+            reason = too_large(self.names[columns[at]], values[at])
+            self.rejected.setdefault(int(self.rows[at]), reason)
 
     def __len__(self) -> int:
         return len(self.begins) - 1
@@ -52,7 +54,7 @@ class Sparse:
         """The names that a row which is not rejected has a value of, in their order; and the first
         such row."""
         taken = self._taken
-        rows = np.repeat(np.arange(len(self)), np.diff(self.begins))[taken]
+        rows = self.rows[taken]
         columns, first = np.unique(self.columns[taken], return_index=True)
         brought = {self.names[i]: row for i, row in zip(columns, rows[first].tolist(), strict=True)}
         if self.rejected or np.isnan(self.values).any():
@@ -67,14 +69,21 @@ class Sparse:
             return
         brought = self.brought
         first = [0 if name in known else brought.get(name, len(self)) for name in self.names]
-        rows = np.repeat(np.arange(len(self)), np.diff(self.begins))
-        self.hidden = np.isnan(self.values) & (rows < np.array(first)[self.columns])
+        self.hidden = np.isnan(self.values) & (self.rows < np.array(first)[self.columns])
+
+    def by_keys(self, columns: Mapping[Hashable, int], rejected: Collection[int] = ()) -> Csr:
+        """Return where each row begins, and columns and values of all."""
+        index, values = places(self.names, columns)[self.columns], self.values.copy()
+        for i in rejected:
+            values[self.begins[i] : self.begins[i + 1]] = np.nan
+        if self.hidden is not None:
+            index[self.hidden] = -1
+        return self.begins, index, values
 
     @property
     def _taken(self) -> np.ndarray:
         """Whether a value is there and its row is not rejected."""
-        rows = np.repeat(np.arange(len(self)), np.diff(self.begins))
-        return ~np.isnan(self.values) & ~np.isin(rows, list(self.rejected))
+        return ~np.isnan(self.values) & ~np.isin(self.rows, list(self.rejected))
 
     def split(self, names: Container[Hashable], room: int) -> list["Sparse"]:
         """Split the rows before the one that brings more than `room` names which are not among
@@ -135,8 +144,3 @@ def check_matrix(matrix: Any) -> None:
     """Raise an error for a sparse matrix of anything but real numbers."""
     if matrix.dtype.kind not in "fiub":
         raise ValueError(f"a sparse matrix must hold real numbers, but has dtype {matrix.dtype}.")
-
-
-def places(names: Sequence[Hashable], columns: Mapping[Hashable, int]) -> np.ndarray:
-    """Return the column of each name; -1 for one that is not known."""
-    return np.array([columns.get(name, -1) for name in names], np.int64)

@@ -1,10 +1,12 @@
-"""Dicts, arrays and frames as tables of floats; and which rows are rejected."""
+"""Dicts, arrays and frames as tables of floats, and which of their rows are rejected."""
 
 import copy
 import datetime
+import itertools
+import math
 import numbers
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +23,8 @@ NUMBERS = frozenset({float, int, bool, type(None), np.float64, np.float32, np.in
 """Types of values that are numbers, or missing, without a second look."""
 Features = Mapping[Any, object]
 """One row as River has it: values by the name of the feature."""
+Csr = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Rows as the engine takes them by their keys: begins, columns and values."""
 
 
 class Category(str):
@@ -51,7 +55,8 @@ class Table:
         self.words: dict[int, list[str | None]] = {}
         self.days: dict[int, np.ndarray] = {}
         """Dates, as days since 1970."""
-        self._source: tuple[Table, int] | None = None
+        self.source: tuple[Table, int] | None = None
+        """The table of these rows as they came, and where they begin in it."""
         objects = values.dtype.kind == "O"
         self.values = self._checked(values) if objects else np.asarray(values, np.float64)
         with np.errstate(invalid="ignore"):
@@ -62,30 +67,9 @@ class Table:
 
     @classmethod
     def unreadable(cls, reason: str) -> Self:
-        """Return a row of which nothing is known but why it is rejected."""
+        """Return a table of one row without values that is rejected for this reason."""
         table = cls([], np.zeros((1, 0)))
         table.rejected[0] = reason
-        return table
-
-    @classmethod
-    def of(
-        cls,
-        names: Sequence[Hashable],
-        values: np.ndarray,
-        rejected: dict[int, str],
-        source: "Table",
-        begin: int,
-    ) -> "Table":
-        """Return rows of `source` from `begin` on, in other columns."""
-        table = cls(names, values)
-        table.rejected |= rejected
-        table._source = (source, begin)
-        return table
-
-    def copy(self) -> "Table":
-        """Return a table that can have other rejections."""
-        table = copy.copy(self)
-        table.rejected = dict(self.rejected)
         return table
 
     def __len__(self) -> int:
@@ -93,8 +77,8 @@ class Table:
 
     def row(self, index: int) -> dict[Hashable, object]:
         """Return one row, to show."""
-        if self._source is not None:
-            table, begin = self._source
+        if self.source is not None:
+            table, begin = self.source
             return table.row(begin + index)
         shown: list[object] = self.values[index].tolist()
         for j, words in self.words.items():
@@ -111,8 +95,27 @@ class Table:
         taken[list(self.rejected)] = False
         return int(np.sum(~np.isnan(self.values[taken][:, mine])))
 
+    def in_columns(
+        self, columns: Mapping[Hashable, int], rejected: Collection[int] = ()
+    ) -> np.ndarray:
+        """Return values in these columns, NaN for missing ones and in rejected rows."""
+        if not rejected and self.names == list(columns):
+            return self.values
+        where = places(self.names, columns)
+        values = np.full((len(self), len(columns)), np.nan)
+        values[:, where[where >= 0]] = self.values[:, where >= 0]
+        values[list(rejected)] = np.nan
+        return values
+
+    def by_keys(self, columns: Mapping[Hashable, int], rejected: Collection[int] = ()) -> Csr:
+        """Return where each row begins, and columns and values of all."""
+        where, values = places(self.names, columns), self.values.copy()
+        values[list(rejected)] = np.nan
+        begins = np.arange(len(self) + 1, dtype=np.int64) * len(where)
+        return begins, np.tile(where, len(self)), values.ravel()
+
     def _checked(self, objects: np.ndarray) -> np.ndarray:
-        """Look at each value; note words and dates, and the rows that are rejected."""
+        """Return values as floats; note words, dates and rejected rows."""
         values = np.full(objects.shape, np.nan)
         for i, line in enumerate(objects.tolist()):
             for j, item in enumerate(line):
@@ -138,22 +141,25 @@ SciPy like arrays."""
 
 def number(value: object) -> float | None:
     """Return the value as a float: NaN for a missing one, `None` for what is not a number."""
-    if value is None:
+    if is_missing(value):
         return float("nan")
-    if isinstance(value, float | int | np.number | numbers.Number):
-        if isinstance(value, complex | np.complexfloating | np.timedelta64):
-            return None
+    if isinstance(value, complex | np.complexfloating | np.timedelta64):
+        return None
+    if isinstance(value, np.number | numbers.Number | np.bool_):
         try:
             return float(value)  # type: ignore[arg-type]
         except OverflowError:
             return float("inf")
         except (TypeError, ValueError):
             return None
-    if isinstance(value, np.bool_):
-        return float(value)
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return float("nan")
     return None
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value stands for a missing one."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def since_epoch(value: object) -> float | None:
@@ -193,38 +199,28 @@ def blocks(rows: Rows) -> Iterator[Table | list[Features]]:
     """Read rows of any kind, dicts as they are and everything else as tables."""
     if isinstance(rows, Table):
         yield rows
+    elif hasattr(rows, "collect"):  # A lazy frame of polars.
+        yield _from_columns(rows.collect())
     elif isinstance(rows, Mapping):
         yield [rows]
     elif hasattr(rows, "columns"):
         yield _from_columns(rows)
     elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], Mapping | Table):
-        dicts: list[Features] = []
-        for row in rows:
-            if isinstance(row, Mapping):
-                dicts.append(row)
+        for are_dicts, group in itertools.groupby(rows, lambda row: isinstance(row, Mapping)):
+            if are_dicts:
+                yield list(group)
                 continue
-            if not isinstance(row, Table):
-                raise ValueError(f"rows must all be dicts, but one is {short(row)}.")
-            if dicts:
-                yield dicts
-            dicts = []
-            yield row
-        if dicts:
-            yield dicts
+            for table in group:
+                if not isinstance(table, Table):
+                    raise ValueError(f"rows must all be dicts, but one is {short(table)}.")
+                yield table
     else:
         yield _from_array(rows)  # type: ignore[arg-type]
 
 
 def runs(rows: Iterable[Features]) -> Iterator[list[Features]]:
     """Split dicts where their names change."""
-    run: list[Features] = []
-    for row in rows:
-        if run and row.keys() != run[0].keys():
-            yield run
-            run = []
-        run.append(row)
-    if run:
-        yield run
+    return (list(run) for _, run in itertools.groupby(rows, lambda row: row.keys()))
 
 
 def from_dicts(run: Sequence[Features]) -> Table:
@@ -282,6 +278,26 @@ def order_of(name: Hashable) -> tuple[bool, str, float]:
     return (False, "", name) if isinstance(name, int | float) else (True, str(name), 0)
 
 
+def places(names: Sequence[Hashable], columns: Mapping[Hashable, int]) -> np.ndarray:
+    """Return the column of each name; -1 for one that is not known."""
+    return np.array([columns.get(name, -1) for name in names], np.int64)
+
+
+def reordered(rows: Any, order: np.ndarray) -> Any:
+    """Return rows in another order."""
+    if isinstance(rows, list | tuple):
+        return [rows[i] for i in order]
+    if hasattr(rows, "tocsr"):
+        return rows.tocsr()[order]
+    table = copy.copy(next(tables(rows)))
+    table.values = table.values[order]
+    table.words = {j: [words[i] for i in order] for j, words in table.words.items()}
+    table.days = {j: days[order] for j, days in table.days.items()}
+    reasons = [(i, table.rejected.get(old)) for i, old in enumerate(order.tolist())]
+    table.rejected = {i: reason for i, reason in reasons if reason is not None}
+    return table
+
+
 def too_large(name: Hashable, value: float) -> str:
     """Return the reason for the rejection of a row with such a value."""
     return f"feature {name!r} is {value:g}, infinite or beyond {LARGEST:g}"
@@ -303,7 +319,25 @@ def as_dict(row: Features | None) -> Features:
     )
 
 
-def index_of(X: Rows) -> Any:
-    """Return the index of a pandas frame. Lists have an `index` too, a method."""
-    index = getattr(X, "index", None)
-    return None if callable(index) else index
+def to_series(values: Any, like: Rows) -> Any:
+    """Return a series of polars for rows of polars, and one of pandas for others."""
+    if type(like).__module__.startswith("polars"):
+        import polars
+
+        return polars.Series(np.asarray(values).tolist())
+    import pandas
+
+    index = getattr(like, "index", None)  # That of a list is a method.
+    return pandas.Series(values, index=None if callable(index) else index)
+
+
+def to_frame(values: np.ndarray, columns: Sequence[Hashable], like: Rows) -> Any:
+    """Return a frame of polars for rows of polars, and one of pandas for others."""
+    if type(like).__module__.startswith("polars"):
+        import polars
+
+        return polars.DataFrame(values, schema=[str(name) for name in columns], orient="row")
+    import pandas
+
+    index = getattr(like, "index", None)
+    return pandas.DataFrame(values, columns=list(columns), index=None if callable(index) else index)

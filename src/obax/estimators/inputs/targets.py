@@ -3,37 +3,41 @@
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .table import LARGEST, number, short
+from .table import LARGEST, is_missing, number, short
 
 Targets = Iterable[object]
 """One target per row: a list, a series, an array."""
 Weights = npt.ArrayLike | None
 """One weight for all rows, or one for each; `None` is 1."""
+UNREAD = object()
+"""Stands for the target of a row that is not looked at."""
 
 
 class Coded(NamedTuple):
-    """Targets as numbers, NaN for rows that are not learned, and where a class is new."""
+    """Targets as numbers, NaN for rows that are not learned, and the classes that are new."""
 
     values: np.ndarray
     new: list[tuple[int, Hashable]]
-    """Row and label, in order. With the first boolean label comes the other one, which is not news
-    of that row but known after it."""
+    """The first row of each new class and its label, in the order of their codes."""
+    implied: int | None = None
+    """The position in `new` of the class that the first boolean label implies. It becomes known
+    only after that row."""
 
 
 def with_opposites(labels: Iterable[Hashable]) -> list[Hashable]:
     """Return labels in the order of their first appearance; behind the first boolean comes the
     other one, which it implies."""
-    found: dict[Hashable, None] = {}
-    for label in dict.fromkeys(labels):
-        found.setdefault(label)
+    distinct: dict[Hashable, None] = {}
+    for label in labels:
+        distinct.setdefault(label)
         if isinstance(label, bool):
-            found.setdefault(not label)
-    return list(found)
+            distinct.setdefault(not label)
+    return list(distinct)
 
 
 def targets_of(y: Targets) -> list[object] | np.ndarray:
@@ -53,125 +57,87 @@ def coded(
     index: Mapping[Hashable, int] | None,
     size: int,
     *,
-    reject_missing: bool,
-    unread: Sequence[int] = (),
+    weights: np.ndarray | None = None,
+    reject_missing: bool = True,
     most: int = 0,
     surplus: Callable[[int], str] = lambda classes: "one too many",
 ) -> Coded:
     """Return targets of rows as numbers, or as the positions of labels if there is an `index`.
 
-    Rows of `rejected` are not looked at; it gets those whose target cannot be learned, and those
-    without a target if asked to. Rows of `unread` are not learned, whatever their target. There are
-    at most `most` classes; `surplus` says why there cannot be so many.
+    Rows of `rejected` and rows of weight 0 are not looked at. `rejected` gets the rows whose target
+    cannot be learned and, if asked to, those without a target. There are at most `most` classes;
+    `surplus` says why there cannot be so many.
     """
-    found = Coded(np.full(size, np.nan), [])
     if targets is None:
-        return found
-    if unread:
-        targets = list(targets)
-        for i in unread:
-            targets[i] = None
+        return Coded(np.full(size, np.nan), [])
+    unread = {*rejected, *(() if weights is None else np.flatnonzero(weights == 0).tolist())}
     if index is None:
-        doubtful = _numbers(targets, found.values)
+        found = Coded(_numbers(targets), [])
+        found.values[list(unread)] = np.nan
     else:
-        doubtful = _labels(targets, index, found, 0 if rejected else most)
-    found.values[list(rejected)] = np.nan
-    known = dict(index or {})
-    for i in doubtful:
-        if i in rejected or i in unread:
-            continue
+        targets = targets.tolist() if isinstance(targets, np.ndarray) else list(targets)
+        for i in unread:
+            targets[i] = UNREAD
+        found = _positions(targets, index, most)
+    for i in np.flatnonzero(np.isnan(found.values)).tolist():
         target = targets[i]
-        if _is_missing(target):
-            reason = "no target" if reject_missing else None
-        elif index is not None:
-            reason = _add_label(_plain(target), i, known, found, most, surplus)
+        if i in unread or (is_missing(target) and not reject_missing):
+            continue
+        if is_missing(target):
+            rejected[i] = "no target"
+        elif index is None:
+            rejected[i] = f"target {short(target)} is not a number up to {LARGEST:g}"
+        elif not is_hashable(target):
+            rejected[i] = f"target {short(target)} cannot be a class: it is not hashable"
         else:
-            reason = _add_number(target, i, found.values)
-        if reason is not None:
-            rejected[i] = reason
+            rejected[i] = f"target {short(target)} would be class {most + 1}, {surplus(most + 1)}"
     return found
 
 
-def _labels(
-    targets: Sequence[object] | np.ndarray, index: Mapping[Hashable, int], found: Coded, most: int
-) -> list[int]:
-    """Code known classes at once, and new ones that are plain words or whole numbers, up to `most`;
-    return the positions of all others."""
-    labels: Sequence[object] = targets.tolist() if isinstance(targets, np.ndarray) else targets
+def _numbers(targets: Sequence[object] | np.ndarray) -> np.ndarray:
+    """Return targets as numbers, NaN for what is none that can be learned."""
+    array = isinstance(targets, np.ndarray) and targets.dtype.kind in "fiub"
     try:
-        new = [label for label in with_opposites(labels) if label not in index]
-        if len(index) + len(new) <= most and {str, int, bool}.issuperset(map(type, new)):
-            index = dict(index) | {label: len(index) + i for i, label in enumerate(new)}
-            for label in new:
-                row = labels.index(label) if label in labels else len(labels)
-                if isinstance(label, bool) and (not label) in labels:
-                    row = min(row, labels.index(not label))
-                found.new.append((row, label))
-        codes = np.fromiter(map(index.get, labels, itertools.repeat(-1)), np.int64, len(labels))
-    except TypeError:  # One that is not hashable.
-        return list(range(len(labels)))
-    known = codes >= 0
-    found.values[known] = codes[known]
-    return np.flatnonzero(~known).tolist()
+        plain = array or {float, int}.issuperset(map(type, targets))
+        values = np.array(targets if plain else [number(one) for one in targets], np.float64)
+    except OverflowError:  # An integer beyond all floats.
+        values = np.array([number(one) for one in targets], np.float64)
+    values[~(np.abs(values) <= LARGEST)] = np.nan
+    return values
 
 
-def _numbers(targets: Sequence[object] | np.ndarray, values: np.ndarray) -> list[int]:
-    """Read arrays and lists of plain numbers at once; return the positions of all others."""
-    plain = isinstance(targets, np.ndarray) and targets.dtype.kind in "fiub"
-    if not plain and not {float, int}.issuperset(map(type, targets)):
-        return list(range(len(targets)))
+def _positions(targets: list[object], index: Mapping[Hashable, int], most: int) -> Coded:
+    """Return the positions of labels, of which those that are not in `index` are new, as long as
+    there are at most `most`; NaN for all others."""
+    labels: list[object] = targets
+    size = len(labels)
     try:
-        found = np.asarray(targets, np.float64)
-    except OverflowError:
-        return list(range(len(targets)))
-    fine = np.abs(found) <= LARGEST
-    values[fine] = found[fine]
-    return np.flatnonzero(~fine).tolist()
-
-
-def _add_label(
-    label: Hashable,
-    row: int,
-    known: dict[Hashable, int],
-    found: Coded,
-    most: int,
-    surplus: Callable[[int], str],
-) -> str | None:
-    """Note a class, known or new; return the reason why it cannot be one."""
-    try:
-        code = known.get(label)
+        first = dict(zip(reversed(labels), range(size - 1, -1, -1), strict=True))
     except TypeError:
-        return f"target {short(label)} cannot be a class: it is not hashable"
-    if code is None:
-        if len(known) >= most:
-            count = len(known) + 1
-            return f"target {short(label)} would be class {count}, {surplus(count)}"
-        code = known[label] = len(known)
-        found.new.append((row, label))
-        if isinstance(label, bool) and (not label) not in known and len(known) < most:
-            known[not label] = len(known)
-            found.new.append((row, not label))
-    found.values[row] = code
-    return None
+        labels = [label if is_hashable(label) else UNREAD for label in labels]
+        first = dict(zip(reversed(labels), range(size - 1, -1, -1), strict=True))
+    codes, new, implied = dict(index), list[tuple[int, Hashable]](), None
+    for row in sorted(row for label, row in first.items() if label not in index):
+        label: Any = labels[row]
+        label = label.item() if isinstance(label, np.generic) else label
+        if label in codes or label is UNREAD or is_missing(label) or len(index) + len(new) >= most:
+            continue
+        codes[labels[row]] = codes[label] = len(index) + len(new)
+        new.append((row, label))
+        if isinstance(label, bool) and (not label) not in codes and len(index) + len(new) < most:
+            codes[not label], implied = len(index) + len(new), len(new)
+            new.append((row, not label))
+    values = np.fromiter(map(codes.get, labels, itertools.repeat(math.nan)), np.float64, size)
+    return Coded(values, new, implied)
 
 
-def _add_number(target: object, row: int, values: np.ndarray) -> str | None:
-    value = number(target)
-    if value is None or not abs(value) <= LARGEST:
-        return f"target {short(target)} is not a number up to {LARGEST:g}"
-    values[row] = value
-    return None
-
-
-def _plain(target: object) -> Hashable:
-    """Return NumPy scalars as Python's."""
-    return target.item() if isinstance(target, np.generic) else target
-
-
-def _is_missing(target: object) -> bool:
-    if target is None or type(target).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(target, float | np.floating) and math.isnan(target)
+def is_hashable(value: object) -> bool:
+    """Return whether a value can be the key of a dict."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def one_weight(weight: object) -> float:
@@ -190,14 +156,14 @@ def many_weights(weights: Weights, size: int, name: str = "w") -> np.ndarray | N
     if weights is None:
         return None
     try:
-        found = np.asarray(weights, np.float64)
+        values = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be numbers, but is {type(weights).__name__}.") from None
-    if found.shape not in ((), (size,)):
+    if values.shape not in ((), (size,)):
         raise ValueError(
-            f"{name} must be a number or one for each of {size} rows, but has shape {found.shape}."
+            f"{name} must be a number or one for each of {size} rows, but has shape {values.shape}."
         )
-    wrong = found[~((found >= 0) & (found < math.inf))]
+    wrong = values[~((values >= 0) & (values < math.inf))]
     if wrong.size:
         raise ValueError(f"{name} must be finite numbers >= 0, but one is {wrong.flat[0]}.")
-    return np.broadcast_to(found, (size,))
+    return np.broadcast_to(values, (size,))

@@ -1,30 +1,28 @@
 """One self-tuning model for each customer, sensor or shop."""
 
 import os
-import warnings
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from ..._support import native
-from ..._support.checks import check
+from ..._support.checks import Count, check
 from ..._support.messages import counted, nearest
 from .. import locks
 from ..classifier import StreamingClassifier, as_array, ranked, sorted_labels
 from ..estimator import Played
-from ..inputs.table import Features, Rows, as_dict, index_of
-from ..inputs.targets import Targets, Weights, many_weights, targets_of
+from ..inputs.table import Features, Rows, as_dict, to_frame, to_series
+from ..inputs.targets import Targets, Weights, is_hashable, many_weights, targets_of
 from ..model import LEARNED, NOT_FINITE, Outcome
-from ..options import integer, one_of
 from ..regressor import StreamingRegressor
-from ..rejected import Rejected
+from ..rejected import Rejected, warn_caller
 from ..report import named
+from ..serialise import Saved
 from . import serialise
-from .keys import Keys, split
-from .reading import Batch, Reader
-from .store import Place, Store
+from .reading import Reader, split, spread
+from .store import TUNED, Models
 from .tenant import Tenant
 
 if TYPE_CHECKING:
@@ -35,10 +33,14 @@ POINTS = 24
 be a gigabyte."""
 EXPERIENCED, ENOUGH_KEYS = 100, 10
 """Rows after which a key's hyperparameters count in the medians, and keys before there are any."""
-TUNED = ("penalty", "inertia", "memory")
+COLUMNS = {"penalty": 4, "memory": 6, "inertia": 5}
+"""Where the table of all keys has the logarithms of hyperparameters."""
+RENEW = 1024
+"""Rows, at least, after which the medians of a pooled start are computed again; as many as there
+are keys, if these are more."""
 
 
-class Pool:
+class Pool(Saved):
     """A `StreamingClassifier` or `StreamingRegressor` for each key.
 
     Rows of many keys are learned in one compiled call, on all cores; those of one key in their
@@ -48,13 +50,15 @@ class Pool:
     **Arguments:**
 
     - `model`: a fresh estimator, whose options hold for every key.
-    - `key`: the column that tells whose row it is, where rows bring it along. It is no feature.
-    - `start`: where the hyperparameters of a new key begin: `"default"`, as the options of `model`
-      say; `"pooled"`, at the medians of the keys that have learned 100 rows.
-    - `max_keys`: models in memory; those that were needed least recently are kept in a file, and
-      come back with the next row of their key. `None` for all. `folder`: where the file is, by
-      default among the temporary ones.
-    - `shards`: the number of threads that a call is spread over, by default one for each core.
+    - `key`: the column with the key of a row, if the rows have one. It is not a feature.
+    - `start`: the hyperparameters with which a new key starts: `"default"`, those of `model`;
+      `"pooled"`, the medians over the keys that have learned 100 rows.
+    - `max_keys`: the number of models in memory, by default all. The least recently used ones are
+      moved to a file and come back with the next row of their key: with random keys, a tenth of
+      them in memory, a row takes about 30 times as long as with all of them. `folder`: the folder
+      of that file, by default the one for temporary files. It is scratch space; use `obax.save`
+      for checkpoints.
+    - `shards`: the number of threads that a call uses, by default one for each core.
 
     A row whose key is missing or cannot be one is *rejected*: counted and kept in `rejected_`. All
     keys share the names of features and classes; there are at most 64 features, those beyond it are
@@ -67,7 +71,7 @@ class Pool:
     [True, False]
     """
 
-    _lock: Any
+    lock: Any
 
     def __init__(
         self,
@@ -84,33 +88,25 @@ class Pool:
                 f"model must be a StreamingClassifier or StreamingRegressor, but is "
                 f"{type(model).__name__}."
             )
-        check(key, "key", str)
-        check(folder, "folder", str | os.PathLike | None)
-        if "_model" in model.__dict__:
+        if "model_" in model.__dict__:
             raise ValueError(
                 f"model must be fresh, because every key begins anew, but this "
                 f"{type(model).__name__} has learned rows already; pass a new one."
             )
-        for name, value in {"max_keys": max_keys, "shards": shards}.items():
-            expected = None if value is None else integer(value)
-            if expected is not None:
-                raise ValueError(f"{name} must be {expected} or None, but got {value!r}.")
-        expected = one_of("default", "pooled")(start)
-        if expected is not None:
-            raise ValueError(f"start must be {expected}, but got {start!r}.")
-        self.model, self.key, self.start, self.max_keys = model, key, start, max_keys
+        self.model, self.key = model, check(key, "key", str)
+        self.start = check(start, "start", Literal["default", "pooled"])
+        self.max_keys = check(max_keys, "max_keys", Count | None)
+        check(folder, "folder", str | os.PathLike | None)
         self.folder = None if folder is None else Path(folder)
-        self.shards = cores() if shards is None else shards
-        self._options = model.checked()
-        self._reader, self._keys = Reader(self._options), Keys()
-        spec = self._options.spec(0, 0, history_points=POINTS).replace(intervals=False)
-        self._engine = native.loaded().Pool(spec)
-        self._store = None if max_keys is None else Store(self.folder)
-        self._places: dict[int, Place] = {}
-        self._rejected, self._warned = Rejected(), False
-        self.rows = 0
-        self._starts: dict[str, float] | None = None
-        self._renewal = serialise.RENEW
+        self.shards = check(shards, "shards", Count | None) or cores()
+        options = model.checked()
+        spec = options.spec(0, 0, history_points=POINTS).replace(intervals=False)
+        self.reader, self.models = Reader(options), Models(spec, max_keys, self.folder)
+        self.rejected_ = Rejected()
+        """Rows that were rejected: `rejected_.count`, and the last 100 with their reasons."""
+        self.warned, self.rows = False, 0
+        self.starts: dict[str, float] | None = None
+        self.renewal = RENEW
         locks.add_lock(self)
 
     # ---- learn and predict -------------------------------------------------------------------
@@ -122,68 +118,63 @@ class Pool:
         self._learn(keys, rows, targets, w)
 
     def progressive(self, keys: Any, rows: Rows, targets: Targets) -> np.ndarray:
-        """The same, and what was predicted for each row *before* it was learned: numbers, or
+        """Learn rows and return the prediction for each, made before it was learned: numbers, or
         probabilities with a column for each of `classes_`, 0 for a class that the row's key has not
         met."""
-        with self._lock:
+        with self.lock:
             predictions = self._learn(keys, rows, targets).predictions
-            if not self._options.classify:
+            if not self.reader.options.classify:
                 return predictions
-            order = ranked(self._reader.labels)
-        return np.pad(predictions, ((0, 0), (0, len(order) - predictions.shape[1])))[:, order]
+            return predictions[:, ranked(list(self.reader.labels))]
 
     def play(self, keys: Any, rows: Rows, targets: Targets) -> Played:
-        """The same for a stream in which targets may be missing, with all that is known of each
-        row. This is what `obax stream --key` writes."""
-        with self._lock:
-            found = self._learn(keys, rows, targets, reject_missing=False, trace=True)
-            names, labels = self._reader.names, self._reader.index
+        """Predict each row in order, then learn it if it has a target; return all that is known of
+        each row. This is what `obax stream --key` writes."""
+        with self.lock:
+            outcome = self._learn(keys, rows, targets, reject_missing=False, trace=True)
             return Played(
-                found.predictions,
-                tuple(labels),
-                found.loss,
-                named(self._options, found.spec, found.x, names, labels),
-                [found.rejected.get(i) for i in range(len(found.loss))],
+                outcome.predictions,
+                tuple(self.reader.labels),
+                outcome.loss,
+                outcome.hyperparameters,
+                [outcome.rejected.get(i) for i in range(len(outcome.loss))],
             )
 
-    def predict_many(self, keys: Any, rows: Rows) -> "pd.Series":
-        """The prediction for each row by the model of its key, as a pandas series; `None`, or 0 for
-        numbers, where that has learned nothing yet."""
-        import pandas as pd
+    def predict_many(self, keys: Any, rows: Rows) -> Any:
+        """Return the prediction of the model of its key for each row, as a series; `None`,
+        or 0 in regression, if that model has learned nothing yet."""
+        predictions, classes = self._predict(keys, rows)
+        if not self.reader.options.classify:
+            return to_series(predictions, rows)
+        labels = np.empty(len(predictions), object)
+        known = predictions.any(axis=1)
+        if known.any():
+            labels[known] = as_array(classes)[np.argmax(predictions[known], axis=1)]
+        return to_series(labels.tolist(), rows)
 
-        said, classes = self._predict(keys, rows)
-        if not self._options.classify:
-            return pd.Series(said, index=index_of(rows))
-        labels = np.empty(len(said), object)
-        known = said.any(axis=1)
-        best = np.argmax(said[known], axis=1) if known.any() else []
-        labels[known] = as_array(classes)[best] if known.any() else None
-        return pd.Series(labels, index=index_of(rows)).infer_objects()
-
-    def predict_proba_many(self, keys: Any, rows: Rows) -> "pd.DataFrame":
-        """Probabilities as a pandas frame with one column for each class that the pool knows; 0 in
-        all of them where the model of a row's key has learned nothing yet."""
-        import pandas as pd
-
+    def predict_proba_many(self, keys: Any, rows: Rows) -> Any:
+        """Return probabilities as a frame with one column for each class that the pool
+        knows. All are 0 if the model of a row's key has learned nothing yet."""
         self._check_classes("predict_proba_many")
-        said, classes = self._predict(keys, rows)
-        return pd.DataFrame(said, columns=classes, index=index_of(rows))
+        predictions, classes = self._predict(keys, rows)
+        return to_frame(predictions, classes, rows)
 
     def learn_one(self, x: Features, y: object) -> None:
         """Learn one row, a dict of features in which `key` is the key."""
         self._learn(None, [as_dict(x)], [y])
 
     def predict_one(self, x: Features) -> Any:
-        """The prediction for one row, a dict of features in which `key` is the key."""
-        return self.predict_many(None, [as_dict(x)]).iloc[0]
+        """Return the prediction for one row, a dict of features in which `key` is the key."""
+        return self.predict_many(None, [as_dict(x)])[0]
 
     def predict_proba_one(self, x: Features) -> dict[Hashable, float]:
-        """The probability of each class that the key of the row has met."""
-        found = self.predict_proba_many(None, [as_dict(x)]).iloc[0]
-        return {label: float(p) for label, p in found.items() if p > 0}
+        """Return the probability of each class that the key of the row has met."""
+        self._check_classes("predict_proba_one")
+        predictions, classes = self._predict(None, [as_dict(x)])
+        return {label: p for label, p in zip(classes, predictions[0].tolist(), strict=True) if p}
 
     def prepare(self) -> Self:
-        """Return the pool, which is ready when it is made; an estimator has this method too."""
+        """Return the pool itself. Estimators have this method too, which checks their options."""
         return self
 
     def _learn(
@@ -195,140 +186,60 @@ class Pool:
         reject_missing: bool = True,
         trace: bool = False,
     ) -> Outcome:
-        given, rows = split(self.key, keys, rows)
+        keys, rows = split(self.key, keys, rows)
         goals = targets_of(targets)
         heavy = many_weights(weights, len(goals))
-        with self._lock:
-            batch = self._reader.learnable(self._keys, given, rows, goals, heavy, reject_missing)
-            self._engine.add(len(self) - len(self._engine))
-            first, self.rows = self.rows, self.rows + len(given)
-            found = self._empty(batch, trace)
-            for begin, end in self._stretches(first, len(given)):
-                self._play(batch, found, begin, end)
+        with self.lock:
+            reader, engine, size = self.reader, self.models.engine, len(keys)
+            batch = reader.learnable(keys, rows, goals, heavy, reject_missing)
+            engine.add(len(self) - len(engine))
+            first, self.rows = self.rows, self.rows + size
+            columns, classes = list(range(len(reader.names))), len(reader.labels)
+            spec = engine.spec.replace(features=len(columns), classes=classes)
+            predictions, loss = self._no_predictions(size), np.zeros(size)
+            x = np.full((size if trace else 0, spec.trail), np.nan)
+            lost: list[int] = []
+            for begin, end in self._stretches(first, size):
+                for some in self.models.in_memory(batch.numbers, begin, end):
+                    status, loss[some], _, found, now = engine.play(
+                        batch.numbers[some], batch.values[some], columns, batch.targets[some],
+                        batch.weights[some], classes, self.shards, trace, reader.implied,
+                        reader.siblings,
+                    )  # fmt: skip
+                    predictions[some] = found if self.reader.options.classify else found[:, 0]
+                    if trace:
+                        x[some] = now
+                    lost += some[(batch.weights[some] > 0) & (status != LEARNED)].tolist()
             with_key = [i for i in batch.rejected if batch.numbers[i] >= 0]
-            self._engine.count_rejected(batch.numbers[with_key])
-            found.rejected = batch.rejected | found.rejected
-            for i in sorted(found.rejected):
-                values = {self.key: batch.keys[i], **batch.row(i)}
-                self._rejected.add(first + i + 1, found.rejected[i], values)
-            words = None if self._warned else self._rejected.alarm(bool(self.learned_))
-            self._warned = self._warned or words is not None
+            engine.count_rejected(batch.numbers[with_key])
+            rejected = batch.rejected | dict.fromkeys(lost, NOT_FINITE)
+            for i in sorted(rejected):
+                self.rejected_.add(first + i + 1, rejected[i], {self.key: keys[i], **batch.row(i)})
+            words = None if self.warned else self.rejected_.alarm(bool(self.learned_))
+            self.warned = self.warned or words is not None
+            trail = named(reader.options, spec, x, reader.names, reader.labels) if trace else {}
         if words is not None:
-            warnings.warn(words, stacklevel=3)
-        return found
-
-    def _empty(self, batch: Batch, trace: bool) -> Outcome:
-        size, classify = len(batch.numbers), self._options.classify
-        spec = self._engine.spec.replace(features=batch.values.shape[1], classes=batch.classes)
-        predictions = np.zeros((size, batch.classes) if classify else size)
-        x = np.full((size if trace else 0, spec.trail), np.nan)
-        return Outcome(predictions, np.zeros(size), np.zeros(size), x, {}, spec)
-
-    def _play(self, batch: Batch, found: Outcome, begin: int, end: int) -> None:
-        """Play some rows by the models of their keys."""
-        columns, trace = list(range(batch.values.shape[1])), len(found.x) > 0
-        for rows in self._in_memory(batch, begin, end):
-            status, loss, _, predictions, x = self._engine.play(
-                batch.numbers[rows], batch.values[rows], columns, batch.targets[rows],
-                batch.weights[rows], batch.classes, self.shards, trace, self._reader.implied,
-                self._reader.siblings,
-            )  # fmt: skip
-            found.predictions[rows] = self._columns(predictions)
-            found.loss[rows] = loss
-            if trace:
-                found.x[rows] = x
-            lost = rows[(batch.weights[rows] > 0) & (status != LEARNED)]
-            found.rejected |= dict.fromkeys(lost.tolist(), NOT_FINITE)
+            warn_caller(words)
+        return Outcome(predictions, loss, np.zeros(size), trail, rejected)
 
     def _predict(self, keys: Any, rows: Rows) -> tuple[np.ndarray, list[Hashable]]:
-        given, rows = split(self.key, keys, rows)
-        with self._lock:
-            batch = self._reader.known(self._keys, given, rows)
-            found, labels = self._empty(batch, False).predictions, self._reader.labels
-            columns = list(range(batch.values.shape[1]))
-            for some in self._in_memory(batch, 0, len(given)):
-                predictions = self._engine.predict(
-                    batch.numbers[some], batch.values[some], columns, batch.classes, self.shards
+        keys, rows = split(self.key, keys, rows)
+        with self.lock:
+            batch, labels = self.reader.known(keys, rows), list(self.reader.labels)
+            predictions, columns = (
+                self._no_predictions(len(keys)),
+                list(range(batch.values.shape[1])),
+            )
+            for some in self.models.in_memory(batch.numbers, 0, len(keys)):
+                found = self.models.engine.predict(
+                    batch.numbers[some], batch.values[some], columns, len(labels), self.shards
                 )
-                found[some] = self._columns(predictions)
-        return found, labels
+                predictions[some] = found if self.reader.options.classify else found[:, 0]
+        return predictions, labels
 
-    def _columns(self, predictions: np.ndarray) -> np.ndarray:
-        return predictions if self._options.classify else predictions[:, 0]
-
-    # ---- models in memory and on disk ----------------------------------------------------------
-
-    def _in_memory(self, batch: Batch, begin: int, end: int) -> Iterator[np.ndarray]:
-        """Yield rows that have a key, as many as there may be models in memory, which then are."""
-        rows = begin + np.flatnonzero(batch.numbers[begin:end] >= 0)
-        step = max(1, len(rows) if self.max_keys is None else min(self.max_keys, len(rows)))
-        for i in range(0, len(rows), step):
-            some = rows[i : i + step]
-            if self._store is not None:
-                self._bring(np.unique(batch.numbers[some]))
-            yield some
-
-    def _bring(self, numbers: np.ndarray) -> None:
-        """Have the models of these keys in memory, and others on disk where these are too many."""
-        assert self.max_keys is not None
-        table = self._engine.summary()
-        there = table[:, 5] > 0
-        absent = numbers[~there[numbers]]
-        there[numbers] = False
-        others = np.flatnonzero(there)
-        surplus = len(others) + len(numbers) - self.max_keys
-        if surplus > 0:
-            for number in others[np.argsort(table[others, 2], kind="stable")[:surplus]].tolist():
-                self._put_away(number)
-        for number in absent.tolist():
-            if number in self._places:
-                self._take_back(number)
-
-    def _put_away(self, number: int) -> None:
-        assert self._store is not None
-        info = self._engine.info(number)
-        kept = {name: info[name] for name in ("learned", "total_loss", "x")}
-        self._places[number] = self._store.put(self._engine.state(number), kept)
-        self._engine.release(number)
-
-    def _take_back(self, number: int) -> None:
-        assert self._store is not None
-        place, info = self._places[number], self._engine.info(number)
-        counts = (info["given"], info["rejected"], info["used"])
-        state = self._store.get(place)
-        self._engine.restore(number, info["features"], info["labels"], *counts, state)
-        del self._places[number]
-        self._store.free(place)
-
-    def _info(self, number: int) -> dict[str, Any]:
-        """Return what is known of a key, wherever its model is."""
-        info: dict[str, Any] = self._engine.info(number)
-        return info | (self._places[number].info if number in self._places else {})
-
-    def _state(self, number: int) -> dict[str, Any] | None:
-        """Return the numbers of a model; `None` before its first row."""
-        if number in self._places:
-            assert self._store is not None
-            return self._store.get(self._places[number])
-        return self._engine.state(number) if self._engine.info(number)["in_memory"] else None
-
-    def _summary(self) -> np.ndarray:
-        """Return a line for each key: rows given, rejected, learned, their total loss, and the
-        logarithms of penalty, inertia and memory."""
-        table = np.zeros((len(self), 7))
-        table[:, :4] = self._engine.summary()[:, [0, 1, 3, 4]]
-        spec, spans = self._engine.spec, {}
-        for number in range(len(self)):
-            info = self._info(number)
-            if "x" not in info:
-                continue
-            size = len(info["features"])
-            if size not in spans:
-                found = spec.replace(features=size, classes=len(info["labels"])).spans
-                spans[size] = [slice(*found[name]) for name in TUNED]
-            table[number, 2:4] = info["learned"], info["total_loss"]
-            table[number, 4:] = [info["x"][span].mean() for span in spans[size]]
-        return table
+    def _no_predictions(self, size: int) -> np.ndarray:
+        classify = self.reader.options.classify
+        return np.zeros((size, len(self.reader.labels)) if classify else size)
 
     # ---- where new keys begin ------------------------------------------------------------------
 
@@ -336,8 +247,8 @@ class Pool:
         """Cut a batch where the medians are computed again. Where that is depends on rows alone and
         not on how they are cut into batches."""
         begin = 0
-        while self.start == "pooled" and first + size >= self._renewal:
-            end = max(begin, self._renewal - first)
+        while self.start == "pooled" and first + size >= self.renewal:
+            end = max(begin, self.renewal - first)
             yield begin, end
             begin = end
             self._pool_starts()
@@ -345,125 +256,109 @@ class Pool:
             yield begin, size
 
     def _pool_starts(self) -> None:
-        table = self._summary()
-        wise = table[table[:, 2] >= EXPERIENCED, 4:]
-        if len(wise) >= ENOUGH_KEYS:
-            medians = dict(zip(TUNED, np.exp(np.median(wise, axis=0)).tolist(), strict=True))
+        table = self.models.summary()
+        experienced = table[table[:, 2] >= EXPERIENCED, 4:]
+        if len(experienced) >= ENOUGH_KEYS:
+            medians = zip(TUNED, np.exp(np.median(experienced, axis=0)).tolist(), strict=True)
             bounds = native.loaded().BOUNDS
-            self._begin_at({name: float(np.clip(m, *bounds[name])) for name, m in medians.items()})
-        self._renewal += max(serialise.RENEW, len(self))
+            self.begin_at({name: float(np.clip(m, *bounds[name])) for name, m in medians})
+        self.renewal += max(RENEW, len(self))
 
-    def _begin_at(self, starts: dict[str, float] | None) -> None:
-        """Let the hyperparameters of new keys begin there."""
-        self._starts = starts
+    def begin_at(self, starts: dict[str, float] | None) -> None:
+        """Set the hyperparameters with which new keys start."""
+        self.starts = starts
         if starts is not None:
+            engine = self.models.engine
             order = tuple(starts[name] for name in ("penalty", "memory", "inertia"))
-            self._engine.change(self._engine.spec.replace(starts=order))
+            engine.change(engine.spec.replace(starts=order))
 
     # ---- what was learned ----------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._keys.index)
+        return len(self.reader.keys)
 
     def __bool__(self) -> bool:
         return True  # A pool that has no keys yet is a model, not nothing.
 
     def __iter__(self) -> Iterator[Hashable]:
-        return iter(list(self._keys.index))
+        return iter(list(self.reader.keys))
 
     def __contains__(self, key: object) -> bool:
-        try:
-            return key in self._keys.index
-        except TypeError:
-            return False
+        return is_hashable(key) and key in self.reader.keys
 
     def __getitem__(self, key: Hashable) -> Tenant:
-        """The model of a key, to look at."""
+        """Return the model of a key, for inspection."""
         if key not in self:
             words = nearest(str(key), [str(name) for name in self])
             raise KeyError(f"the pool has no key {key!r}.{words}")
-        return Tenant(key, self, self._keys.index[key])
+        return Tenant(key, self, self.reader.keys[key])
 
     @property
     def classes_(self) -> np.ndarray:
         """The classes that any key has met, sorted."""
         self._check_classes("classes_")
-        return sorted_labels(self._reader.labels)
+        return sorted_labels(list(self.reader.labels))
 
     @property
     def feature_names_(self) -> list[Hashable]:
         """The features seen so far, in the order of their first appearance."""
-        return list(self._reader.names)
-
-    @property
-    def rejected_(self) -> Rejected:
-        """Rows that were rejected: `rejected_.count`, and the last 100 with their reasons."""
-        return self._rejected
+        return list(self.reader.names)
 
     @property
     def ignored_(self) -> int:
         """Values of features beyond those that there is room for, in rows that were learned."""
-        return self._reader.ignored
+        return self.reader.ignored
 
     @property
     def learned_(self) -> int:
         """Rows learned by all keys."""
-        return int(self._totals()[0])
+        with self.lock:
+            return int(self.models.totals()[0])
 
     @property
     def mean_loss_(self) -> float:
         """The mean loss of predicting a row before it was learned, over all keys."""
-        learned, loss = self._totals()
+        with self.lock:
+            learned, loss = self.models.totals()
         return loss / max(learned, 1)
 
     @property
     def in_memory_(self) -> int:
         """Models that are in memory; the others are in files."""
-        with self._lock:
-            return int(self._engine.summary()[:, 5].sum())
+        with self.lock:
+            return int(self.models.engine.summary()[:, 5].sum())
 
     @property
     def bytes_per_key_(self) -> int:
         """The bytes of a model in memory, with its history."""
-        with self._lock:
-            return int(self._engine.bytes_per_key)
-
-    def _totals(self) -> tuple[float, float]:
-        """Return rows learned and their total loss, over all keys."""
-        with self._lock:
-            learned, loss = self._engine.summary()[:, 3:5].sum(axis=0).tolist()
-            away = [place.info for place in self._places.values()]
-            learned += sum(info["learned"] for info in away)
-            return learned, loss + sum(info["total_loss"] for info in away)
+        with self.lock:
+            return int(self.models.engine.bytes_per_key)
 
     def tenants(self, most: int | None = None) -> "pd.DataFrame":
-        """A line for each key, the worst mean loss first: rows learned and rejected, loss and
-        hyperparameters; the first `most` of them."""
+        """Return a frame with a line for each key, the worst mean loss first: rows learned and
+        rejected, loss and hyperparameters. `most` limits the number of lines."""
         import pandas as pd
 
-        with self._lock:
-            table, names = self._summary(), list(self)
-        learned = table[:, 2]
-        loss = table[:, 3] / np.maximum(learned, 1)
+        with self.lock:
+            table, keys = self.models.summary(), list(self)
+        loss = table[:, 3] / np.maximum(table[:, 2], 1)
         worst = np.argsort(-loss, kind="stable")[:most]
-        keys = np.empty(len(worst), object)
-        keys[:] = [names[i] for i in worst]
-        found = {"key": keys, "rows": learned[worst].astype(np.int64), "loss": loss[worst]}
-        columns = {"penalty": 4, "memory": 6, "inertia": 5}
-        found |= {name: np.exp(table[worst, j]) for name, j in columns.items()}
-        return pd.DataFrame(found | {"rejected": table[worst, 1].astype(np.int64)})
+        rejected, learned = table[worst, 1:3].astype(np.int64).T
+        columns = {name: np.exp(table[worst, j]) for name, j in COLUMNS.items()}
+        # A series of objects holds tuples too, as they are.
+        found = {"key": pd.Series([keys[i] for i in worst], dtype=object), "rows": learned}
+        return pd.DataFrame(found | {"loss": loss[worst]} | columns | {"rejected": rejected})
 
     def explain(self) -> str:
-        """How many, how well, the hyperparameters in the middle, the worst key, what was
-        rejected."""
-        with self._lock:
+        """Return a few sentences about the pool: keys, rows, loss, the medians of the
+        hyperparameters, the worst key and rejected rows."""
+        with self.lock:
             table = self.tenants()
             table = table[table["rows"] > 0]
             text = "No row has been learned yet."
             if len(table):
-                what = (
-                    "log loss" if self._options.classify else "loss (in deviations of the target)"
-                )
+                classify = self.reader.options.classify
+                what = "log loss" if classify else "loss (in deviations of the target)"
                 middle, worst = table[["memory", "penalty", "inertia"]].median(), table.iloc[0]
                 text = (
                     f"{counted(len(self), 'key')}, {counted(self.learned_, 'row')} learned, mean "
@@ -473,12 +368,13 @@ class Pool:
                     f"inertia {middle['inertia']:.3g}. The worst is {worst['key']}: "
                     f"{worst['loss']:.4f} over {counted(worst['rows'], 'row')}."
                 )
-            if self._places:
+            if self.models.places:
                 are = "models are" if self.in_memory_ != 1 else "model is"
                 text += f" {self.in_memory_:,} {are} in memory, the others on disk."
-            if self._rejected.count:
-                were = "rows were" if self._rejected.count > 1 else "row was"
-                text += f" {self._rejected.count:,} {were} rejected, {self._rejected.most_often()}."
+            if self.rejected_.count:
+                were = "rows were" if self.rejected_.count > 1 else "row was"
+                often = self.rejected_.most_often()
+                text += f" {self.rejected_.count:,} {were} rejected, {often}."
             if self.ignored_:
                 text += (
                     f" {counted(self.ignored_, 'value')} of features beyond the first "
@@ -487,7 +383,7 @@ class Pool:
             return text
 
     def _check_classes(self, method: str) -> None:
-        if not self._options.classify:
+        if not self.reader.options.classify:
             raise AttributeError(f"{method} is for classes; this is a pool of regressors.")
 
     # ---- copies --------------------------------------------------------------------------------
@@ -495,10 +391,16 @@ class Pool:
     def part(self, index: int, of: int) -> "Pool":
         """Return a new pool, for one thread, with copies of the models of part `index`, if keys are
         spread over so many parts."""
-        return serialise.part(self, index, of)
+        with self.lock:
+            own = [i for key, i in self.reader.keys.items() if spread(key) % of == index]
+            arrays, extra = serialise.to_plain(self, own)
+        most = self.max_keys and max(1, self.max_keys // of)
+        extra |= {"rows": 0, "max_keys": most, "renewal": RENEW, "rejected": Rejected().to_plain()}
+        like = type(self)(self.model, folder=self.folder, shards=1)
+        return serialise.from_plain(like, arrays, extra)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The options of the pool, and those of its models with `model__` before them."""
+        """Return the options of the pool, and those of its models with the prefix `model__`."""
         own = {"key": self.key, "start": self.start, "max_keys": self.max_keys}
         if not deep:
             return own | {"model": self.model}
@@ -509,7 +411,7 @@ class Pool:
         return f"Pool({self.model!r}, key={self.key!r}): {counted(len(self), 'key')}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return a copy that other threads, which may go on learning, cannot change."""
+        """Return a copy of the state, which other threads that go on learning do not change."""
         model = type(self.model)(**self.model.get_params(deep=False))
         return {"like": (model, self.folder, self.shards), "saved": serialise.to_plain(self)}
 

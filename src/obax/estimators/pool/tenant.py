@@ -1,10 +1,10 @@
-"""The model of one key, to look at."""
+"""The model of one key, for inspection."""
 
+import copy
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ..model import Model
-from ..report import Hyperparameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,65 +13,52 @@ if TYPE_CHECKING:
 
 
 class Tenant:
-    """What a pool has learned of one key: everything is as of the moment in which it is asked for.
+    """What a pool has learned of one key, at the time of each call.
 
-    `model` is a copy that goes on alone, with all methods of an estimator.
+    It has what an estimator has: `hyperparameters_`, `hyperparameter_history_` (at up to 24
+    points), `mean_loss_`, `coef_` and the like, of a copy of the key's model.
     """
 
     def __init__(self, key: Hashable, pool: "Pool", number: int):
-        self.key = key
-        self._pool, self._number = pool, number
+        self.key, self.pool, self.number = key, pool, number
 
     @property
     def model(self) -> Any:
-        """The same model as an estimator of its own; the pool's goes its own way."""
-        pool = self._pool
+        """A copy of the model, as an estimator that is independent of the pool."""
+        pool = self.pool
         estimator = type(pool.model)(**pool.model.get_params(deep=False))
-        estimator._model = self._copy()
+        estimator.model_ = self._copy()
         return estimator
 
     @property
     def rows_(self) -> int:
         """The number of rows that the key was given."""
-        return int(self._pool._info(self._number)["given"])
-
-    @property
-    def hyperparameters_(self) -> Hyperparameters:
-        """The hyperparameters as an estimator has them."""
-        found: Hyperparameters = self.model.hyperparameters_
-        return found
-
-    @property
-    def hyperparameter_history_(self) -> dict[str, Any]:
-        """How they got there, at up to 24 points."""
-        history: dict[str, Any] = self.model.hyperparameter_history_
-        return history
-
-    @property
-    def mean_loss_(self) -> float:
-        """The mean loss of predicting a row before it was learned, over all of them."""
-        loss: float = self.model.mean_loss_
-        return loss
+        return int(self.pool.models.info(self.number)["given"])
 
     def explain(self) -> str:
-        """What was learned, in words."""
+        """Return a few sentences about what was learned."""
         return f"{self.key}: {self.model.explain()}"
 
     def plot(self) -> "Figure":
-        """Learning curve, drift, every hyperparameter and the members' shares over time."""
-        figure = self.model.plot()
+        """Return a figure of the learning curve, drift, hyperparameters and shares over time."""
+        figure: Figure = self.model.plot()
         figure.suptitle(str(self.key))
         return figure
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not name.endswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        return getattr(self.model, name)
 
     def __repr__(self) -> str:
         return f"Tenant({self.key!r}, rows={self.rows_:,})"
 
     def _copy(self) -> Model:
-        pool, reader = self._pool, self._pool._reader
-        with pool._lock:
-            info, state = pool._info(self._number), pool._state(self._number)
-            names, labels = list(reader.names), reader.labels
-            model = Model(pool._options)
+        pool, reader = self.pool, self.pool.reader
+        with pool.lock:
+            info, state = pool.models.info(self.number), pool.models.state(self.number)
+            names, labels = list(reader.names), list(reader.labels)
+            model = Model(reader.options)
             if state is None:
                 return model
             model.put(
@@ -79,8 +66,8 @@ class Tenant:
                 [labels[i] for i in info["labels"]],
                 state | {"given": info["given"]},
             )
-            model.columns = reader.columns.copy()
-            for one in pool._rejected:
+            model.columns = copy.deepcopy(reader.columns)
+            for one in pool.rejected_:
                 if one["values"].get(pool.key) == self.key:
                     model.rejected.add(one["row"], one["reason"], one["values"])
             if len(model.rejected) < info["rejected"] and not len(model.rejected):
