@@ -48,14 +48,14 @@ def test_words_are_columns_that_were_zero_before_they_came(chicks):
     by_words.learn_many(words[:120], targets[:120])
     by_columns.learn_many(columns[:120], targets[:120])
     ours, theirs = (
-        dict(zip(m.feature_names_, m._model.engine.state()["moments"], strict=False))
+        dict(zip(m.feature_names_, m.model_.engine.state()["moments"], strict=False))
         for m in (by_words, by_columns)
     )
     for name in ours:
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
     # The mutant: the word's own rows alone.
     (place,) = [i for i, name in enumerate(by_words.feature_names_) if name == "chick=c30"]
-    engine = by_words._model.engine
+    engine = by_words.model_.engine
     alone = len(engine.names)
     engine.grow(["chick=c99"], siblings=[])
     assert engine.state()["moments"][alone][0] == 0 < engine.state()["moments"][place][0]

@@ -112,7 +112,8 @@ class Reader(Bounded):
     def implied(self) -> list[int]:
         """For each class the one that comes with it: the other boolean; -1 for none."""
         return [
-            self.index.get(not label, -1) if isinstance(label, bool) else -1 for label in self.index
+            self.labels.get(not label, -1) if isinstance(label, bool) else -1
+            for label in self.labels
         ]
 
     @property
