@@ -104,7 +104,7 @@ class Options:
     horizon: float = option(500.0, ROWS, live=True)
     scale_memory: float = option(10_000.0, ROWS, live=True)
     max_features: int = option(100_000, at_least(1), live=True)
-    max_categories: int = option(32, at_least(1), live=True)
+    max_categories: int = option(64, at_least(1), live=True)
     max_pending: int = option(10_000, at_least(1), live=True)
     max_memory: float = option(2**30, POSITIVE, live=True)
     shuffle: bool = option(False, FLAG, live=True)
