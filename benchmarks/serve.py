@@ -2,8 +2,10 @@
 
 Three processes on loopback: both servers (uvicorn, one process each), and this one, which sends
 requests that were prepared before over connections that stay open. The servers take turns, so that
-a noisy machine is noisy to both of them. River's model is its usual one, a standard scaler and
-logistic regression; it learns the rows of a batch one after another, as `obax` does.
+a noisy machine is noisy to both of them; what is judged is the median ratio of their rows per
+second. The processor time of each server per request (Linux only) hardly depends on what else the
+machine does. River's model is its usual one, a standard scaler and logistic regression; it learns
+the rows of a batch one after another, as `obax` does.
 
     python -m benchmarks.serve            # some two minutes
     python -m benchmarks.serve --quick    # a smoke run: nothing is judged
@@ -13,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import socket
 import statistics
 import subprocess
@@ -43,10 +46,23 @@ class Load(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Rows per second, and the latency of each request in seconds."""
+    """Rows per second, the latency of each request, and the server's processor time for each."""
 
     rate: float
     latencies: list[float]
+    processor: float
+
+
+class Address(NamedTuple):
+    """A server: its port and its process."""
+
+    port: int
+    process: int
+
+    def processor_seconds(self) -> float:
+        """Return the processor time of the server since it began; NaN where there is no /proc."""
+        threads = Path(f"/proc/{self.process}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9 or math.nan
 
 
 def river_app() -> Any:
@@ -85,10 +101,10 @@ def river_app() -> Any:
 
 
 @contextlib.contextmanager
-def servers() -> Iterator[tuple[int, int]]:
-    """Start both servers; yield their ports."""
+def servers() -> Iterator[tuple[Address, Address]]:
+    """Start both servers; yield their addresses."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        ports = []
+        addresses = []
         obax = ["-m", "obax", "serve", folder, "--new", "classifier", "--name", "m", "--port", "0"]
         for arguments in (obax, ["-m", "benchmarks.serve", "--river"]):
             process = stack.enter_context(
@@ -98,8 +114,9 @@ def servers() -> Iterator[tuple[int, int]]:
             )
             stack.callback(process.terminate)
             line = process.stdout.readline() if process.stdout else ""
-            ports.append(int(line.split("http://127.0.0.1:")[1].split("/")[0]))
-        yield ports[0], ports[1]
+            port = int(line.split("http://127.0.0.1:")[1].split("/")[0])
+            addresses.append(Address(port, process.pid))
+        yield addresses[0], addresses[1]
 
 
 def run_river() -> None:
@@ -163,12 +180,12 @@ def loads(seed: int = 0) -> list[Load]:
     ]
 
 
-async def send(port: int, requests: list[bytes], count: int, rows: int) -> Run:
+async def send(server: Address, requests: list[bytes], count: int, rows: int) -> Run:
     """Send so many requests over a few connections, each waiting for its answer."""
     numbers, latencies = iter(range(count)), []
 
     async def client() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         for number in numbers:
             begun = time.perf_counter()
             writer.write(requests[number % len(requests)])
@@ -181,9 +198,10 @@ async def send(port: int, requests: list[bytes], count: int, rows: int) -> Run:
         writer.close()
         await writer.wait_closed()
 
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), server.processor_seconds()
     await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
-    return Run(count * rows / (time.perf_counter() - begun), latencies)
+    rate = count * rows / (time.perf_counter() - begun)
+    return Run(rate, latencies, (server.processor_seconds() - before) / count)
 
 
 def measure(quick: bool) -> list[dict[str, Any]]:
@@ -207,7 +225,9 @@ def measure(quick: bool) -> list[dict[str, Any]]:
                 rate = statistics.median(run.rate for run in runs)
                 p50, p99 = np.percentile(latencies, [50, 99])
                 line |= {f"{name} rows/s": round(rate), f"{name} p50 ms": round(float(p50), 2)}
+                processor = 1e3 * statistics.mean(run.processor for run in runs)
                 line |= {f"{name} p99 ms": round(float(p99), 2)}
+                line |= {f"{name} processor ms": round(processor, 3)}
             table.append(line | {"ratio": round(ratio, 2), "limit": LIMITS[load.kind]})
     return table
 

@@ -8,7 +8,8 @@
 
 Every model is tested on a row and then trained on it, in the order of the stream. Needs OBAX_DATA
 for two of the streams and `pip install -e '.[river,sklearn]'`. Results of rivals are read from
-`rivals.json`, which `python -m benchmarks.streams.kept` completes.
+`rivals.json`, which `python -m benchmarks.streams.kept` completes; `older` says what `--only older`
+needs.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from . import kept, page
 from .beyond import part_features, part_intervals
 from .losses import part_starts, part_table
 from .million import part_million
+from .older import part_older
 from .report import Table
 from .sources import ROWS, SOURCES
 from .speed import part_process, part_speed
@@ -34,7 +36,12 @@ ON_STREAMS = {
     "intervals": part_intervals,
     "features": part_features,
 }
-ON_ITS_OWN = {"speed": part_speed, "process": part_process, "million": part_million}
+ON_ITS_OWN = {
+    "speed": part_speed,
+    "process": part_process,
+    "older": part_older,
+    "million": part_million,
+}
 PARTS = (*ON_STREAMS, *ON_ITS_OWN)
 
 

@@ -393,41 +393,42 @@ OBAX_CLONES bool invert(double* matrix, std::size_t d) {
     return true;
 }
 
-// Divide a row of the factors by the root of its pivot, whose inverse takes its place.
-OBAX_INLINE bool scale_pivot_row(double* row, std::size_t j, std::size_t d) {
-    if (!(row[j] > 0.0)) return false;
-    const double inverse = 1.0 / std::sqrt(row[j]);
-    row[j] = inverse;
-    std::size_t i = j + 1;
-    for (; i < d && (d - i) % 4 != 0; ++i) row[i] *= inverse;
-    for (; i < d; i += 4) store<Four>(row + i, fill<Four>(inverse) * load<Four>(row + i));
+// Replace a pivot by its inverse; false if it is not positive.
+OBAX_INLINE bool invert_pivot(double& pivot) {
+    if (!(pivot > 0.0)) return false;
+    pivot = 1.0 / pivot;
     return true;
 }
 
-// Factorise a symmetric matrix in its place: R with R'R = L, and the inverse of its diagonal on the
-// diagonal. Four rows are taken from those below them at a time, in whole groups of four columns:
-// what stands below the diagonal afterwards means nothing.
-OBAX_CLONES bool cholesky(double* matrix, std::size_t d) {
+// Factorise a symmetric matrix in its place: L = U' D^-1 U with an upper triangle U whose diagonal
+// is D, and the inverse of D on the diagonal. Without roots, and without rows that are scaled, the
+// next pivot does not wait long. Four rows are taken from those below them at a time, in whole groups
+// of four columns: what stands below the diagonal afterwards means nothing.
+OBAX_CLONES bool decompose(double* matrix, std::size_t d) {
     const std::size_t first = ahead_of_groups(d);
     for (std::size_t j = 0; j < first; ++j) {
         double* row = matrix + j * d;
-        if (!scale_pivot_row(row, j, d)) return false;
+        if (!invert_pivot(row[j])) return false;
         for (std::size_t i = j + 1; i < d; ++i)
-            add_to(matrix + i * d, group_of(i, first), d, -row[i], row);
+            add_to(matrix + i * d, group_of(i, first), d, -row[i] * row[j], row);
     }
     for (std::size_t begin = first; begin < d; begin += 4) {
-        for (std::size_t j = begin; j < begin + 4; ++j) {
-            double* row = matrix + j * d;
-            if (!scale_pivot_row(row, j, d)) return false;
-            for (std::size_t i = j + 1; i < begin + 4; ++i)
-                add_groups_to(matrix + i * d, begin, d, -row[i], row);
+        double* rows[4] = {matrix + begin * d, matrix + (begin + 1) * d, matrix + (begin + 2) * d,
+                           matrix + (begin + 3) * d};
+        double inverses[4];
+        for (std::size_t r = 0; r < 4; ++r) {
+            double* row = rows[r];
+            if (!invert_pivot(row[begin + r])) return false;
+            inverses[r] = -row[begin + r];
+            for (std::size_t q = r + 1; q < 4; ++q)
+                add_groups_to(rows[q], begin, d, row[begin + q] * inverses[r], row);
         }
-        const double* rows[4] = {matrix + begin * d, matrix + (begin + 1) * d,
-                                 matrix + (begin + 2) * d, matrix + (begin + 3) * d};
         for (std::size_t i = begin + 4; i < d; i += 2) {
-            const double left[4] = {-rows[0][i], -rows[1][i], -rows[2][i], -rows[3][i]};
-            const double right[4] = {-rows[0][i + 1], -rows[1][i + 1], -rows[2][i + 1],
-                                     -rows[3][i + 1]};
+            double left[4], right[4];
+            for (std::size_t r = 0; r < 4; ++r) {
+                left[r] = rows[r][i] * inverses[r];
+                right[r] = rows[r][i + 1] * inverses[r];
+            }
             add_four_to_two(matrix + i * d, matrix + (i + 1) * d, group_of(i, first), d, left,
                             right, rows);
         }
@@ -435,19 +436,43 @@ OBAX_CLONES bool cholesky(double* matrix, std::size_t d) {
     return true;
 }
 
-// Four numbers of a line, solved with R' by their block of the factors. `out` gets them with the
-// other sign.
+// Four numbers of a line, solved with U' D^-1 by their block of the factors. `out` gets them over
+// the pivots, with the other sign.
 OBAX_INLINE void solve_four_forwards(const double* const* rows, std::size_t j, double* line,
                                      double* out) {
     for (std::size_t r = 0; r < 4; ++r) {
         double value = line[j + r];
         for (std::size_t q = 0; q < r; ++q) value = value + out[q] * rows[q][j + r];
-        line[j + r] = value * rows[r][j + r];
-        out[r] = -line[j + r];
+        line[j + r] = value;
+        out[r] = -value * rows[r][j + r];
     }
 }
 
-// Four numbers of a line, solved with R after those behind them.
+// The same four numbers of two lines, solved with U after those behind them.
+OBAX_INLINE void solve_four_of_two_backwards(const double* const* rows, std::size_t j,
+                                             std::size_t d, double* one, double* two) {
+    Four sums[4], others[4];
+    for (std::size_t r = 0; r < 4; ++r) sums[r] = others[r] = fill<Four>(0.0);
+    for (std::size_t i = j + 4; i < d; i += 4) {
+        const Four x = load<Four>(one + i), y = load<Four>(two + i);
+        for (std::size_t r = 0; r < 4; ++r) {
+            const Four row = load<Four>(rows[r] + i);
+            sums[r] = sums[r] + row * x;
+            others[r] = others[r] + row * y;
+        }
+    }
+    for (std::size_t r = 4; r-- > 0;) {
+        double value = one[j + r] - sum_of(sums[r]), other = two[j + r] - sum_of(others[r]);
+        for (std::size_t q = 3; q > r; --q) {
+            value = value - rows[r][j + q] * one[j + q];
+            other = other - rows[r][j + q] * two[j + q];
+        }
+        one[j + r] = value * rows[r][j + r];
+        two[j + r] = other * rows[r][j + r];
+    }
+}
+
+// Four numbers of a line, solved with U after those behind them.
 OBAX_INLINE void solve_four_backwards(const double* const* rows, std::size_t j, std::size_t d,
                                       double* line) {
     Four a = fill<Four>(0.0), b = a, c = a, e = a;
@@ -467,7 +492,7 @@ OBAX_INLINE void solve_four_backwards(const double* const* rows, std::size_t j, 
     }
 }
 
-// Solve R'R x = line in place of the lines, four rows of the factors at a time.
+// Solve U' D^-1 U x = line in place of the lines, four rows of the factors at a time.
 OBAX_CLONES void substitute(const double* factors, std::size_t d, double* lines,
                             std::size_t count) {
     const std::size_t first = ahead_of_groups(d);
@@ -475,8 +500,7 @@ OBAX_CLONES void substitute(const double* factors, std::size_t d, double* lines,
     for (std::size_t c = 0; c < count; ++c) {
         double* line = lines + c * d;
         for (std::size_t j = 0; j < first; ++j) {
-            line[j] *= factors[j * d + j];
-            add_to(line, j + 1, d, -line[j], factors + j * d);
+            add_to(line, j + 1, d, -line[j] * factors[j * d + j], factors + j * d);
         }
     }
     for (std::size_t j = first; j < d; j += 4) {
@@ -498,7 +522,10 @@ OBAX_CLONES void substitute(const double* factors, std::size_t d, double* lines,
         const std::size_t at = j - 4;
         const double* rows[4] = {factors + at * d, factors + (at + 1) * d, factors + (at + 2) * d,
                                  factors + (at + 3) * d};
-        for (std::size_t c = 0; c < count; ++c) solve_four_backwards(rows, at, d, lines + c * d);
+        std::size_t c = 0;
+        for (; c + 2 <= count; c += 2)
+            solve_four_of_two_backwards(rows, at, d, lines + c * d, lines + (c + 1) * d);
+        if (c < count) solve_four_backwards(rows, at, d, lines + c * d);
     }
     for (std::size_t c = 0; c < count; ++c) {
         double* line = lines + c * d;
@@ -591,9 +618,22 @@ OBAX_CLONES void multiply_lines(const double* matrix, std::size_t d, const doubl
 
 }  // namespace
 
+OBAX_CLONES void scale_upper(const Matrix& matrix, double factor, Matrix& out) {
+    const std::size_t d = matrix.rows(), first = ahead_of_groups(d);
+    for (std::size_t i = 0; i < d; ++i) {
+        const double* from = matrix.data() + i * d;
+        double* to = out.data() + i * d;
+        const Factor by(factor);
+        for_groups(group_of(i, first), d, [=](auto type, std::size_t j) OBAX_INLINED {
+            using T = typename decltype(type)::type;
+            store<T>(to + j, by.template as<T>() * load<T>(from + j));
+        });
+    }
+}
+
 bool factorise(Matrix& matrix) {
     const std::size_t d = matrix.rows();
-    return d <= LARGEST_INVERSE ? invert(matrix.data(), d) : cholesky(matrix.data(), d);
+    return d <= LARGEST_INVERSE ? invert(matrix.data(), d) : decompose(matrix.data(), d);
 }
 
 void solve(const Matrix& factors, const double* lines, std::size_t count, double* out) {

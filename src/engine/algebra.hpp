@@ -16,7 +16,7 @@
 
 namespace obax {
 
-// Systems of at most this size keep an inverse, larger ones Cholesky factors: products with an
+// Systems of at most this size keep an inverse, larger ones triangular factors: products with an
 // inverse do not wait for one number after the other as substitutions do.
 inline constexpr std::size_t LARGEST_INVERSE = 20;
 
@@ -57,7 +57,11 @@ void add_symmetric_outer(Matrix& matrix, double factor, View a, View b);
 // matrix = fade * matrix + factor * a a'
 void fade_and_add_outer(Matrix& matrix, double fade, double factor, View a);
 
-// Replace a symmetric matrix by what `solve` needs; false if it is not positive definite.
+// out = factor * matrix, as much of a symmetric matrix as `factorise` reads
+void scale_upper(const Matrix& matrix, double factor, Matrix& out);
+
+// Replace a symmetric matrix by what `solve` needs; false if it is not positive definite. Only what
+// is on and above the diagonal is read.
 bool factorise(Matrix& matrix);
 
 // Write L^-1 line into `out` for each of `count` lines, which follow one another in memory.

@@ -74,7 +74,10 @@ inline bool is_extreme(const RawRow& raw) {
 // Says a few times a second that it is time to look for signals.
 class Clock {
   public:
-    bool is_time() { return ++calls_ % 8 == 0 && is_time_now(); }
+    // `cost` is that of a row, in multiplications: of cheap rows some are taken between two looks.
+    explicit Clock(double cost) : rows_(cost > 1e6 ? 1 : 8) {}
+
+    bool is_time() { return ++calls_ % rows_ == 0 && is_time_now(); }
 
     bool is_time_now() {
         const auto now = std::chrono::steady_clock::now();
@@ -85,7 +88,7 @@ class Clock {
 
   private:
     std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-    unsigned calls_ = 0;
+    unsigned rows_, calls_ = 0;
 };
 
 // What became of the rows of a call.

@@ -20,10 +20,11 @@ std::size_t ConformalScores::keep(double coverage) {
     for (std::size_t i = 0; i < coverages_.size(); ++i)
         if (coverages_[i].coverage == coverage) return i;
     if (coverages_.size() == MOST_COVERAGES) return MOST_COVERAGES;
+    coverages_.reserve(coverages_.size() + 1);
     if (coverages_.empty()) {
+        ordered_.reserve(SCORES);
         ordered_ = scores_;
         std::sort(ordered_.begin(), ordered_.end());
-        ordered_.reserve(SCORES);
     }
     coverages_.push_back({coverage, 1.0 - coverage, 0.0, 0.0});
     return coverages_.size() - 1;
@@ -38,6 +39,11 @@ double ConformalScores::reach(std::size_t position) const {
     if (rank <= used) return ordered_[static_cast<std::size_t>(rank) - 1] * scale_;
     if (!numbers_) return 1.0;
     return ordered_.back() * scale_ * std::pow(2.0, std::max(0.0, -level / GAMMA));
+}
+
+void ConformalScores::make_room() {
+    if (enabled_) scores_.reserve(SCORES);
+    if (!coverages_.empty()) ordered_.reserve(SCORES);
 }
 
 void ConformalScores::add(double error, bool number) {
@@ -55,7 +61,6 @@ void ConformalScores::add(double error, bool number) {
         scale_ = error;  // the first error, or the first after nothing but exact predictions
     const double score = scale_ > 0.0 ? std::min(error / scale_, LARGEST_SCORE) : 0.0;
     if (scores_.size() < SCORES) {
-        if (scores_.capacity() < SCORES) scores_.reserve(SCORES);
         scores_.push_back(score);
     } else {
         if (!coverages_.empty())

@@ -38,6 +38,9 @@ class ConformalScores {
     // even a certain class is in the set.
     double reach(std::size_t position) const;
 
+    // Take the memory that scores need, so that `add` cannot fail.
+    void make_room();
+
     // The error of a prediction whose row is learned now, of a number or of a class.
     void add(double error, bool number);
 

@@ -53,7 +53,7 @@ void SecondOrderMember::prepare(const Context& context, MemberWork& work) const 
 void SecondOrderMember::factorise_system(const Plan& plan, MemberWork& work) const {
     const std::size_t d = plan.inputs;
     Matrix& matrix = work.factors;
-    scale(curvature_.flat(), work.forgetting, matrix.flat());
+    scale_upper(curvature_, work.forgetting, matrix);
     double trace = 0.0;
     for (std::size_t i = 0; i < d; ++i) {
         matrix[i][i] += work.inertia + work.ridge[i];

@@ -7,7 +7,7 @@ namespace obax {
 namespace {
 
 // Room for more numbers, twice as many as often as it takes, but never more than there can be.
-void make_room(Vector& values, std::size_t more, std::size_t most) {
+void reserve_more(Vector& values, std::size_t more, std::size_t most) {
     const std::size_t needed = values.size() + more;
     if (needed > values.capacity()) values.reserve(std::max(needed, std::min(2 * needed, most)));
 }
@@ -22,10 +22,13 @@ bool History::add_loss(double loss) {
     return pending_ >= stride_;
 }
 
+void History::make_room() {
+    reserve_more(rows_, 1, points_);
+    reserve_more(losses_, 1, points_);
+    reserve_more(trails_, width_, points_ * width_);
+}
+
 void History::add_point(View trail) {
-    make_room(rows_, 1, points_);
-    make_room(losses_, 1, points_);
-    make_room(trails_, width_, points_ * width_);
     rows_.push_back(learned_);
     losses_.push_back(sum_ / stride_);
     trails_.insert(trails_.end(), trail.begin(), trail.end());

@@ -13,6 +13,9 @@ class History {
   public:
     History(std::size_t width, std::size_t points) : width_(width), points_(points) {}
 
+    // Take the memory that the next row needs, so that `add` cannot fail.
+    void make_room();
+
     // Note a row that was learned; `trail` gives the numbers to note and is called if need be.
     template <class Trail>
     void add(double loss, const Trail& trail) {

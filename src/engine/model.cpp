@@ -116,6 +116,16 @@ bool Model::has_room(std::size_t features) const {
     return plan_->spec.sparse && cells_for(features) <= cells_.rows();
 }
 
+void Model::begin_with_zeros(std::size_t feature, std::size_t sibling) {
+    if (!plan_->spec.sparse) {
+        moments_[feature] = moments_[sibling].of_zeros();
+        return;
+    }
+    const View from = cells_[1 + sibling];
+    const Span to = cells_[1 + feature];
+    for (const CellPart part : {FIRST_ROW, ROWS_SEEN, COUNT}) to[part] = from[part];
+}
+
 Model Model::resized(PlanPointer plan, std::size_t features) const {
     if (plan->spec.sparse && !plan_->spec.sparse) return made_sparse(std::move(plan), features);
     const Plan &old = *plan_, &now = *plan;
@@ -351,6 +361,10 @@ bool Model::predict(const RawRow& raw, Workspace& work, Span prediction) const {
     if (!able) {
         std::fill(prediction.begin(), prediction.end(),
                   1.0 / static_cast<double>(prediction.size()));
+    } else if (plan.spec.classes == 1) {
+        // Another class is at most as probable as the rows so far say (Krichevsky and Trofimov 1981).
+        prediction[0] = std::max(prediction[0], (rows_ + 0.5) / (rows_ + 1.0));
+        prediction[1] = 1.0 - prediction[0];
     }
     return able;
 }
@@ -387,9 +401,17 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     loss *= factor;
     if (!std::isfinite(loss)) return {Status::rejected, 0.0};
     if (!(weight > 0.0)) return {Status::learned, loss};
+    // From here on nothing takes memory: the row is learned as a whole.
+    history_.make_room();
+    scores_.make_room();
 
+    // A target that is cut off is no glitch where a feature has a rare value that has come before.
+    const auto rare = [&] {
+        return std::any_of(work.row.values.begin(), work.row.values.begin() + plan.features,
+                           [](double value) { return std::abs(value) >= CLIP; });
+    };
     const bool doubtful =
-        !plan.classifies && !plan.spec.sparse && std::abs(example.target) >= CLIP;
+        !plan.classifies && !plan.spec.sparse && std::abs(example.target) >= CLIP && !rare();
     if (doubtful) {
         // A glitch teaches nothing, and of a jump nothing but the statistics has to move.
         if (auto_)
@@ -553,6 +575,12 @@ Matrix Model::centre(Workspace& work) const {
             centre[k][i > 0 ? i - 1 : features_] = keep * cell[1 + n + k];
     }
     return centre;
+}
+
+double Model::cost(const Plan& plan, std::size_t values) const {
+    double total = 0.0;
+    for (const auto& member : members_) total += member->cost(plan, static_cast<double>(values));
+    return total;
 }
 
 double Model::bytes(const Plan& plan, std::size_t features) {

@@ -91,6 +91,10 @@ class Model {
     bool has_room(std::size_t features) const;
     void set_features(std::size_t features) noexcept { features_ = features; }
 
+    // Make the statistics of a new feature those of one that was 0 whenever `sibling` had a value.
+    // A word that comes for the first time was absent from the rows that had another word.
+    void begin_with_zeros(std::size_t feature, std::size_t sibling);
+
     const PlanPointer& plan() const { return plan_; }
     std::size_t features() const { return features_; }
     double rows() const { return rows_; }
@@ -110,6 +114,9 @@ class Model {
 
     // All numbers of the model, for saving and loading.
     void visit(Archive& archive);
+
+    // Multiplications for a row with so many values in a model of this plan with the same members.
+    double cost(const Plan& plan, std::size_t values) const;
 
     // Bytes of the state, buffers and a full history of a model with so many features.
     static double bytes(const Plan& plan, std::size_t features);

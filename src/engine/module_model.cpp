@@ -23,6 +23,9 @@ namespace {
 
 constexpr double MISSING = std::numeric_limits<double>::quiet_NaN();
 
+// For each new feature the one that it is another word of; less than 0 for none.
+using Siblings = std::vector<std::ptrdiff_t>;
+
 // A value of a feature as a number; false if it is anything but None, a number or a boolean.
 bool read_number(PyObject* value, double& out) {
     if (PyFloat_CheckExact(value)) {
@@ -103,9 +106,10 @@ class PythonModel {
 
     // ---- growing ----
 
-    void grow(nb::sequence names, nb::sequence labels, bool sparse, const Spec* options) {
+    void grow(nb::sequence names, nb::sequence labels, bool sparse, const Spec* options,
+              const Siblings& siblings) {
         const Use use(*this);
-        extend(names, labels, sparse, options);
+        extend(names, labels, sparse, options, siblings);
     }
 
     void change(const Spec& options) {
@@ -208,7 +212,6 @@ class PythonModel {
         if (!spec().classifies() && more > 0)
             throw std::invalid_argument("a regression has no labels.");
         check_targets(targets, weights, known);
-        if (more > 0) check_new_labels(new_labels);
         const Vector factors = label_weights_.empty() && weights_by_label_.is_none()
                                    ? Vector()
                                    : weights_of(weights_by_label_, joined(labels_, new_labels));
@@ -219,26 +222,19 @@ class PythonModel {
         const std::size_t columns = spec().classifies() ? known : 1;
         Bulk bulk(n, columns, trace ? final_plan.trail : 0);
         const std::size_t position = coverage > 0.0 ? keep(coverage) : MOST_COVERAGES;
-        bool interrupted = false;
+        Clock clock(model_.cost(final_plan, n > 0 ? rows[0].size : 0));
         {
+            const NewLabels met(*this, new_labels, factors);
             const nb::gil_scoped_release release;
-            Clock clock;
-            for (std::size_t i = 0; i < n && !interrupted; ++i) {
+            for (std::size_t i = 0; i < n; ++i) {
                 double weight = weights(i);
                 const double target = targets(i);
                 if (!factors.empty() && !std::isnan(target) && target >= 0.0)
                     weight *= factors[static_cast<std::size_t>(target)];
                 play_row(rows, i, target, weight, position, final_plan, bulk);
-                if (clock.is_time()) {
-                    const nb::gil_scoped_acquire acquire;
-                    interrupted = PyErr_CheckSignals() != 0;
-                }
+                if (clock.is_time()) look_for_signals();
             }
         }
-        // The labels whose rows have come, in the order of their codes.
-        const std::size_t met = spec().classes - before;
-        for (std::size_t i = 0; i < met; ++i) add_label(new_labels[i]);
-        if (interrupted) throw nb::python_error();
         return bulk.as_tuple();
     }
 
@@ -246,21 +242,16 @@ class PythonModel {
         const Use use(*this);
         const std::size_t columns = spec().classifies() ? spec().classes : 1;
         Bulk bulk(rows.size(), columns, 0);
-        bool interrupted = false;
         {
             const nb::gil_scoped_release release;
-            Clock clock;
+            Clock clock(model_.cost(*model_.plan(), rows.size() > 0 ? rows[0].size : 0));
             prediction_.resize(model_.plan()->predictions);
-            for (std::size_t i = 0; i < rows.size() && !interrupted; ++i) {
+            for (std::size_t i = 0; i < rows.size(); ++i) {
                 model_.predict(rows[i], work_, prediction_);
                 bulk.write_prediction(i, prediction_);
-                if (clock.is_time()) {
-                    const nb::gil_scoped_acquire acquire;
-                    interrupted = PyErr_CheckSignals() != 0;
-                }
+                if (clock.is_time()) look_for_signals();
             }
         }
-        if (interrupted) throw nb::python_error();
         return bulk.predictions();
     }
 
@@ -350,7 +341,7 @@ class PythonModel {
         empty.features = empty.classes = 0;
         const bool sparse = options.sparse;
         PythonModel restored(empty);
-        restored.extend(names, labels, sparse, nullptr);
+        restored.extend(names, labels, sparse, nullptr, {});
         NamedArrays arrays;
         for (const auto& [name, value] : state) {
             if (!nb::isinstance<nb::str>(name))
@@ -414,13 +405,20 @@ class PythonModel {
         return values;
     }
 
-    void extend(nb::handle names, nb::handle labels, bool sparse, const Spec* options) {
+    void extend(nb::handle names, nb::handle labels, bool sparse, const Spec* options,
+                const Siblings& siblings) {
         const std::size_t more_names = nb::len(names), more_labels = nb::len(labels);
-        const std::size_t features = model_.features() + more_names;
+        const std::size_t before = model_.features(), features = before + more_names;
+        if (!siblings.empty() && siblings.size() != more_names)
+            throw std::invalid_argument("siblings must be one for each name.");
+        for (const std::ptrdiff_t sibling : siblings)
+            if (sibling >= static_cast<std::ptrdiff_t>(before))
+                throw std::invalid_argument("siblings must be features of the model, or < 0.");
         const bool becomes_sparse = sparse && !spec().sparse;
         const bool same_sizes = !becomes_sparse && more_labels == 0 && options == nullptr;
         if (same_sizes && model_.has_room(features)) {
             add_names_in_place(names, features);
+            begin_with_zeros(model_, before, siblings);
             return;
         }
         if (same_sizes && more_names == 0) return;
@@ -435,6 +433,7 @@ class PythonModel {
         larger.features = larger.sparse ? 0 : features;
         larger.classes += more_labels;
         Model model = model_.resized(make_plan(larger), features);
+        begin_with_zeros(model, before, siblings);
         Workspace work(*model.plan());
         model_ = std::move(model);
         work_ = std::move(work);
@@ -443,6 +442,12 @@ class PythonModel {
         columns_ = std::move(columns);
         label_index_ = std::move(label_index);
         label_weights_ = std::move(label_weights);
+    }
+
+    static void begin_with_zeros(Model& model, std::size_t before, const Siblings& siblings) {
+        for (std::size_t i = 0; i < siblings.size(); ++i)
+            if (siblings[i] >= 0)
+                model.begin_with_zeros(before + i, static_cast<std::size_t>(siblings[i]));
     }
 
     void replace(Model model) {
@@ -478,13 +483,40 @@ class PythonModel {
         work_.reset();
     }
 
-    void add_label(nb::handle label) {
-        label_index_[label] = nb::int_(nb::len(labels_));
-        labels_.append(label);
-        if (!weights_by_label_.is_none()) label_weights_ = weights_of(weights_by_label_, labels_);
-    }
+    // The labels of a call, in the order of their codes. However the call ends, those whose rows
+    // have come are the model's: all memory for that is taken before the first row.
+    class NewLabels {
+      public:
+        NewLabels(PythonModel& model, nb::handle labels, const Vector& weights)
+            : model_(model), any_(nb::len(labels) > 0) {
+            if (!any_) return;
+            labels_ = joined(model.labels_, labels);
+            index_ = indices(labels_, "labels of classes");
+            weights_ = weights;
+        }
+        ~NewLabels() {
+            if (!any_) return;
+            const auto known = static_cast<Py_ssize_t>(model_.spec().classes);
+            for (Py_ssize_t i = PyList_GET_SIZE(labels_.ptr()); i-- > known;) {
+                PyDict_DelItem(index_.ptr(), PyList_GET_ITEM(labels_.ptr(), i));
+                PyList_SetSlice(labels_.ptr(), i, i + 1, nullptr);
+                PyErr_Clear();
+            }
+            if (!weights_.empty()) weights_.resize(static_cast<std::size_t>(known));
+            model_.labels_ = std::move(labels_);
+            model_.label_index_ = std::move(index_);
+            model_.label_weights_ = std::move(weights_);
+        }
+        NewLabels(const NewLabels&) = delete;
+        NewLabels& operator=(const NewLabels&) = delete;
 
-    void check_new_labels(nb::handle labels) const { indices(joined(labels_, labels), "labels"); }
+      private:
+        PythonModel& model_;
+        bool any_;
+        nb::list labels_;
+        nb::dict index_;
+        Vector weights_;
+    };
 
     // Codes of classes must be whole numbers that grow by one at a time.
     void check_targets(const Doubles& targets, const Doubles& weights, std::size_t known) const {
@@ -500,6 +532,12 @@ class PythonModel {
                     "targets must be codes of labels, new ones in their order.");
             if (target == next) next += 1.0;
         }
+    }
+
+    // Throw what a signal handler raises, from a call that has released the GIL.
+    static void look_for_signals() {
+        const nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
 
     std::size_t keep(double coverage) {
@@ -627,7 +665,7 @@ void bind_model(nb::module_& m) {
             return PythonModel(self);
         })
         .def("grow", &PythonModel::grow, "names"_a, "labels"_a = none, "sparse"_a = false,
-             "spec"_a.none() = nb::none())
+             "spec"_a.none() = nb::none(), "siblings"_a = Siblings())
         .def("change", &PythonModel::change, "spec"_a)
         .def("learn", &PythonModel::learn, "row"_a.none(), "y"_a.none(), "weight"_a = 1.0)
         .def("predict", &PythonModel::predict, "row"_a.none())

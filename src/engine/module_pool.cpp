@@ -56,7 +56,8 @@ class PythonPool {
     }
 
     nb::tuple play(Integers tenants, Doubles2D values, Numbers columns, Contiguous targets,
-                   Contiguous weights, std::size_t labels, std::size_t threads, bool trace) {
+                   Contiguous weights, std::size_t labels, std::size_t threads, bool trace,
+                   Numbers implied, Numbers siblings) {
         const Use use(*this);
         const std::size_t n = tenants.shape(0);
         if (targets.shape(0) != n || weights.shape(0) != n)
@@ -74,6 +75,13 @@ class PythonPool {
         rows.learn = true;
         rows.targets = targets.data();
         rows.weights = weights.data();
+        implied.resize(labels, -1);
+        for (const std::int32_t label : implied)
+            if (label < -1 || label >= static_cast<std::int32_t>(labels))
+                throw std::invalid_argument("implied must be numbers of classes, or -1.");
+        rows.implied = implied.data();
+        siblings.resize(rows.width, -1);
+        rows.siblings = siblings.data();
         Spec all = spec();
         for (const std::int32_t column : columns)
             all.features = std::max(all.features, static_cast<std::size_t>(column) + 1);
@@ -261,7 +269,7 @@ class PythonPool {
         bool interrupted = false;
         {
             const nb::gil_scoped_release release;
-            Clock clock;
+            Clock clock(0.0);
             pool_.play(rows, std::min<std::size_t>(threads, 64), [&] {
                 if (!clock.is_time_now()) return false;
                 const nb::gil_scoped_acquire acquire;
@@ -288,7 +296,8 @@ void bind_pool(nb::module_& m) {
         .def("add", &PythonPool::add, "count"_a)
         .def("change", &PythonPool::change, "spec"_a)
         .def("play", &PythonPool::play, "tenants"_a, "values"_a, "columns"_a, "targets"_a,
-             "weights"_a, "labels"_a = 0, "threads"_a = 1, "trace"_a = false)
+             "weights"_a, "labels"_a = 0, "threads"_a = 1, "trace"_a = false,
+             "implied"_a = Numbers(), "siblings"_a = Numbers())
         .def("predict", &PythonPool::predict, "tenants"_a, "values"_a, "columns"_a,
              "labels"_a = 0, "threads"_a = 1)
         .def("count_rejected", &PythonPool::count_rejected, "tenants"_a)

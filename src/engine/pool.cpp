@@ -1,10 +1,13 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <exception>
 #include <limits>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 namespace obax {
@@ -14,8 +17,9 @@ namespace {
 constexpr double MISSING = std::numeric_limits<double>::quiet_NaN();
 // Rows of a call below which one thread takes all of them.
 constexpr std::size_t FEW_ROWS = 64;
-// Rows after which the calling thread asks whether to stop.
+// Rows after which the calling thread asks whether to stop, and how often it does while it waits.
 constexpr std::size_t ROWS_BETWEEN_QUESTIONS = 16;
+constexpr std::chrono::milliseconds BETWEEN_QUESTIONS{20};
 
 }  // namespace
 
@@ -79,11 +83,13 @@ Workspace& Pool::workspace(const Model& model, Workspaces& workspaces) {
 // Features of the pool that a row brings to its model for the first time, in the row's order.
 void Pool::learn_features(Tenant& tenant, const PoolRows& rows, std::size_t i) {
     const RawRow raw = rows.raw(i, nullptr);
-    std::vector<std::int32_t> brought;
+    std::vector<std::int32_t> brought, siblings;
     for (std::size_t j = 0; j < rows.width; ++j) {
         const auto column = static_cast<std::size_t>(rows.columns[j]);
         const bool known = column < tenant.own.size() && tenant.own[column] >= 0;
-        if (!known && !std::isnan(raw.value(j))) brought.push_back(rows.columns[j]);
+        if (known || std::isnan(raw.value(j))) continue;
+        brought.push_back(rows.columns[j]);
+        siblings.push_back(rows.siblings[j]);
     }
     if (brought.empty()) return;
     std::vector<std::int32_t> features = tenant.features, own = tenant.own;
@@ -93,8 +99,15 @@ void Pool::learn_features(Tenant& tenant, const PoolRows& rows, std::size_t i) {
         own[at] = static_cast<std::int32_t>(features.size());
         features.push_back(column);
     }
-    *tenant.model = tenant.model->resized(plan(features.size(), tenant.labels.size()),
-                                          features.size());
+    Model larger = tenant.model->resized(plan(features.size(), tenant.labels.size()),
+                                         features.size());
+    for (std::size_t j = 0; j < brought.size(); ++j) {
+        const auto sibling = static_cast<std::size_t>(siblings[j]);
+        if (siblings[j] >= 0 && sibling < tenant.own.size() && tenant.own[sibling] >= 0)
+            larger.begin_with_zeros(tenant.features.size() + j,
+                                    static_cast<std::size_t>(tenant.own[sibling]));
+    }
+    *tenant.model = std::move(larger);
     tenant.features = std::move(features);
     tenant.own = std::move(own);
 }
@@ -193,6 +206,13 @@ void Pool::play_row(const PoolRows& rows, std::size_t i, Workspaces& workspaces,
     if (rows.loss) rows.loss[i] = outcome.loss;
     if (outcome.status != Status::learned && rows.learn) tenant.rejected += 1.0;
     if (!written) write_prediction(rows, i, tenant, prediction, known);
+    // With the first boolean comes the other one, which is known after the row.
+    const bool learned = weight > 0.0 && outcome.status == Status::learned;
+    const std::int32_t other =
+        learned && spec_.classifies() ? rows.implied[static_cast<std::size_t>(target)] : -1;
+    if (other >= 0 &&
+        std::find(tenant.labels.begin(), tenant.labels.end(), other) == tenant.labels.end())
+        learn_label(tenant, other);
     write_trail(rows, i, tenant);
 }
 
@@ -213,6 +233,9 @@ void Pool::play(const PoolRows& rows, std::size_t threads, const std::function<b
         });
 
     std::atomic<bool> stopped{false};
+    std::size_t running = 0;  // of the other threads, under `lock`
+    std::mutex lock;
+    std::condition_variable ended;
     std::vector<std::exception_ptr> errors(threads);
     const auto work = [&](std::size_t thread) {
         try {
@@ -230,10 +253,34 @@ void Pool::play(const PoolRows& rows, std::size_t threads, const std::function<b
             stopped = true;
         }
     };
+    const auto work_beside = [&](std::size_t thread) {
+        work(thread);
+        const std::lock_guard<std::mutex> guard(lock);
+        --running;
+        ended.notify_one();
+    };
     std::vector<std::thread> others;
-    for (std::size_t thread = 1; thread < threads; ++thread)
-        if (!shards[thread].empty()) others.emplace_back(work, thread);
+    others.reserve(threads);
+    for (std::size_t thread = 1; thread < threads; ++thread) {
+        if (shards[thread].empty()) continue;
+        const std::lock_guard<std::mutex> guard(lock);
+        try {
+            others.emplace_back(work_beside, thread);
+            ++running;
+        } catch (const std::system_error&) {
+            // No further thread can be had: this one takes the rows.
+            shards[0].insert(shards[0].end(), shards[thread].begin(), shards[thread].end());
+        }
+    }
     work(0);
+    {
+        std::unique_lock<std::mutex> guard(lock);
+        while (!ended.wait_for(guard, BETWEEN_QUESTIONS, [&] { return running == 0; })) {
+            guard.unlock();
+            if (!stopped && stop()) stopped = true;
+            guard.lock();
+        }
+    }
     for (auto& other : others) other.join();
     for (const auto& error : errors)
         if (error) std::rethrow_exception(error);

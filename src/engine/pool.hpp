@@ -30,9 +30,11 @@ struct PoolRows {
     std::ptrdiff_t row_stride, stride;
     const std::int32_t* columns;  // the pool's number of each column
     std::size_t width;
+    const std::int32_t* siblings;  // the column that has the first word of the same feature, or -1
     const double* targets;  // numbers, or the pool's numbers of classes; NaN where there is none
     const double* weights;
     std::size_t labels;  // that the pool knows
+    const std::int32_t* implied;  // for each of them the one that comes with it; -1 for none
     bool learn;
 
     std::uint8_t* status;
@@ -56,8 +58,8 @@ class Pool {
     Tenant& operator[](std::size_t i) { return tenants_[i]; }
     const Tenant& operator[](std::size_t i) const { return tenants_[i]; }
 
-    // Play rows, those of each key in their order, on so many threads. `stop` is asked now and then
-    // on the calling thread; once it is true no further row is begun.
+    // Play rows, those of each key in their order, on so many threads. `stop` is asked on the
+    // calling thread until all are done; once it is true no further row is begun.
     void play(const PoolRows& rows, std::size_t threads, const std::function<bool()>& stop);
 
     // Options for the models from now on.

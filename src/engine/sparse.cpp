@@ -289,6 +289,7 @@ void FullMember::continue_from(const Matrix& curvature, std::size_t features) {
 
 void FullMember::prepare(const Context& context, MemberWork& work) const {
     DiagonalMember::prepare(context, work);
+    work.solution.reserve(covariance_.rows());
 }
 
 bool FullMember::predict(const Context& context, const Row& row, MemberWork& work) const {

@@ -108,6 +108,13 @@ double GuardedMoments::standardise_unless_doubtful(double value) const {
     return a;
 }
 
+GuardedMoments GuardedMoments::of_zeros() const {
+    GuardedMoments zeros;
+    zeros.moments_.count = moments_.count;
+    zeros.waiting_ = std::min(waiting_, 0.0);
+    return zeros;
+}
+
 void GuardedMoments::write(Span line) const {
     line[0] = moments_.count;
     line[1] = moments_.mean;

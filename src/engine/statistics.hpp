@@ -47,6 +47,9 @@ class GuardedMoments {
     // The standardised value; 0 for one that is cut off and may be a glitch or a jump.
     double standardise_unless_doubtful(double value) const;
 
+    // What they would be if every value so far had been 0.
+    GuardedMoments of_zeros() const;
+
     const RunningMoments& moments() const { return moments_; }
 
     static constexpr std::size_t NUMBERS = 5 + DOUBTFUL_VALUES;

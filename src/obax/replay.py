@@ -44,7 +44,7 @@ Label = Annotated[
     Kind("a function round -> how much of each class it has", callable, interned),
 ]
 Recency = Annotated[
-    Int[Array, ""],
+    int | Int[Array, ""],
     _RecencyKind(
         "an integer", is_integer, lambda value: trees.strong(jnp.asarray(value, jnp.int32))
     ),

@@ -174,13 +174,14 @@ TEST(pools_equal_separate_models) {
             targets[i] = spec.classifies() ? static_cast<double>(random.below(labels))
                                            : random.normal();
         }
-        const std::int32_t columns[width] = {0, 1, 2, 3};
+        const std::int32_t columns[width] = {0, 1, 2, 3}, siblings[width] = {-1, 0, -1, -1};
+        const std::int32_t implied[labels] = {1, -1, -1};
         const std::size_t count = spec.classifies() ? labels : 1;
         Vector together(rows * count), apart(rows * count);
         std::vector<std::uint8_t> status(rows);
         Vector loss(rows);
-        PoolRows call{tenants.data(), rows, values.data(), width, 1, columns, width, targets.data(),
-                      weights.data(), labels, true, status.data(), loss.data(), together.data(),
+        PoolRows call{tenants.data(), rows, values.data(), width, 1, columns, width, siblings, targets.data(),
+                      weights.data(), labels, implied, true, status.data(), loss.data(), together.data(),
                       nullptr, nullptr};
         pool.play(call, 2, [] { return false; });
         for (std::size_t i = 0; i < rows; ++i) {

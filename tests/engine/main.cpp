@@ -19,7 +19,7 @@ FAULT(a_read_beyond_the_end) {
 
 FAULT(a_read_after_the_end_of_life) {
     auto owner = std::make_unique<double>(1.0);
-    const double* value = owner.get();
+    const double* value = hidden(owner.get());
     owner.reset();
     CHECK(*value != 3.0);
 }

@@ -324,6 +324,40 @@ def test_bad_calls_are_one_readable_line(tmp_path, monkeypatch):
     assert "pip install 'obax[dask]'" in str(found.exception)
 
 
+@pytest.mark.filterwarnings("ignore:No artists with labels found")
+def test_a_short_run_does_without_workers_and_says_so(tmp_path, monkeypatch):
+    alone = run(tmp_path / "alone")
+    monkeypatch.setattr(on_dask, "local", lambda workers: pytest.fail("workers were started"))
+    found = command("--workers", 2, "--out", tmp_path / "r")
+    assert found.exit_code == 0 and "All parts were done in one process" in found.output
+    assert (tmp_path / "r" / "metrics.parquet").read_bytes() == metrics(alone)
+    # Where workers start at once, it does not.
+    monkeypatch.setattr(on_dask, "PAUSE", 0.0)
+    monkeypatch.setattr(on_dask, "START_SECONDS", 0.0)
+    found = command("--workers", 2, "--out", tmp_path / "s", "--set", "milliseconds=100")
+    assert "the workers failed (workers were started)" in found.output
+
+
+def test_workers_take_over_from_the_driver(client, tmp_path, data, monkeypatch):
+    alone = run(tmp_path / "alone", parts=8)
+    for module in on_dask.LOADED:
+        client.run(on_dask.load, module)
+    monkeypatch.setattr(on_dask, "PAUSE", 0.0)
+    monkeypatch.setattr(on_dask, "START_SECONDS", 0.0)
+
+    def local(workers):
+        time.sleep(0.2)
+        return contextlib.nullcontext(client)
+
+    monkeypatch.setattr(on_dask, "local", local)
+    with on_dask.Starting(2) as cluster:
+        shared = run(tmp_path / "shared", cluster, parts=8, milliseconds=500)
+    done = sum(seat["done"] for seat in shared.info["workers"])
+    # The driver did the first part, and the workers those that it had not begun.
+    assert 0 < done < 8 and cluster.note == ""
+    assert metrics(shared) == metrics(alone)
+
+
 def test_words():
     seats = [Seat(str(i), "h", job="p") for i in range(14)]
     assert workers.describe(seats) == "14 running, 14 workers"
@@ -374,11 +408,11 @@ class Gone:
 
 def test_a_scheduler_that_is_gone_is_one_line_and_an_exit_code(tmp_path, monkeypatch):
     monkeypatch.setattr(on_dask, "TIMEOUT", 0.2)
-    monkeypatch.setattr(on_dask, "local", lambda workers: contextlib.nullcontext(Gone()))
-    found = command("--workers", 2, "--out", tmp_path / "r")
+    monkeypatch.setattr(on_dask, "connect", lambda address: contextlib.nullcontext(Gone()))
+    found = command("--scheduler", "tcp://127.0.0.1:1", "--out", tmp_path / "r")
     assert found.exit_code == 1
     line = " ".join(found.stderr.split())
-    assert line.startswith("obax: the Dask scheduler is gone. Finished parts are saved")
+    assert "obax: the Dask scheduler is gone. Finished parts are saved" in line
     assert line.endswith("--resume")
     assert RunFolder.open(tmp_path / "r").info["finished"] is None
 

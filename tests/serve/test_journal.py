@@ -16,32 +16,52 @@ import pytest
 import obax
 from obax._support.messages import UserError
 from obax.estimators import StreamingClassifier
-from obax.serve.journal import Journal, JournalError
+from obax.serve.journal import Journal
 from obax.serve.model import Saves, ServedModel
+from obax.serve.protocol import RequestError
 
 SERVE = [sys.executable, "-m", "obax", "serve", "--port", "0"]
 
 
-def entries(path):
-    return list(Journal(path, written=False).replay(1))
+def entries(path, contained=0, written=False):
+    journal = Journal(path, written)
+    return list(journal.replay(contained))
 
 
 def written(path, bodies):
     journal = Journal(path, written=True)
-    list(journal.replay(1))
+    list(journal.replay(0))
     for body in bodies:
         journal.append("learn", body)
-    journal.close()
-    return path.with_name(path.name + ".journal-1")
+    return journal.path
 
 
 def test_entries_come_back_in_their_order(tmp_path):
     written(tmp_path / "m.obax", [b'{"a":1}', b'{\n"a":\r\n2}'])
-    expected = [("learn", b'{"a":1}'), ("learn", b'{ "a":  2}')]
+    expected = [("learn", b'{"a":1}'), ("learn", b'{ "a": 2}')]
     assert entries(tmp_path / "m.obax") == expected
-    # Other files beside it are left alone.
-    (tmp_path / "m.obax.journal-old").write_text("x")
-    assert entries(tmp_path / "m.obax") == expected
+    # Those that the checkpoint contains are left out.
+    assert entries(tmp_path / "m.obax", contained=1) == expected[1:]
+    assert entries(tmp_path / "m.obax", contained=7) == []
+
+
+def test_an_older_checkpoint_is_not_given_a_journal_that_lacks_entries(tmp_path):
+    path = tmp_path / "m.obax"
+
+    async def play(rows):
+        model = ServedModel("m", StreamingClassifier(), path, Saves(journal=True))
+        for _ in range(rows):
+            await model.learn(b'{"row":{"a":1},"target":1}')
+        await model.save()
+        await model.learn(b'{"row":{"a":1},"target":1}')
+        return model.rows
+
+    assert asyncio.run(play(2)) == 3
+    older = path.read_bytes()
+    assert asyncio.run(play(2)) == 6
+    path.write_bytes(older)
+    with pytest.raises(UserError, match="goes on with entry 6, but its checkpoint ends with 2"):
+        asyncio.run(play(0))
 
 
 def test_a_line_that_was_cut_off_is_removed_and_a_damaged_one_is_an_error(tmp_path):
@@ -49,10 +69,10 @@ def test_a_line_that_was_cut_off_is_removed_and_a_damaged_one_is_an_error(tmp_pa
     whole = file.read_bytes()
     for size in range(len(whole) - 1, len(whole) - 10, -1):
         file.write_bytes(whole[:size])
-        assert len(entries(tmp_path / "m.obax")) == 2
+        assert len(entries(tmp_path / "m.obax", written=True)) == 2
         assert file.read_bytes() == whole[: whole.rindex(b"\n", 0, -1) + 1]
     file.write_bytes(whole.replace(b'"a":1', b'"a":7'))
-    with pytest.raises(JournalError, match="is damaged at byte 0"):
+    with pytest.raises(UserError, match="is damaged at byte 0"):
         entries(tmp_path / "m.obax")
 
 
@@ -63,7 +83,7 @@ def test_a_full_disk_refuses_the_request_and_leaves_the_journal_whole(tmp_path, 
     write = os.write
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:5]))
-        with pytest.raises(ValueError, match="the disk is full"):
+        with pytest.raises(RequestError, match="the disk is full"):
             asyncio.run(model.learn(body))
     asyncio.run(model.learn(body))
     assert model.rows == 2 and len(entries(tmp_path / "m.obax")) == 2

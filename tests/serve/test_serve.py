@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 import obax
 from obax import cli
+from obax._support import files
 from obax.estimators import Pool, StreamingClassifier, StreamingRegressor
+from obax.serve import app as server, page
 from obax.serve.app import application
 from obax.serve.guard import Bounds
 from obax.serve.model import Saves, ServedModel
@@ -99,6 +101,30 @@ def test_the_id_of_a_prediction_is_the_id_of_its_label(tmp_path):
         assert client.get("/metrics").text.count('obax_rows_learned{model="m"} 4.0') == 1
 
 
+def test_words_dates_and_quoted_numbers(tmp_path):
+    path = tmp_path / "m.obax"
+    with served(ServedModel("m", Pool(StreamingRegressor(), "shop"), path, Saves())) as client:
+        post = client.post
+        dates = [f"2024-01-{day:02}" for day in range(1, 21)]
+        inputs = [
+            tensor("shop", ["007"] * 20, "BYTES"),
+            tensor("day", dates, "BYTES"),
+            tensor("place", ["here", "there"] * 10, "BYTES"),
+            tensor("load", list(range(20)), "INT32"),
+        ]
+        body = {"inputs": inputs, "parameters": {"targets": list(range(20))}}
+        assert post("/v2/models/m/learn", json=body).json()["learned"] == 20
+        row = {"shop": "007", "day": "2024-01-21T00:00:00", "place": "here", "load": "20"}
+        first = post("/v2/models/m/infer", json={"row": row}).json()["prediction"]
+        # The key stays a word, the load is the number; one that is not known is missing.
+        again = post("/v2/models/m/infer", json={"row": row | {"load": 20}}).json()["prediction"]
+        missing = post("/v2/models/m/infer", json={"row": row | {"load": "?"}}).json()["prediction"]
+        assert first == again != missing and abs(first - 20) < 2
+        answer = client.get("/v2/models/m/versions/1").json()
+        kinds = {one["name"]: one["datatype"] for one in answer["inputs"]}
+        assert kinds == {"shop": "BYTES", "day": "BYTES", "place": "BYTES", "load": "FP64"}
+
+
 def test_numbers_have_intervals(tmp_path):
     X, _ = rows_of(200)
     with served(ServedModel("r", StreamingRegressor(), tmp_path / "r.obax", Saves())) as client:
@@ -142,10 +168,13 @@ def test_a_pool_learns_each_key(tmp_path):
         (b'{"inputs": []}', 400, "list of tensors"),
         (b'{"inputs": [{"name": "a"}]}', 400, "must have name, shape, datatype and data"),
         (json.dumps({"inputs": [tensor("a", [1.0]) | {"shape": [2]}]}).encode(), 400, "2 values"),
+        (json.dumps({"inputs": [tensor("a", [1.0], [])]}).encode(), 400, "datatype of a is []"),
         (json.dumps({"inputs": [tensor("a", ["x"])]}).encode(), 400, "must be numbers"),
         (json.dumps({"inputs": [tensor("a", [1]), tensor("b", [1, 2])]}).encode(), 400, "as many"),
         (json.dumps({"row": {"a": 1}, "ids": [1, 2]}).encode(), 400, "each of 1 rows"),
         (json.dumps({"row": {"a": 1}, "coverage": 3}).encode(), 400, "coverage"),
+        (b'{"rows": []}', 400, "a list of at least one object"),
+        (b'{"row": [1]}', 400, "row must be an object"),
         (b"[" * 50_000, 400, "not JSON"),
         (b" " * 70_000, 413, "larger than 65,536 bytes"),
     ],
@@ -249,6 +278,24 @@ def test_the_page(client_of_one):
     assert client_of_one.get("/data.json?model=x").status_code == 404
 
 
+def test_a_page_that_takes_long_is_shown_again(tmp_path, monkeypatch):
+    calls = []
+
+    def slowly(model):
+        calls.append(model)
+        time.sleep(0.2)
+        return page.Page("m").contents()
+
+    monkeypatch.setattr(server, "page_of_model", slowly)
+    with served(ServedModel("m", StreamingClassifier(), tmp_path / "m.obax", Saves())) as client:
+        first, second = (client.get("/data.json").json() for _ in range(2))
+        assert first == second and len(calls) == 1
+    monkeypatch.setattr(server, "PAUSE", 0)
+    with served(ServedModel("m", None, tmp_path / "m.obax", Saves())) as client:
+        first, second = (client.get("/data.json").json() for _ in range(2))
+        assert first["updated"] < second["updated"] and len(calls) == 3
+
+
 def test_checkpoints_after_rows_and_seconds(tmp_path):
     X, labels = rows_of(60)
     for saves in (Saves(rows=20, seconds=1000.0), Saves(rows=10**6, seconds=0.1)):
@@ -259,6 +306,32 @@ def test_checkpoints_after_rows_and_seconds(tmp_path):
             while obax.load(path).learned_ < 60 and time.monotonic() < until:
                 time.sleep(0.05)
             assert obax.load(path).learned_ == 60
+
+
+def test_a_checkpoint_that_is_being_written_when_the_server_ends(tmp_path, monkeypatch):
+    write, ended = files.write_bytes, []
+
+    def slowly(path, data):
+        if ended == []:
+            ended.append("begun")
+            time.sleep(0.5)
+        write(path, data)
+        ended.append(len(data))
+
+    async def play():
+        model = ServedModel("m", StreamingClassifier(), tmp_path / "m.obax", Saves(seconds=0.05))
+        body = b'{"row":{"a":1},"target":1}'
+        await model.learn(body)
+        saver = asyncio.create_task(model.save_from_time_to_time())
+        while not ended:
+            await asyncio.sleep(0.01)
+        saver.cancel()
+        await model.learn(body)
+        await model.save()
+
+    monkeypatch.setattr(files, "write_bytes", slowly)
+    asyncio.run(play())
+    assert obax.load(tmp_path / "m.obax").learned_ == 2 and len(ended) == 3
 
 
 def test_predictions_and_learning_at_once(tmp_path):

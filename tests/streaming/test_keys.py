@@ -86,7 +86,7 @@ def test_watch_shows_the_worst_keys_first(tmp_path, rows):
     assert head == ["key, worst first", "rows", "loss", "penalty", "memory", "inertia", "rejected"]
     assert cells[0][0] == "z" and [line[1] for line in cells] == ["80"] * 3
     losses = [float(line[2]) for line in cells]
-    assert losses == sorted(losses, reverse=True) and "3 keys" in seen["words"]
+    assert losses == sorted(losses, reverse=True) and "3 keys" in seen["text"]
     json.dumps(seen)
     # Taken up by a model without keys, or the other way round: other settings.
     done = stream(tmp_path / "rows.csv", "--target", "sold", "--out", tmp_path / "out",

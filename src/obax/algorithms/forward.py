@@ -85,9 +85,9 @@ def pulled_back(
     return unravel(flat + along.astype(flat.dtype))
 
 
-def faded(moved: Follower, factor: Array) -> Follower:
+def faded(moved: Follower, factor: Array | float) -> Follower:
     """Return S times a factor. The derivative of buffers stays: they forget by themselves."""
-    less = jax.tree.map(lambda leaf: factor.astype(leaf.dtype) * leaf, moved)
+    less = jax.tree.map(lambda leaf: jnp.asarray(factor, leaf.dtype) * leaf, moved)
     return less._replace(buffers=moved.buffers)
 
 

@@ -64,7 +64,7 @@ def run(
     if workers or scheduler:
         from ..integrations import dask
 
-        cluster = dask.local(workers) if workers else dask.connect(str(scheduler))
+        cluster = dask.Starting(workers) if workers else dask.connect(str(scheduler))
         lost = (dask.ClusterLost,)
     try:
         with cluster as client, screen.progress(name, as_json) as on_part:
@@ -80,6 +80,8 @@ def run(
             )
             findings = lab.findings(folder)
             page = report.write(folder.path, folder.info, findings)
+        if note := getattr(client, "note", ""):
+            errors.print(note, highlight=False)
     except KeyboardInterrupt:
         errors.print(
             f"\nInterrupted. Finished parts are saved; continue with:\n  {again}", highlight=False

@@ -3,5 +3,6 @@
 from .classifier import StreamingClassifier as StreamingClassifier
 from .estimator import Played as Played
 from .inputs.table import Table as Table
+from .merging import merge as merge
 from .pool import Pool as Pool, Tenant as Tenant
 from .regressor import StreamingRegressor as StreamingRegressor

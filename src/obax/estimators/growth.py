@@ -110,7 +110,8 @@ class GrowingModel(budget.Bounded):
         features, classes = len(self.names) + len(names), len(self.labels) + len(labels)
         sparse = sparse or self.sparse or self.options.sparse(features)
         spec = self.options.spec(features, classes, sparse)
-        self.engine.grow(list(names), list(labels), sparse=sparse, spec=spec)
+        siblings = self.columns.siblings(names, self.names)
+        self.engine.grow(list(names), list(labels), sparse=sparse, spec=spec, siblings=siblings)
 
     def turns_sparse(self, piece: Table | Sparse) -> bool:
         """Return whether the first row of a piece makes the model sparse, or too large for full

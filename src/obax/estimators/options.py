@@ -117,7 +117,7 @@ class Options:
     horizon: float = option(500.0, ROWS, live=True)
     scale_memory: float = option(10_000.0, ROWS, live=True)
     max_features: int = option(100_000, at_least(1), live=True)
-    max_categories: int = option(32, at_least(1), live=True)
+    max_categories: int = option(64, at_least(1), live=True)
     max_pending: int = option(10_000, at_least(1), live=True)
     max_memory: float = option(2**30, POSITIVE, live=True)
     shuffle: bool = option(False, FLAG, live=True)
@@ -281,7 +281,7 @@ class ClassifierOptions(Options):
 
     imbalance: str | None = option(  # type: ignore[misc]
         None,
-        one_of(None, "weights", "logits"),  # type: ignore[arg-type]
+        one_of(None, "weights", "logits"),
     )
     class_weight: str | Mapping[Hashable, float] | None = option(  # type: ignore[misc]
         None, CLASS_WEIGHT, live=True

@@ -53,8 +53,11 @@ class Derivatives(NamedTuple):
         a, b = (one.relative_error + 10.0 * one.kink for one in (self, other))
         a, b = (np.where(~(one.size > 0), np.inf, r) for one, r in ((self, a), (other, b)))
         take = b < a
-        pick = lambda x, y: np.where(take.reshape(-1, *[1] * (x.ndim - 1)), y, x)  # noqa: E731
-        return Derivatives(*(pick(mine, its) for mine, its in zip(self, other, strict=True)))
+
+        def pick(mine: np.ndarray, its: np.ndarray) -> np.ndarray:
+            return np.where(take.reshape(-1, *[1] * (mine.ndim - 1)), its, mine)
+
+        return Derivatives(*map(pick, self, other))
 
 
 def derivatives(

@@ -8,15 +8,18 @@ pickled from a disk.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import dataclasses
+import importlib
 import logging
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .._support.messages import UserError
 from .._support.names import source, versions
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 """Seconds that a scheduler has to answer, at the start and after the connection is lost."""
+START_SECONDS, PAUSE = 10.0, 2.0
+"""Seconds that local workers are expected to take to start, and that pass before they begin to."""
+LOADED = ("obax.lab", "obax.algorithms", "obax.regret")
+"""What local workers load before they have started: the parts of experiments need it."""
 GONE = "it is gone."
 # NPROC determines the number of threads of XLA.
 ONE_CORE = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -76,12 +83,13 @@ def local(workers: int) -> Iterator[Client]:
         raise UserError(f"workers must be at least 1, but got {workers}.")
     spawn = "distributed.nanny.pre-spawn-environ"
     with tempfile.TemporaryDirectory(prefix="obax-workers-") as place:
-        compiled = {"JAX_COMPILATION_CACHE_DIR": os.path.join(place, "compiled")}  # noqa: PTH118
-        # By default JAX keeps only programs that took a second to compile; most take less.
-        compiled["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
-        compiled["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "0"
-        if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-            compiled = {}
+        compiled = {
+            "JAX_COMPILATION_CACHE_DIR": os.path.join(place, "compiled"),  # noqa: PTH118
+            # By default JAX keeps only programs that took a second to compile; most take less.
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.05",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+        }
+        compiled = {name: os.environ.get(name, value) for name, value in compiled.items()}
         environment = dask.config.get(spawn, {}) | ONE_CORE | compiled
         with (
             dask.config.set({spawn: environment}),
@@ -99,6 +107,60 @@ def local(workers: int) -> Iterator[Client]:
             dask_distributed.Client(cluster, timeout=TIMEOUT, set_as_default=False) as client,
         ):
             yield client
+
+
+class Starting:
+    """A local cluster that starts in a thread, while the driver does the first parts itself.
+
+    It begins after `PAUSE` seconds: a run that turns out to be short can still do without.
+    """
+
+    def __init__(self, workers: int):
+        distributed()
+        if workers < 1:
+            raise UserError(f"workers must be at least 1, but got {workers}.")
+        self.note = ""
+        """Why the workers did nothing, if so."""
+        self.seconds = START_SECONDS
+        """How long they take to start and to load what they run: expected, then measured."""
+        self._workers, self._stack = workers, contextlib.ExitStack()
+        self._cancelled = threading.Event()
+        self._executor = concurrent.futures.ThreadPoolExecutor(1)
+        self._client = self._executor.submit(self._start)
+
+    def _start(self) -> Client | None:
+        if self._cancelled.wait(PAUSE):
+            return None
+        begun = time.monotonic()
+        client = self._stack.enter_context(local(self._workers))
+        for module in LOADED:
+            client.run(load, module)
+        self.seconds = time.monotonic() - begun
+        return client
+
+    def cancel(self, note: str) -> None:
+        """Do without the workers, for this reason."""
+        self.note = note
+        self._cancelled.set()
+
+    def client(self) -> Client | None:
+        """Wait until the workers have started; `None` if they are not wanted."""
+        client = self._client.result()
+        return None if self._cancelled.is_set() else client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the workers."""
+        self._cancelled.set()
+        self._executor.shutdown()
+        self._stack.close()
+
+
+def load(module: str) -> None:
+    """Load a module on a worker."""
+    importlib.import_module(module)
 
 
 @contextlib.contextmanager

@@ -134,7 +134,9 @@ def run(
             page.update()
             on_part(len(tables), len(parts), f"{workers.describe(seats)}  {headline}")
 
-        work = workers.run_parts(experiment, config, left, client, on_change)
+        starting = isinstance(client, workers.Starting)
+        do_parts: Any = workers.run_while_starting if starting else workers.run_parts
+        work = do_parts(experiment, config, left, client, on_change)
     for name, rows, seconds in work:
         tables[name] = folder.save_part(name, rows, seconds)
         headline = experiment.headline(tables[name])

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import functools
 import hashlib
 import re
 import time
@@ -11,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,39 +25,38 @@ from .dashboard import page_of_model
 from .guard import Bounds, Guard
 from .metrics import Metrics, numbers
 from .model import ServedModel
-from .protocol import RequestError, to_json
+from .protocol import Json, RequestError, error_response, to_json
 
 EVENT_SECONDS = 1.0
+PAUSE = 20
+"""How many times as long as a page took to make it is shown again: that of a pool with 50,000 keys
+takes a second."""
 MAX_LISTENERS = 16
 """How many clients may listen to events at a time."""
-
-
-class Json(Response):
-    """An answer in standard JSON."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        """Return the bytes of plain values."""
-        return to_json(content)
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(models: Sequence[ServedModel], bounds: Bounds, stop: asyncio.Event) -> Guard:
     """Return the application that serves some models; `stop` ends its streams of events."""
-    server = Server(models, stop)
-    return Guard(server.app(), bounds)
+    return Guard(Server(models, stop).app(), bounds)
 
 
 def watch_application(folder: Path, bounds: Bounds) -> Guard:
     """Return the application that shows a folder."""
-
-    async def data(request: Request) -> Response:
-        return Json(page.read(folder))
-
-    return Guard(Starlette(routes=_page_routes(data), exception_handlers=HANDLERS), bounds)
+    routes = _page_routes(_json(lambda request: page.read(folder)))
+    return Guard(Starlette(routes=routes, exception_handlers=HANDLERS), bounds)
 
 
-def _page_routes(data: Callable[[Request], Awaitable[Response]]) -> list[Route]:
+def _json(answer: Callable[[Request], Any]) -> Handler:
+    """Return a handler that answers with the plain values that `answer` returns."""
+
+    async def handler(request: Request) -> Response:
+        return Json(answer(request))
+
+    return handler
+
+
+def _page_routes(data: Handler) -> list[Route]:
     body, policy = page_and_policy()
 
     async def index(request: Request) -> Response:
@@ -67,19 +68,17 @@ def _page_routes(data: Callable[[Request], Awaitable[Response]]) -> list[Route]:
 
 def page_and_policy() -> tuple[bytes, str]:
     """Return the page, and a policy that allows its own script and style only."""
-    text = resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-
-    def digest(tag: str) -> str:
-        match = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
-        assert match is not None
-        return base64.b64encode(hashlib.sha256(match[1].encode()).digest()).decode()
-
+    body = resources.files(__package__).joinpath("page.html").read_bytes()
+    digests = {
+        tag: base64.b64encode(hashlib.sha256(content).digest()).decode()
+        for tag, content in re.findall(rb"<(script|style)>(.*?)</\1>", body, re.S)
+    }
     policy = (
-        f"default-src 'none'; connect-src 'self'; script-src 'sha256-{digest('script')}'; "
-        f"style-src 'sha256-{digest('style')}'; base-uri 'none'; form-action 'none'; "
+        f"default-src 'none'; connect-src 'self'; script-src 'sha256-{digests[b'script']}'; "
+        f"style-src 'sha256-{digests[b'style']}'; base-uri 'none'; form-action 'none'; "
         f"frame-ancestors 'none'"
     )
-    return text.encode(), policy
+    return body, policy
 
 
 class Server:
@@ -89,92 +88,81 @@ class Server:
         self.models = {model.name: model for model in models}
         self.metrics = Metrics(models)
         self._stop, self._listeners = stop, 0
+        self._pages: dict[str, tuple[float, dict[str, Any]]] = {}
+        """When the page of a model is made anew, and what it shows until then."""
 
     def app(self) -> Starlette:
         """Return the application."""
-        model = "/v2/models/{model}"
-        routes = [
-            Route(f"{model}/infer", self.infer, methods=["POST"]),
-            Route(f"{model}/learn", self.learn, methods=["POST"]),
-            Route("/v2", self.server_metadata),
-            Route("/v2/health/live", self.health),
-            Route("/v2/health/ready", self.health),
-            Route("/v2/models", self.list_models),
-            Route(model, self.model_metadata),
-            Route(f"{model}/ready", self.model_ready),
-            Route(f"{model}/events", self.events),
+        routes: list[Route] = []
+        for model in ("/v2/models/{model}", "/v2/models/{model}/versions/1"):
+            for operation in ("infer", "learn"):
+                handler = functools.partial(self.answer, operation)
+                routes.append(Route(f"{model}/{operation}", handler, methods=["POST"]))
+            routes += [
+                Route(model, _json(self.describe)),
+                Route(f"{model}/ready", _json(self.ready)),
+                Route(f"{model}/events", self.events),
+            ]
+        about = {"name": "obax", "version": __version__, "extensions": ["learn", "events"]}
+        names = {"models": [{"name": name} for name in self.models]}
+        routes += [
+            Route("/v2", _json(lambda request: about)),
+            # Models are read before the server listens: whoever is live is ready.
+            Route("/v2/health/live", _json(lambda request: {"live": True})),
+            Route("/v2/health/ready", _json(lambda request: {"ready": True})),
+            Route("/v2/models", _json(lambda request: names)),
             Route("/metrics", self.prometheus),
             *_page_routes(self.page_data),
         ]
-        return Starlette(routes=routes, exception_handlers=HANDLERS | {RequestError: self.failed},
-                         lifespan=self.lifespan)  # fmt: skip
+        handlers = HANDLERS | {HTTPException: self.failed}
+        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self.lifespan)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Save models from time to time, and once more after the last request."""
-        for model in self.models.values():
+        models = self.models.values()
+        for model in models:
             await model.save()
-        savers = [
-            asyncio.create_task(model.save_from_time_to_time()) for model in self.models.values()
-        ]
+        savers = [asyncio.create_task(model.save_from_time_to_time()) for model in models]
         try:
             yield
         finally:
             for saver in savers:
                 saver.cancel()
-            # One that was writing a checkpoint has finished or given up before the last is written.
-            await asyncio.gather(*savers, return_exceptions=True)
-            for model in self.models.values():
+            for model in models:
                 await model.save()
 
-    async def infer(self, request: Request) -> Response:
-        """Predict rows."""
-        return await self._answer(request, "infer")
-
-    async def learn(self, request: Request) -> Response:
-        """Learn rows, or rows that wait for their labels."""
-        return await self._answer(request, "learn")
-
-    async def _answer(self, request: Request, operation: str) -> Response:
+    async def answer(self, operation: str, request: Request) -> Response:
+        """Predict or learn rows, as the `operation` says."""
         begun = time.perf_counter()
         served = self._served(request)
-        answer = await getattr(served, operation)(request.scope["obax.body"])
-        self.metrics.answered(served.name, operation, time.perf_counter() - begun)
+        call = served.infer if operation == "infer" else served.learn
+        answer = await call(request.scope["obax.body"])
+        latency = self.metrics.latency.labels(served.name, operation)
+        latency.observe(time.perf_counter() - begun)
         return Json(answer)
 
-    async def server_metadata(self, request: Request) -> Response:
-        """Say what this server is."""
-        extensions = ["learn", "events", "metrics"]
-        return Json({"name": "obax", "version": __version__, "extensions": extensions})
-
-    async def health(self, request: Request) -> Response:
-        """Say that the server runs; models are read before it listens."""
-        return Json({"live": True, "ready": True})
-
-    async def list_models(self, request: Request) -> Response:
-        """Say which models there are."""
-        return Json({"models": [{"name": name} for name in self.models]})
-
-    async def model_metadata(self, request: Request) -> Response:
-        """Say what a model takes and gives."""
+    def describe(self, request: Request) -> dict[str, Any]:
+        """Return what a model takes and gives."""
         served = self._served(request)
-        names = [*([] if served.pool is None else [served.pool.key]), *served.model.feature_names_]
-        # A feature may hold numbers, words or dates; numbers are the usual ones.
-        inputs = [{"name": str(name), "datatype": "FP64", "shape": [-1]} for name in names]
-        outputs = [{"name": "prediction", "datatype": "FP64" if served.numbers else "BYTES",
-                    "shape": [-1]}]  # fmt: skip
+        inputs = [
+            {"name": name, "datatype": kind, "shape": [-1]} for name, kind in served.inputs.items()
+        ]
+        datatype = "FP64" if served.numbers else "BYTES"
+        outputs = [{"name": "prediction", "datatype": datatype, "shape": [-1]}]
         if not served.numbers:
             outputs.append({"name": "probabilities", "datatype": "FP64", "shape": [-1, -1]})
-        return Json({"name": served.name, "versions": ["1"], "platform": "obax",
-                     "inputs": inputs, "outputs": outputs})  # fmt: skip
+        tensors = {"inputs": inputs, "outputs": outputs}
+        return {"name": served.name, "versions": ["1"], "platform": "obax"} | tensors
 
-    async def model_ready(self, request: Request) -> Response:
-        """Say that a model is there."""
-        return Json({"name": self._served(request).name, "ready": True})
+    def ready(self, request: Request) -> dict[str, Any]:
+        """Return that a model is there."""
+        return {"name": self._served(request).name, "ready": True}
 
     async def prometheus(self, request: Request) -> Response:
         """Return the metrics."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+        text = generate_latest(self.metrics.registry)
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     async def events(self, request: Request) -> Response:
         """Send the numbers of a model every second, as server-sent events."""
@@ -188,8 +176,7 @@ class Server:
                 while not self._stop.is_set():
                     yield b"data: " + to_json(numbers(served)) + b"\n\n"
                     with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(EVENT_SECONDS):
-                            await self._stop.wait()
+                        await asyncio.wait_for(self._stop.wait(), EVENT_SECONDS)
             finally:
                 self._listeners -= 1
 
@@ -198,33 +185,32 @@ class Server:
     async def page_data(self, request: Request) -> Response:
         """Return what the page shows of one model, the first unless another is asked for."""
         name = request.query_params.get("model", next(iter(self.models)))
-        if name not in self.models:
-            raise HTTPException(404, f"there is no model {name!r}")
-        contents = await asyncio.to_thread(page_of_model, self.models[name])
+        served = self._served(request, name)
+        until, contents = self._pages.get(name, (0.0, {}))
+        begun = time.monotonic()
+        if begun >= until:
+            contents = await asyncio.to_thread(page_of_model, served)
+            ended = time.monotonic()
+            self._pages[name] = ended + PAUSE * (ended - begun), contents
         return Json(contents | {"models": list(self.models), "model": name})
 
-    async def failed(self, request: Request, error: Exception) -> Response:
-        """Answer a request that cannot be answered."""
-        assert isinstance(error, RequestError)
-        self.metrics.failed(error.status)
-        headers = {"Retry-After": "1"} if error.status == 503 else None
-        return Json({"error": str(error)}, error.status, headers)
+    async def failed(self, request: Request, error: Any) -> Response:
+        """Answer a request that cannot be answered, and count it."""
+        self.metrics.errors.labels(str(error.status_code)).inc()
+        return error_response(error)
 
-    def _served(self, request: Request) -> ServedModel:
-        name = request.path_params["model"]
+    def _served(self, request: Request, name: str | None = None) -> ServedModel:
+        name = name or request.path_params["model"]
         if name not in self.models:
             known = ", ".join(self.models)
             raise RequestError(f"there is no model {name!r}; there are: {known}.", 404)
         return self.models[name]
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return Json({"error": error.detail}, error.status_code, error.headers)
+async def _error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        error = HTTPException(500, f"{type(error).__name__} inside the server")
+    return error_response(error)
 
 
-async def _unexpected_error(request: Request, error: Exception) -> Response:
-    return Json({"error": f"{type(error).__name__} inside the server"}, 500)
-
-
-HANDLERS: dict[Any, Any] = {HTTPException: _http_error, Exception: _unexpected_error}
+HANDLERS: dict[Any, Any] = {HTTPException: _error, Exception: _error}

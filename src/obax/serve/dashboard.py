@@ -13,35 +13,27 @@ QUESTION = "How well is this model predicting, each row before it is learned?"
 
 def page_of_model(served: ServedModel) -> dict[str, Any]:
     """Return what the page shows of a model now."""
-    model, now = served.model, numbers(served)
-    facts = {
-        "rows learned": f"{served.rows:,}",
-        "mean loss": f"{now['mean_loss']:.4g}",
-        "rejected": f"{int(now['rows_rejected']):,}",
-        "rows waiting for labels": f"{int(now['pending_labels']):,}",
-        "checkpoint": "none: read only"
-        if served.journal is None
-        else f"{now['checkpoint_age_seconds']:.0f} s ago",
-    }
-    charts: list[dict[str, Any]] = []
-    table: list[list[str]] = []
-    answer = "Nothing has been learned yet."
-    if served.pool is not None:
-        facts["keys"] = f"{len(served.pool):,}"
-        table = worst_keys(served.pool) if len(served.pool) else []
-        answer = f"Mean loss {now['mean_loss']:.4g} over {counted(served.rows, 'row')}."
-    elif served.rows:
-        charts = history_charts(model)
-        losses = model.hyperparameter_history_["loss"].tolist()
-        answer = page.summary("Loss", losses, counted(served.rows, "row"))
-    shown = [{"row": one["row"], "reason": one["reason"]} for one in model.rejected_]
-    return page.contents(
+    model, values = served.model, numbers(served)
+    shown = page.Page(
         served.name,
-        charts,
-        facts.items(),
+        facts=[(name.replace("_", " "), _shown(value)) for name, value in values.items()],
         question=QUESTION,
-        answer=answer,
-        table=table,
-        rejected=shown[-MAX_REJECTED:],
+        answer="Nothing has been learned yet.",
+        rejected=[
+            {"row": one["row"], "reason": one["reason"]} for one in model.rejected_[-MAX_REJECTED:]
+        ],
         text=model.explain(),
     )
+    rows = counted(served.rows, "row")
+    if served.pool is not None and len(served.pool):
+        shown.table = worst_keys(served.pool)
+        shown.answer = f"Mean loss {values['mean_loss']:.4g} over {rows}."
+    elif served.pool is None and served.rows:
+        shown.charts = history_charts(model)
+        losses = model.hyperparameter_history_["loss"].tolist()
+        shown.answer = page.summary("Loss", losses, rows)
+    return shown.contents()
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"

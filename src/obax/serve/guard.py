@@ -2,21 +2,17 @@
 
 import asyncio
 import base64
-import binascii
 import dataclasses
 import hmac
 import ipaddress
 from typing import Any
 
-from .protocol import to_json
+from starlette.requests import ClientDisconnect, Request
+
+from .protocol import RequestError, error_response
 
 OPEN_PATHS = ("/v2/health/live", "/v2/health/ready")
 """What probes of a cluster ask, without a token."""
-SECURITY_HEADERS = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,103 +40,74 @@ class Guard:
         self._requests = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Answer a request, or pass it on with its whole body as `scope["obax.body"]`."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        refused = self._refused(scope["path"], headers)
-        if refused is not None:
-            await _answer(send, *refused)
-            return
         self._requests += 1
         try:
-            await self._pass_on(scope, receive, send, headers)
+            request = Request(scope, receive)
+            self._check(request)
+            scope["obax.body"] = await self._body(request) if request.method == "POST" else b""
+            await self.app(scope, receive, send)
+        except RequestError as error:
+            # The rest of the request is not read.
+            answer = error_response(error)
+            answer.headers["Connection"] = "close"
+            if error.status_code == 401:
+                answer.headers["WWW-Authenticate"] = 'Basic realm="obax"'
+            await answer(scope, receive, send)
+        except ClientDisconnect:
+            pass
         finally:
             self._requests -= 1
 
-    def _refused(self, path: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-        bounds = self.bounds
-        if bounds.local and not _is_local(headers.get(b"host", b"").decode("latin-1")):
-            return 403, "only for this machine"
-        if path not in OPEN_PATHS and bounds.token is not None:
-            given = _token(headers.get(b"authorization", b"").decode("latin-1"))
-            if not hmac.compare_digest(given.encode(), bounds.token.encode()):
-                return 401, "the token is missing or wrong"
-        if self._requests >= bounds.requests:
-            return 503, "too many requests at a time; try again later"
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > bounds.body_bytes:
-            return 413, f"the request is larger than {bounds.body_bytes:,} bytes"
-        return None
+    def _check(self, request: Request) -> None:
+        """Raise a `RequestError` if a request must not be read."""
+        bounds, headers = self.bounds, request.headers
+        if bounds.local and not _is_local(headers.get("host", "")):
+            raise RequestError("only for this machine", 403)
+        if bounds.token is not None and request.url.path not in OPEN_PATHS:
+            token = _token(headers.get("authorization", ""))
+            if not hmac.compare_digest(token.encode(), bounds.token.encode()):
+                raise RequestError("the token is missing or wrong", 401)
+        if self._requests > bounds.requests:
+            raise RequestError("too many requests at a time; try again later", 503)
+        length = headers.get("content-length", "0")
+        self._check_size(int(length) if length.isdigit() else 0)
 
-    async def _pass_on(
-        self, scope: Any, receive: Any, send: Any, headers: dict[bytes, bytes]
-    ) -> None:
-        """Read a whole request within the bounds before it is handled."""
-        parts: list[bytes] = []
-        size, more = 0, scope["method"] == "POST"
+    def _check_size(self, size: int) -> None:
+        if size > self.bounds.body_bytes:
+            raise RequestError(f"the request is larger than {self.bounds.body_bytes:,} bytes", 413)
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body; raise a `RequestError` if it is too large or comes too slowly."""
+        body = bytearray()
         try:
             async with asyncio.timeout(self.bounds.seconds):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        return
-                    parts.append(message.get("body", b""))
-                    size, more = size + len(parts[-1]), message.get("more_body", False)
-                    if size > self.bounds.body_bytes:
-                        text = f"the request is larger than {self.bounds.body_bytes:,} bytes"
-                        await _answer(send, 413, text)
-                        return
+                async for part in request.stream():
+                    body += part
+                    self._check_size(len(body))
         except TimeoutError:
-            await _answer(send, 408, f"the request took longer than {self.bounds.seconds:g} s")
-            return
-        scope["obax.body"] = b"".join(parts)
-        await self.app(scope, receive, _with_headers(send))
-
-
-def _with_headers(send: Any) -> Any:
-    async def send_with_headers(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *SECURITY_HEADERS]
-        await send(message)
-
-    return send_with_headers
-
-
-async def _answer(send: Any, status: int, text: str) -> None:
-    """Answer with an error in the form of the protocol; the rest of the request is not read."""
-    body = to_json({"error": text})
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-        *SECURITY_HEADERS,
-    ]
-    if status == 401:
-        headers.append((b"www-authenticate", b'Basic realm="obax"'))
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+            text = f"the request took longer than {self.bounds.seconds:g} s"
+            raise RequestError(text, 408) from None
+        return bytes(body)
 
 
 def _token(authorization: str) -> str:
     """Return the bearer token, or the password of basic authentication."""
     scheme, _, value = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(value, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
-            return ""
-    return ""
+    if scheme.lower() != "basic":
+        return value.strip() if scheme.lower() == "bearer" else ""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _is_local(host: str) -> bool:
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    return name == "localhost" or is_loopback(name.strip("[]"))
+    name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+    return is_loopback(name.strip("[]"))
 
 
 def is_loopback(address: str) -> bool:

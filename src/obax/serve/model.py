@@ -1,14 +1,13 @@
 """A model that is served: it predicts, learns, keeps rows for their labels, and is saved."""
 
 import asyncio
+import contextlib
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from .._support import files
 from .._support.messages import UserError
@@ -16,8 +15,9 @@ from ..checkpoint import format
 from ..estimators import Pool, StreamingRegressor, Table
 from ..estimators.pending import Pending
 from ..streaming.reasons import Reasons
-from .journal import Journal, JournalError
-from .protocol import Request, RequestError, parse, tensor
+from .journal import Journal
+from .prediction import predict
+from .protocol import ModelRequest, RequestError, parse
 
 INLINE_ROWS = 256
 """Requests of more rows are handled in a thread, so that others need not wait for them."""
@@ -66,6 +66,7 @@ class ServedModel:
         single = model.model if isinstance(model, Pool) else model
         self.numbers = isinstance(single, StreamingRegressor)
         self.pool = model if isinstance(model, Pool) else None
+        self.key = model.key if isinstance(model, Pool) else None
         self.pending: Pending = Pending(single.max_pending) if self.pool else model.pending_
         if self.pool and "pending" in meta:
             self.pending = Pending.from_plain(single.max_pending, meta["pending"])
@@ -81,112 +82,104 @@ class ServedModel:
         """The number of rows learned."""
         return int(self.model.learned_)
 
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The features that rows have had, and the key of a pool, with their usual datatypes."""
+        reader = self.model._fitted if self.pool is None else self.pool.reader
+        columns = reader.columns
+        texts = [*([] if self.key is None else [self.key]), *columns.words, *columns.dates]
+        # A word or a date is several columns of the model, with the name of the feature in front.
+        derived = tuple(f"{name}{mark}" for name in columns.words for mark in "=#")
+        derived += tuple(f"{name}." for name in columns.dates)
+        numbers = [str(n) for n in self.model.feature_names_ if not str(n).startswith(derived)]
+        return {str(name): "BYTES" for name in texts} | dict.fromkeys(numbers, "FP64")
+
     def _replay(self, journal: Journal, meta: dict[str, Any]) -> None:
         """Learn what came after the checkpoint."""
-        begins = meta.get("segment")
+        contained = meta.get("journal")
         # A file that was not written by a server has no number of its journal yet.
-        self._changed = begins is None
-        for operation, body in journal.replay(1 if begins is None else begins):
-            if begins is None:
+        self._changed = contained is None
+        for operation, body in journal.replay(contained or 0):
+            if contained is None:
                 raise UserError(
-                    f"{journal.name} is beside a model that was not served: it belongs to another "
+                    f"{journal.path} is beside a model that was not served: it belongs to another "
                     f"one. Move one of them away."
                 )
             self._changed = True
-            try:
-                request = parse(body)
+            # An error was the answer to the request.
+            with contextlib.suppress(RequestError):
+                request = parse(body, self.key)
                 self._learn(request) if operation == "learn" else self._keep(request)
-            except RequestError:
-                continue  # Its client was told.
 
     # ---- requests ------------------------------------------------------------------------------
 
     async def learn(self, body: bytes) -> dict[str, Any]:
         """Learn the rows of a request; return what became of them."""
-        request = parse(body)
+        request = parse(body, self.key)
         if request.targets is None:
             raise RequestError("learn needs target, or targets for several rows.")
         if request.rows is None and request.ids is None:
             raise RequestError("learn needs inputs, row or rows, or the id of a row.")
         if self.journal is None:
             raise RequestError(f"{self.name} is served to be read: it does not learn.", 409)
-        answer, position = await self._in_turn("learn", request, body, self._learn)
-        await self._on_disk(position)
+        answer, number = await self._in_turn(self.journal, "learn", request, body)
+        await self.journal.synced(number)
         if self.rows - self._saved_rows >= self.saves.rows:
             self.due.set()
         return answer
 
     async def infer(self, body: bytes) -> dict[str, Any]:
         """Predict the rows of a request; keep them for their labels if they have an id."""
-        request = parse(body)
+        request = parse(body, self.key)
         if request.rows is None:
             raise RequestError("infer needs inputs, row or rows.")
         if request.ids is not None and self.journal is not None:
             # A learn that is answered is on the disk with all that came before it, rows that wait
             # included; their own answers do not wait for the disk.
-            await self._in_turn("infer", request, body, self._keep)
-        return await self._run(request, self._infer)
+            await self._in_turn(self.journal, "keep", request, body)
+        return await _run(self._infer, request)
 
     async def _in_turn(
-        self, operation: str, request: Request, body: bytes, call: Callable[[Request], Result]
-    ) -> tuple[Result, tuple[int, int]]:
-        """Note a request in the journal and handle it, one at a time; return its position too."""
-        journal = self.journal
-        assert journal is not None
+        self, journal: Journal, operation: str, request: ModelRequest, body: bytes
+    ) -> tuple[Any, int]:
+        """Learn or keep rows after earlier requests; return the number of the entry too."""
         try:
             async with asyncio.timeout(TURN_SECONDS):
                 await self._turn.acquire()
         except TimeoutError:
-            raise RequestError(
-                "too many requests wait to be learned; try again later.", 503
-            ) from None
+            text = "too many requests wait to be learned; try again later."
+            raise RequestError(text, 503) from None
         try:
-            position = 0
-            if self.saves.journal:
-                try:
-                    position = journal.append(operation, body)
-                except JournalError as error:
-                    raise RequestError(str(error), 503) from error
+            number = journal.append(operation, body)
             self._changed = True
-            return await self._run(request, call), (journal.segment, position)
+            call = self._learn if operation == "learn" else self._keep
+            return await _run(call, request), number
         finally:
             self._turn.release()
 
-    async def _run(self, request: Request, call: Callable[[Request], Result]) -> Result:
-        if request.size > INLINE_ROWS:
-            return await asyncio.to_thread(call, request)
-        return call(request)
-
-    async def _on_disk(self, position: tuple[int, int]) -> None:
-        if self.saves.journal and self.journal is not None:
-            await self.journal.synced(*position)
-
-    def _keep(self, request: Request) -> None:
+    def _keep(self, request: ModelRequest) -> None:
         """Keep the rows of a request under their ids."""
-        assert request.ids is not None
-        for i, id in enumerate(request.ids):
+        for i, id in enumerate(request.ids or []):
             row = _row(request.rows, i)
             if self.pool is not None and request.keys is not None:
-                row = {**row, self.pool.key: request.keys[i]}
+                row[self.pool.key] = request.keys[i]
             try:
                 self.pending.keep(id, row)
             except (ValueError, TypeError) as error:
                 raise RequestError(str(error), 409) from error
 
-    def _learn(self, request: Request) -> dict[str, Any]:
+    def _learn(self, request: ModelRequest) -> dict[str, Any]:
         rows: Any = request.rows
         if rows is None:
             rows = [self._waiting(id) for id in request.ids or []]
             if request.size == 1 and isinstance(rows[0], Table):
                 raise RequestError(rows[0].rejected[0], 404)
-        try:
+        with _as_request_errors():
             rejected = self._learn_rows(rows, request.keys, request.targets or [])
-        except (ValueError, TypeError) as error:
-            raise RequestError(str(error)) from error
         for line in rejected:
             self.reasons.add(line["reason"])
         learned = {"learned": request.size - len(rejected), "rejected": rejected}
-        return _header(self, request) | learned | {"rows": self.rows}
+        return self._header(request) | learned | {"rows": self.rows}
 
     def _waiting(self, id: Any) -> dict[Any, Any] | Table:
         """Return a row that waits for its label, or one that says why there is none."""
@@ -205,60 +198,36 @@ class ServedModel:
             self.model.learn_one(_row(rows, 0), targets[0])
             new = rejected.count > before
             return [{"row": 0, "reason": rejected[-1]["reason"]}] if new else []
-        if self.pool is None:
-            reasons = self.model.play(rows, targets).rejected
-        else:
-            if keys is None:
-                keys = [_row(rows, i).get(self.pool.key) for i in range(len(targets))]
-            reasons = self.pool.play(keys, _without(rows, self.pool.key), targets).rejected
+        reasons = self.model.play(*self._arguments(rows, keys), targets).rejected
+        if not any(reasons) and None not in targets:
+            return []
         return [
             {"row": i, "reason": reason or "its target is missing"}
             for i, (reason, target) in enumerate(zip(reasons, targets, strict=True))
             if reason is not None or target is None
         ]
 
-    def _infer(self, request: Request) -> dict[str, Any]:
-        try:
-            prediction = self._predict(request)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise RequestError(str(error)) from error
-        answer = _header(self, request)
-        if request.plain == "inputs":
-            return answer | {"outputs": _tensors(prediction)}
-        lines = [_plain(prediction, i) for i in range(request.size)]
-        return answer | (lines[0] if request.plain == "row" else {"predictions": lines})
+    def _arguments(self, rows: Any, keys: list[Any] | None) -> tuple[Any, ...]:
+        """Return rows as the model takes them, for a pool with the keys before them."""
+        if self.pool is None:
+            return (rows,)
+        column = self.pool.key
+        if keys is None:
+            keys = [_row(rows, i).get(column) for i in range(len(rows))]
+        if isinstance(rows, Table) and column in rows.names:
+            rows = [rows.row(i) for i in range(len(rows))]
+        return keys, rows
 
-    def _predict(self, request: Request) -> "Prediction":
-        model, rows = self.model, request.rows
-        keys: tuple[Any, ...] = ()
-        if self.pool is not None:
-            if request.coverage is not None:
-                raise ValueError("coverage is for one model, not for a pool.")
-            given = request.keys or [_row(rows, i).get(self.pool.key) for i in range(request.size)]
-            keys, rows = (given,), _without(rows, self.pool.key)
-        if self.numbers:
-            values = [float(value) for value in model.predict_many(*keys, rows)]
-            if request.coverage is None:
-                return Prediction(values)
-            intervals = model.predict_interval_many(rows, request.coverage).to_numpy().tolist()
-            return Prediction(values, intervals=intervals)
-        if request.size == 1 and not keys:
-            found = model.predict_proba_one(_row(rows, 0))
-            found.pop(None, None)
-            classes, lines = list(found), np.array([list(found.values())])
-        else:
-            table = model.predict_proba_many(*keys, rows)
-            classes, lines = list(table.columns), table.to_numpy()
-        best: list[Any] = [None] * len(lines)
-        if classes:
-            # A key that has learned nothing has no chance of any class.
-            known: list[bool] = np.any(lines, axis=1).tolist()
-            places = lines.argmax(axis=1).tolist()
-            best = [classes[i] if seen else None for i, seen in zip(places, known, strict=True)]
-        sets = None
-        if request.coverage is not None:
-            sets = model.predict_set_many(rows, request.coverage)
-        return Prediction(best, lines, classes, sets=sets)
+    def _infer(self, request: ModelRequest) -> dict[str, Any]:
+        with _as_request_errors():
+            rows = [_row(request.rows, 0)] if request.size == 1 else request.rows
+            arguments = self._arguments(rows, request.keys)
+            prediction = predict(self.model, arguments, request.coverage)
+        return self._header(request) | prediction.answer(request)
+
+    def _header(self, request: ModelRequest) -> dict[str, Any]:
+        header = {"model_name": self.name, "model_version": "1"}
+        return header if request.id is None else header | {"id": request.id}
 
     # ---- checkpoints ---------------------------------------------------------------------------
 
@@ -270,39 +239,25 @@ class ServedModel:
             self.due.clear()
             if not self._changed and self.path.exists():
                 return
-            segment = await self.journal.rotate()
-            meta: dict[str, Any] = {"round": self.rows, "segment": segment}
+            meta: dict[str, Any] = {"round": self.rows, "journal": self.journal.number}
             if self.pool is not None:
                 meta["pending"] = self.pending.to_plain()
             data = await asyncio.to_thread(format.model_to_bytes, self.model, meta)
             await asyncio.to_thread(files.write_bytes, self.path, data)
-            self.journal.remove_before(segment)
+            await self.journal.clear()
             self._changed, self._saved_rows, self.saved_at = False, self.rows, time.time()
 
     async def save_from_time_to_time(self) -> None:
         """Save every so many rows or seconds, until cancelled."""
         while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.due.wait(), self.saves.seconds)
             try:
-                async with asyncio.timeout(self.saves.seconds):
-                    await self.due.wait()
-            except TimeoutError:
-                pass
-            try:
-                await self.save()
+                # One that is cancelled goes on: the last checkpoint must come after it.
+                await asyncio.shield(self.save())
             except OSError:
                 # The disk may have room again; the age of the checkpoint is among the metrics.
                 await asyncio.sleep(1.0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """What is predicted for the rows of a request."""
-
-    values: list[Any]
-    probabilities: np.ndarray | None = None
-    classes: Sequence[Any] = ()
-    intervals: list[list[float]] | None = None
-    sets: list[set[Any]] | None = None
 
 
 def read_model(path: Path) -> tuple[Any, dict[str, Any]]:
@@ -311,62 +266,24 @@ def read_model(path: Path) -> tuple[Any, dict[str, Any]]:
     return format.model_from_bytes(checkpoint), checkpoint.meta
 
 
-def _header(served: ServedModel, request: Request) -> dict[str, Any]:
-    header = {"model_name": served.name, "model_version": "1"}
-    return header if request.id is None else header | {"id": request.id}
+async def _run(call: Callable[[ModelRequest], Result], request: ModelRequest) -> Result:
+    if request.size > INLINE_ROWS:
+        return await asyncio.to_thread(call, request)
+    return call(request)
 
 
-def _tensors(prediction: Prediction) -> list[dict[str, Any]]:
-    rows, classes = len(prediction.values), list(prediction.classes)
-    outputs = [tensor("prediction", prediction.values)]
-    if prediction.probabilities is not None:
-        outputs.append(
-            {
-                "name": "probabilities",
-                "datatype": "FP64",
-                "shape": [rows, len(classes)],
-                "data": prediction.probabilities.ravel(),
-                "parameters": {"classes": classes},
-            }
-        )
-    if prediction.intervals is not None:
-        flat = [float(v) for line in prediction.intervals for v in line]
-        outputs.append(tensor("interval", flat, (rows, 2)))
-    if prediction.sets is not None:
-        inside = [label in members for members in prediction.sets for label in classes]
-        outputs.append(tensor("set", inside, (rows, len(classes))))
-        outputs[-1]["parameters"] = {"classes": classes}
-    return outputs
-
-
-def _plain(prediction: Prediction, row: int) -> dict[str, Any]:
-    line: dict[str, Any] = {"prediction": prediction.values[row]}
-    if prediction.probabilities is not None:
-        labels = map(str, prediction.classes)
-        line["probabilities"] = dict(
-            zip(labels, prediction.probabilities[row].tolist(), strict=True)
-        )
-    if prediction.intervals is not None:
-        line["interval"] = prediction.intervals[row]
-    if prediction.sets is not None:
-        line["set"] = [label for label in prediction.classes if label in prediction.sets[row]]
-    return line
+@contextlib.contextmanager
+def _as_request_errors() -> Iterator[None]:
+    """Raise what a model says of its arguments as a `RequestError`."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError) as error:
+        raise RequestError(str(error)) from error
 
 
 def _row(rows: Any, index: int) -> dict[Any, Any]:
+    """Return a row that can be changed, without its missing numbers."""
     if isinstance(rows, Table):
         return {name: value for name, value in rows.row(index).items() if value == value}
     row = rows[index]
     return {} if isinstance(row, Table) else dict(row)
-
-
-def _without(rows: Any, key: str) -> Any:
-    """Return rows without the column of the key."""
-    if isinstance(rows, Table):
-        if key not in rows.names:
-            return rows
-        rows = [rows.row(i) for i in range(len(rows))]
-    return [
-        row if isinstance(row, Table) else {n: v for n, v in row.items() if n != key}
-        for row in rows
-    ]

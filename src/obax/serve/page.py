@@ -1,5 +1,6 @@
 """The file `watch.json`, in which a running job says what `obax watch` shows of it."""
 
+import dataclasses
 import json
 import math
 import time
@@ -18,7 +19,7 @@ MAX_POINTS = 300
 SMOOTHED = 20
 """How many points a smoothed curve averages."""
 # All of them have a contrast of 3 to the light page and to the dark one.
-COLOURS = ("#0f77c0", "#d55e00", "#009270", "#c9468f", "#b07800", "#1f93b8", "#9257d0", "#a5694f",
+COLOURS = ("#0f77c0", "#d55e00", "#009270", "#c9468f", "#b07800", "#9257d0", "#1f93b8", "#a5694f",
            "#5b6ee1", "#7a8b00", "#808080", "#0f77c0")  # fmt: skip
 Curve = tuple[Sequence[float], Sequence[float | None]]
 """Horizontal and vertical values."""
@@ -29,47 +30,38 @@ class WatchError(Exception):
     """A folder has nothing to show."""
 
 
+@dataclasses.dataclass
+class Page:
+    """What the page shows, as plain values."""
+
+    title: str
+    charts: Sequence[Mapping[str, Any]] = ()
+    """They come from `chart`: the first is shown, the others are folded."""
+    facts: Iterable[Sequence[str]] = ()
+    """Pairs of a name and a value."""
+    question: str = ""
+    answer: str = ""
+    table: Sequence[Sequence[str]] = ()
+    """The first row is the head."""
+    rejected: Sequence[Mapping[str, Any]] = ()
+    """Rows with reasons."""
+    text: str = ""
+    done: bool = False
+    trouble: str | None = None
+
+    def contents(self) -> dict[str, Any]:
+        """Return all of it, and the time."""
+        return vars(self) | {"facts": [list(fact) for fact in self.facts], "updated": time.time()}
+
+
 def write(folder: Path, *arguments: Any, **options: Any) -> None:
-    """Write what the page shows: the arguments are those of `contents`."""
-    files.write_text(folder / FILE, json.dumps(contents(*arguments, **options)))
-
-
-def contents(
-    title: str,
-    charts: Sequence[Mapping[str, Any]],
-    facts: Iterable[Sequence[str]],
-    *,
-    question: str = "",
-    answer: str = "",
-    table: Sequence[Sequence[str]] = (),
-    rejected: Sequence[Mapping[str, Any]] = (),
-    text: str = "",
-    done: bool = False,
-    trouble: str | None = None,
-) -> dict[str, Any]:
-    """Return what the page shows, as plain values.
-
-    `charts` come from `chart`: the first is shown, the others are folded. `facts` are pairs of a
-    name and a value. The first row of `table` is its head. `rejected` are rows with reasons.
-    """
-    return {
-        "title": title,
-        "charts": list(charts),
-        "facts": [list(fact) for fact in facts],
-        "question": question,
-        "answer": answer,
-        "table": [list(row) for row in table],
-        "rejected": list(rejected),
-        "words": text,
-        "done": done,
-        "trouble": trouble,
-        "updated": time.time(),
-    }
+    """Write what the page shows: the arguments are those of `Page`."""
+    files.write_text(folder / FILE, json.dumps(Page(*arguments, **options).contents()))
 
 
 def read(folder: Path) -> dict[str, Any]:
     """Return what the page shows now; if it cannot be read, `trouble` says why."""
-    empty: dict[str, Any] = {"folder": str(folder), "question": "", "table": [], "trouble": None}
+    empty = Page(str(folder)).contents() | {"updated": None}
     try:
         check_folder(folder)
         page = json.loads((folder / FILE).read_text())
@@ -78,7 +70,7 @@ def read(folder: Path) -> dict[str, Any]:
         return empty | page
     except (WatchError, OSError, ValueError, RecursionError) as error:
         # The folder may be created, moved or removed at this moment, or hold anything.
-        return empty | {"facts": [], "charts": [], "rejected": [], "trouble": str(error)}
+        return empty | {"trouble": str(error)}
 
 
 def check_folder(folder: Path) -> None:

@@ -12,28 +12,57 @@ from typing import Any
 
 import numpy as np
 import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from ..estimators import Table
+from ..streaming.columns import parse_number
 
 FLOATS = {"FP16", "FP32", "FP64"}
 INTEGERS = {f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
 DATATYPES = {"BOOL", "BYTES"} | FLOATS | INTEGERS
-OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+JSON_OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 Rows = Table | list[dict[Any, Any]]
 
 
-class RequestError(ValueError):
+class RequestError(HTTPException):
     """A request that cannot be answered, with the HTTP status that says so."""
 
     def __init__(self, text: str, status: int = 400):
-        super().__init__(text)
-        self.status = status
+        headers = {"Retry-After": "1"} if status == 503 else None
+        super().__init__(status, text, headers)
+
+
+class Json(Response):
+    """An answer in standard JSON, in which NaN and infinite numbers are null."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of plain values."""
+        return to_json(content)
+
+
+def to_json(value: Any) -> bytes:
+    """Return standard JSON."""
+    return orjson.dumps(value, default=_plain, option=JSON_OPTIONS)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+def error_response(error: HTTPException) -> Json:
+    """Return the answer to a request that cannot be answered, in the form of the protocol."""
+    return Json({"error": error.detail}, error.status_code, error.headers)
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
-    """Rows of a request, and what came with them."""
+class ModelRequest:
+    """Rows of a request to a model, and what came with them."""
 
+    form: str
+    """How the rows came: `"inputs"`, `"row"` or `"rows"`."""
     rows: Rows | None
     """`None` to learn rows that wait under their ids."""
     size: int
@@ -43,46 +72,39 @@ class Request:
     keys: list[Any] | None
     targets: list[Any] | None
     coverage: float | None
-    plain: str
-    """How the rows came: `"inputs"`, `"row"` or `"rows"`."""
 
 
-def parse(body: bytes) -> Request:
-    """Return the request that some JSON is; raise a `RequestError` if it is none."""
+def parse(body: bytes, key: str | None = None) -> ModelRequest:
+    """Return the request in a body of JSON; raise a `RequestError` if there is none.
+
+    In plain rows, texts that read as numbers are numbers, but for the column of the `key`.
+    """
     try:
         values = orjson.loads(body)
     except ValueError as error:
         raise RequestError(f"the request is not JSON: {error}.") from None
     if not isinstance(values, dict):
         raise RequestError(f"the request must be an object, but is a {type(values).__name__}.")
-    form = next((name for name in ("inputs", "row", "rows") if name in values), "")
-    targets = _one_or_many(values, "target")
-    rows, size = _rows(values, form)
-    id, parameters = values.get("id"), values.get("parameters") or {}
+    parameters = values.get("parameters") or {}
     if not isinstance(parameters, dict):
         raise RequestError("parameters must be an object.")
-    ids = values.get("ids", parameters.get("ids"))
+    # Clients of the protocol can send what it does not have in `parameters` only.
+    values = parameters | values
+    form = next((name for name in ("inputs", "row", "rows") if name in values), None)
+    rows = None if form is None else _rows(values[form], form, key)
+    id, ids = values.get("id"), values.get("ids")
+    keys, targets = _one_or_many(values, "key"), _one_or_many(values, "target")
     if rows is None:
         size = len(ids) if isinstance(ids, list) else len(targets or [])
+    else:
+        size = len(rows)
     if ids is None and id is not None:
         ids = [id] if size == 1 else [f"{id}/{i}" for i in range(size)]
-    keys = _one_or_many(values, "key")
-    for name, given in {"ids": ids, "targets": targets, "keys": keys}.items():
-        if given is not None and (not isinstance(given, list) or len(given) != size):
+    for name, entries in {"ids": ids, "targets": targets, "keys": keys}.items():
+        if entries is not None and (not isinstance(entries, list) or len(entries) != size):
             raise RequestError(f"{name} must be a list with an entry for each of {size} rows.")
-    coverage = values.get("coverage", parameters.get("coverage"))
-    return Request(rows, size, id, ids, keys, targets, coverage, form or "rows")
-
-
-def _rows(values: Mapping[str, Any], form: str) -> tuple[Rows | None, int]:
-    if form == "":
-        return None, 0
-    if form == "inputs":
-        return _from_tensors(values["inputs"])
-    rows = [values["row"]] if form == "row" else values["rows"]
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise RequestError(f"{form} must be {'an object' if form == 'row' else 'objects'}.")
-    return rows, len(rows)
+    coverage = values.get("coverage")
+    return ModelRequest(form or "rows", rows, size, id, ids, keys, targets, coverage)
 
 
 def _one_or_many(values: Mapping[str, Any], name: str) -> Any:
@@ -90,42 +112,54 @@ def _one_or_many(values: Mapping[str, Any], name: str) -> Any:
     return [values[name]] if name in values else values.get(f"{name}s")
 
 
-def _from_tensors(inputs: Any) -> tuple[Rows, int]:
+def _rows(value: Any, form: str, key: str | None) -> Rows:
+    if form == "inputs":
+        return _from_tensors(value)
+    rows = [value] if form == "row" else value
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        expected = "an object" if form == "row" else "a list of at least one object"
+        raise RequestError(f"{form} must be {expected}.")
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, str) and name != key:
+                row[name] = parse_number(value)
+    return rows
+
+
+def _from_tensors(inputs: Any) -> Rows:
     """Return the rows of tensors, one for each feature; one with two dimensions is several."""
     if not isinstance(inputs, list) or not inputs:
         raise RequestError("inputs must be a list of tensors, one for each feature.")
     columns: dict[str, list[Any]] = {}
-    words = False
     for tensor in inputs:
-        name, shape, values = _checked_tensor(tensor)
-        words |= tensor["datatype"] == "BYTES"
+        name, shape, data = _checked_tensor(tensor)
         if len(shape) == 2:
-            width = shape[1]
-            columns |= {f"{name}_{j}": values[j::width] for j in range(width)}
+            columns |= {f"{name}_{j}": data[j :: shape[1]] for j in range(shape[1])}
         else:
-            columns[name] = values
-    sizes = {len(values) for values in columns.values()}
+            columns[name] = data
+    sizes = {len(data) for data in columns.values()}
     if len(sizes) != 1:
         raise RequestError(f"inputs must all have as many rows, but they have {sorted(sizes)}.")
-    (size,) = sizes
-    if words:
-        names, lines = list(columns), zip(*columns.values(), strict=True)
-        return [dict(zip(names, line, strict=True)) for line in lines], size
+    if any(tensor["datatype"] == "BYTES" for tensor in inputs):
+        lines = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, line, strict=True)) for line in lines]
     try:
-        array = np.array(list(columns.values()), np.float64).T
+        return Table(list(columns), np.array(list(columns.values()), np.float64).T)
     except (TypeError, ValueError, OverflowError):
         raise RequestError("data must be numbers where the datatype is not BYTES.") from None
-    return Table(list(columns), array), size
 
 
 def _checked_tensor(tensor: Any) -> tuple[str, list[int], list[Any]]:
-    if not isinstance(tensor, dict) or not tensor.keys() >= {"name", "shape", "datatype", "data"}:
-        raise RequestError("an input must have name, shape, datatype and data.")
-    name, shape, datatype, data = (tensor[key] for key in ("name", "shape", "datatype", "data"))
+    try:
+        name, shape, datatype, data = (tensor[k] for k in ("name", "shape", "datatype", "data"))
+    except (KeyError, TypeError):
+        raise RequestError("an input must have name, shape, datatype and data.") from None
     if not isinstance(name, str):
         raise RequestError(f"the name of an input must be a text, but is {name!r}.")
-    if datatype not in DATATYPES:
+    if not isinstance(datatype, str) or datatype not in DATATYPES:
         raise RequestError(f"the datatype of {name} is {datatype!r}, not one of the protocol.")
+    if isinstance(data, list) and data and shape == [len(data)] and not isinstance(data[0], list):
+        return name, shape, data
     sizes = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     if not sizes or len(shape) not in (1, 2):
         raise RequestError(f"the shape of {name} must be [rows] or [rows, columns].")
@@ -137,21 +171,14 @@ def _checked_tensor(tensor: Any) -> tuple[str, list[int], list[Any]]:
     return name, shape, data
 
 
-def tensor(name: str, values: Sequence[Any], shape: Sequence[int] | None = None) -> dict[str, Any]:
+def tensor(name: str, values: np.ndarray | Sequence[Any]) -> dict[str, Any]:
     """Return an output tensor; its datatype is that of the values, or BYTES."""
+    if isinstance(values, np.ndarray):
+        datatype, shape = "BOOL" if values.dtype == bool else "FP64", values.shape
+        return {"name": name, "datatype": datatype, "shape": shape, "data": values.ravel()}
     kinds = {type(value) for value in values}
     datatypes = {bool: "BOOL", int: "INT64", float: "FP64"}
     datatype = datatypes.get(kinds.pop(), "BYTES") if len(kinds) == 1 else "BYTES"
     if datatype == "BYTES":
         values = [value if value is None else str(value) for value in values]
-    size = [len(values)] if shape is None else list(shape)
-    return {"name": name, "datatype": datatype, "shape": size, "data": list(values)}
-
-
-def to_json(value: Any) -> bytes:
-    """Return standard JSON, in which NaN and infinite numbers are null."""
-    return orjson.dumps(value, default=_plain, option=OPTIONS)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)
+    return {"name": name, "datatype": datatype, "shape": [len(values)], "data": values}

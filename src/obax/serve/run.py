@@ -1,10 +1,9 @@
 """Run an application on a socket until a signal asks it to end."""
 
 import asyncio
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -53,6 +52,10 @@ class Running(uvicorn.Server):
         super().__init__(config)
         self._stop = stop
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in good order, however often it is asked to; uvicorn would raise the signal again."""
+        self.should_exit = True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams of events, wait for requests, then let the application save."""
         self._stop.set()
@@ -76,6 +79,11 @@ def server(app: Any, stop: asyncio.Event) -> Running:
         log_level="warning",
         access_log=False,
         server_header=False,
+        headers=[
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ],
         lifespan="on",
         timeout_keep_alive=10,
         timeout_graceful_shutdown=DRAIN_SECONDS,
@@ -86,21 +94,8 @@ def server(app: Any, stop: asyncio.Event) -> Running:
 
 def run(app: Any, stop: asyncio.Event, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until SIGTERM or SIGINT; then finish what is in progress, save, and return."""
-    with _signals_end_quietly():
-        running = server(app, stop)
-        ready()
-        running.run(sockets=[listener])
+    running = server(app, stop)
+    ready()
+    running.run(sockets=[listener])
     if not running.started:
         raise UserError("the server could not start.")
-
-
-@contextmanager
-def _signals_end_quietly() -> Iterator[None]:
-    """Ignore the signals that the server raises again after it has ended in good order."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    previous = [signal.signal(number, lambda *_: None) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, previous, strict=True):
-            signal.signal(number, handler)

@@ -18,7 +18,7 @@ import collections
 import copy
 import math
 import zlib
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,6 +154,20 @@ class Columns:
             # Replaced as a whole, so that an interrupt leaves the old or the new one.
             self.words[name] = Words.of(name, words if full else [*words, str(word)], full)
         self.busy = bool(self.words or self.dates)
+
+    def siblings(self, new: Sequence[Hashable], names: Mapping[Hashable, int]) -> list[int]:
+        """Return, for each new column, the position in `names` of the first column of the same
+        feature of words; -1 where there is none.
+
+        A word that is new was absent from the rows that had another word: its column has been 0 as
+        often as that one had a value.
+        """
+        if not self.words:
+            return []
+        first = {
+            name: next(iter(words.zeros)) for words in self.words.values() for name in words.zeros
+        }
+        return [names.get(first[name], -1) if name in first else -1 for name in new]
 
     def _encoded(self, table: Table, begin: int, end: int, kinds: dict[int, str]) -> Table:
         """Return some rows in columns of numbers."""

@@ -203,9 +203,10 @@ class Pool(Saved):
                 for some in self.models.in_memory(batch.numbers, begin, end):
                     status, loss[some], _, found, now = engine.play(
                         batch.numbers[some], batch.values[some], columns, batch.targets[some],
-                        batch.weights[some], classes, self.shards, trace,
+                        batch.weights[some], classes, self.shards, trace, reader.implied,
+                        reader.siblings,
                     )  # fmt: skip
-                    predictions[some] = self._completed(found)
+                    predictions[some] = found if self.reader.options.classify else found[:, 0]
                     if trace:
                         x[some] = now
                     lost += some[(batch.weights[some] > 0) & (status != LEARNED)].tolist()
@@ -233,26 +234,12 @@ class Pool(Saved):
                 found = self.models.engine.predict(
                     batch.numbers[some], batch.values[some], columns, len(labels), self.shards
                 )
-                predictions[some] = self._completed(found)
+                predictions[some] = found if self.reader.options.classify else found[:, 0]
         return predictions, labels
 
     def _no_predictions(self, size: int) -> np.ndarray:
         classify = self.reader.options.classify
         return np.zeros((size, len(self.reader.labels)) if classify else size)
-
-    def _completed(self, predictions: np.ndarray) -> np.ndarray:
-        """Return predictions in which False has what True leaves, and the other way round, where a
-        key has met one of them alone."""
-        labels = self.reader.labels
-        if not self.reader.options.classify:
-            return predictions[:, 0]
-        if {True, False} <= labels.keys():
-            of_booleans = [labels[False], labels[True]]
-            alone = np.count_nonzero(predictions, axis=1) == 1
-            for one, other in (of_booleans, of_booleans[::-1]):
-                rows = alone & (predictions[:, one] > 0)
-                predictions[rows, other] = 1 - predictions[rows, one]
-        return predictions
 
     # ---- where new keys begin ------------------------------------------------------------------
 

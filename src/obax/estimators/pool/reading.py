@@ -109,6 +109,19 @@ class Reader(Bounded):
         self.ignored = 0
 
     @property
+    def implied(self) -> list[int]:
+        """For each class the one that comes with it: the other boolean; -1 for none."""
+        return [
+            self.labels.get(not label, -1) if isinstance(label, bool) else -1
+            for label in self.labels
+        ]
+
+    @property
+    def siblings(self) -> list[int]:
+        """For each column the first one of the same feature of words; -1 for none."""
+        return self.columns.siblings(list(self.names), self.names)
+
+    @property
     def most_features(self) -> int:
         """The number of features that there is room for: a pool has no sparse models."""
         most = self.options.most_features if self.options.dense else MOST_LINEAR

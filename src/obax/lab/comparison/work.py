@@ -94,7 +94,7 @@ def make(
 
     tolerance, most = config.tolerance, config.max_inner_steps
 
-    def sogd(kind: type[SOGD] | type[ZOSOGD], **more: int) -> Algorithm:
+    def sogd(kind: type[SOGD] | type[ZOSOGD], **more: Any) -> Algorithm:
         # Chosen so that alpha_1 is about alpha, and c_1 about the configured momentum.
         unit, speed = config.momentum / alpha**2, beta / alpha
         momenta: dict[str, Any] = {

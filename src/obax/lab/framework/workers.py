@@ -6,16 +6,22 @@ rows as Parquet. Files of data sets that a worker does not have are sent to it o
 
 from __future__ import annotations
 
+import collections
 import functools
 import hashlib
+import math
 import os
+import queue
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..._support.messages import UserError
-from ...integrations.dask import GONE, Seat, on_workers
+from ...integrations.dask import GONE, Seat, Starting, on_workers
 from ...integrations.job_queue import results
 from .config import as_dict
 from .experiment import Experiment
@@ -45,6 +51,69 @@ def run_parts(
     welcome = functools.partial(share_data, client, experiment.files)
     for name, (data, seconds) in results(client, work, jobs, welcome=welcome, on_change=on_change):
         yield name, typed(read_parquet(data), experiment.name, experiment.columns), seconds
+
+
+def run_while_starting(
+    experiment: Experiment,
+    config: object,
+    names: Sequence[str],
+    cluster: Starting,
+    on_change: Callable[[list[Seat]], None],
+) -> Iterator[tuple[str, pd.DataFrame, float]]:
+    """Do parts in this process until workers have started; yield what `run_parts` yields.
+
+    The workers then do the rest, while this process finishes its part. If the rest takes less time
+    than workers take to start, this process goes on alone, and `cluster.note` says so.
+    """
+    parts, left, rest = experiment.parts(config), collections.deque(names), list[str]()
+    seconds: list[float] = []
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    taking = threading.Lock()
+
+    def cancel_if_short() -> None:
+        expected = float(np.mean(seconds)) * len(left) if seconds else math.inf
+        if expected < cluster.seconds:
+            cluster.cancel(
+                f"All parts were done in one process: the last {len(left)} take about "
+                f"{expected:.1f} s, and workers take {cluster.seconds:.1f} s to start."
+            )
+
+    def drive() -> None:
+        try:
+            client = cluster.client()
+            with taking:
+                cancel_if_short()
+                if client is None or cluster.note:
+                    return
+                rest.extend(left)
+                left.clear()
+            # Files are written by the other thread, which is told of workers as of parts.
+            for result in run_parts(experiment, config, rest, client, results.put):
+                results.put(result)
+            results.put(None)
+        except BaseException as error:
+            cluster.note = f"All parts were done in one process: the workers failed ({error})."
+            results.put(error)
+
+    threading.Thread(target=drive, daemon=True).start()
+    while left:
+        with taking:
+            # The workers may have taken them just now.
+            name = left.popleft() if left else None
+        if name is not None:
+            result = experiment.run_part(name, parts[name])
+            seconds.append(result[2])
+            yield result
+        with taking:
+            if left and not cluster.note:
+                cancel_if_short()
+    while rest and (result := results.get()) is not None:
+        if isinstance(result, BaseException):
+            raise result
+        if isinstance(result, list):
+            on_change(result)
+        else:
+            yield result
 
 
 def work(experiment_name: str, config: dict[str, object], part: str) -> tuple[bytes, float]:
