@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 
 #include "model.hpp"
 
@@ -220,8 +221,12 @@ void AutoMembers::learn_trees(const AutoContext& context, double target, double 
         trees_[i].update(work.leaves.data() + i * GradientTrees::TREES, work.bins.data(), bins_,
                          work.gradient, work.curvature, weight);
     }
-    if (bins_.add(work.values, work.changed))
+    try {
+        if (bins_.add(work.values, work.changed))
+            for (GradientTrees& trees : trees_) trees.forget_bins(work.changed);
+    } catch (const std::bad_alloc&) {
         for (GradientTrees& trees : trees_) trees.forget_bins(work.changed);
+    }
 }
 
 void AutoMembers::update(const AutoContext& context, const RawRow& raw, double target,
@@ -240,7 +245,11 @@ void AutoMembers::update(const AutoContext& context, const RawRow& raw, double t
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
         if (!blocks_[i] || rests_[1 + i].asleep) continue;
         Vector& prediction = work.members[1 + i].prediction;
-        blocks_[i]->step(raw, target, weight, *work.blocks[i], prediction);
+        try {
+            blocks_[i]->step(raw, target, weight, *work.blocks[i], prediction);
+        } catch (const std::bad_alloc&) {
+            // It has not learned the row; the others have.
+        }
     }
     if (!plan.classifies) {
         target_.add(target, plan.spec.scale_memory);
@@ -395,6 +404,11 @@ Vector AutoMembers::shares() const {
     }
     for (double& share : shares) share /= awake;
     return shares;
+}
+
+void AutoMembers::begin_with_zeros(std::size_t feature, std::size_t sibling) {
+    for (auto& block : blocks_)
+        if (block) block->begin_with_zeros(feature, sibling);
 }
 
 // ---- growing and looking ----------------------------------------------------------------------

@@ -78,6 +78,9 @@ class AutoMembers {
     void update(const AutoContext&, const RawRow& raw, double target, double weight,
                 const Example& example, bool doubtful, AutoWork& work);
 
+    // See `Model::begin_with_zeros`.
+    void begin_with_zeros(std::size_t feature, std::size_t sibling);
+
     std::unique_ptr<AutoMembers> resized(const Plan& old, const Plan& now,
                                          double linear_cost) const;
 

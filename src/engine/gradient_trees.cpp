@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 
 namespace obax {
 
@@ -95,7 +96,11 @@ void GradientTrees::update(const std::uint32_t* leaves, const std::uint8_t* bins
         Leaf& leaf = tree.leaves[leaves[b]];
         if (leaf.waiting >= CHECKED && !leaf.counts.empty()) {
             leaf.waiting = 0.0;
-            if (has_room(tree)) try_split(tree, leaves[b], edges);
+            try {
+                if (has_room(tree)) try_split(tree, leaves[b], edges);
+            } catch (const std::bad_alloc&) {
+                // The leaf stays as it is: a row is learned as a whole.
+            }
         }
     }
 }
@@ -121,7 +126,11 @@ void GradientTrees::learn_leaf(Tree& tree, std::size_t node, const std::uint8_t*
     leaf.waiting += weight;
     if (leaf.counts.empty()) {
         if (tree.columns.empty() || !has_room(tree)) return;
-        leaf.counts.assign(count_size(tree), 0.0f);
+        try {
+            leaf.counts.assign(count_size(tree), 0.0f);
+        } catch (const std::bad_alloc&) {
+            return;
+        }
         histogram_bytes_ += 4.0 * static_cast<double>(leaf.counts.size());
     }
     float* counts = leaf.counts.data();
@@ -219,6 +228,13 @@ void GradientTrees::try_split(Tree& tree, std::size_t node, const QuantileBins& 
     std::vector<float> counts;
     const bool last = tree.leaf_count + 1 == MOST_LEAVES;
     if (!last) counts.assign(count_size(tree), 0.0f);
+    const auto reserve = [](auto& values, std::size_t size) {
+        if (size > values.capacity()) values.reserve(2 * size);
+    };
+    reserve(tree.nodes, left + 2);
+    reserve(tree.leaves, left + 2);
+    reserve(tree.values, (left + 2) * outputs);
+    reserve(tree.curvatures, (left + 2) * outputs);
     tree.nodes.resize(left + 2);
     tree.leaves.resize(left + 2);
     tree.values.resize((left + 2) * outputs);

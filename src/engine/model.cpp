@@ -119,6 +119,7 @@ bool Model::has_room(std::size_t features) const {
 void Model::begin_with_zeros(std::size_t feature, std::size_t sibling) {
     if (!plan_->spec.sparse) {
         moments_[feature] = moments_[sibling].of_zeros();
+        if (auto_) auto_->begin_with_zeros(feature, sibling);
         return;
     }
     const View from = cells_[1 + sibling];
