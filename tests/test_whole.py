@@ -78,10 +78,13 @@ def test_a_module_as_follower_goes_where_its_arrays_go_alone():
 def test_the_regret_of_a_follower_that_is_a_module():
     values = jnp.array([0.2, 0.3, 0.1, 0.0])
     problem = obax.Problem(outer, inner, obax.Box(-1.0, 1.0))
-    curve = regret.dynamic(problem, values, ROUNDS, inner_start=network())
+    # A network is not convex in its weights.
+    with pytest.warns(regret.FollowerWarning):
+        curve = regret.dynamic(problem, values, ROUNDS, inner_start=network())
     reference, arrays = by_hand()
     bare = obax.Problem(reference.problem.outer, reference.problem.inner, obax.Box(-1.0, 1.0))
-    expected = regret.dynamic(bare, values, ROUNDS, inner_start=arrays)
+    with pytest.warns(regret.FollowerWarning):
+        expected = regret.dynamic(bare, values, ROUNDS, inner_start=arrays)
     np.testing.assert_allclose(np.asarray(curve), np.asarray(expected), rtol=1e-9)
 
 

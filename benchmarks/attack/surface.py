@@ -142,6 +142,12 @@ def _streamed() -> dict[str, Any]:
     return {"problem": one.problem, "rounds": one.rounds}
 
 
+def _fitted() -> Any:
+    model = obax.estimators.StreamingRegressor()
+    model.learn_one({"a": 1.0}, 1.0)
+    return model
+
+
 RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "OGD": lambda: {"problem": problem(), "inner_step_size": 0.1},
     **dict.fromkeys(("OAGD", "SOBOW", "FSOBO", "AOBO", "F2OBO", "WOBO", "OBBO", "RTHO"),
@@ -162,6 +168,8 @@ RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "regret.sweep": lambda: {
         **_decided(), "measure": obax.regret.dynamic, "outer_vars": _decided()["outer_vars"][None],
     },
+    "check": lambda: {"result": obax.regret.dynamic(*_decided().values())},
+    "merge": lambda: {"models": [_fitted()]},
     "collect": _driven,
     "check_hypergradient": lambda: {"problem": problem(), "outer_var": 0.0, "inner_var": 0.0,
                                     "round": jnp.zeros(())},

@@ -157,7 +157,7 @@ def test_saves_beside_threads_that_learn_are_whole(count):
                 way = (saved_and_loaded, lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy)
                 found = way[i % 3](model)
                 consistent(found)
-                assert found.learned_ == int(found._model.engine.state()["rows"])
+                assert found.learned_ == int(found.model_.engine.state()["rows"])
         finally:
             done.set()
             for thread in threads:
@@ -295,7 +295,7 @@ for width in (2, 5, 18, 33, 54, 90):
         (StreamingRegressor(features="fourier" if width < 20 else "linear"), rows @ np.ones(width)),
     ):
         model.learn_many(rows, targets)
-        for name, array in model._model.engine.state().items():
+        for name, array in model.model_.engine.state().items():
             found[f"{len(found)} {name}"] = np.asarray(array)
 np.savez(sys.argv[3], **found)
 """
@@ -365,7 +365,7 @@ except KeyboardInterrupt:
         again = StreamingClassifier()
         again.learn_many(rows[:50], targets[:50])
         again.learn_many(rows[:learned], targets[:learned])
-        a, b = (m._model.engine.state() for m in (model, again))
+        a, b = (m.model_.engine.state() for m in (model, again))
         assert all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
     print(late)
 else:

@@ -89,7 +89,7 @@ def test_keys_of_two_pools():
 def test_models_that_differ_are_refused():
     X, y = drawn(60)
     plain = learned(StreamingRegressor(), X, y)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="list of streaming models"):
         merge([])
     with pytest.raises(ValueError, match="same options"):
         merge([plain, learned(StreamingRegressor(memory=50.0), X, y)])

@@ -49,7 +49,10 @@ def test_right_calls_are_taken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, thing in surface.things().items():
         if name not in ("certify", "check_algorithm", "load", "save"):  # for long, or a file
-            surface._made(thing, surface.RIGHT.get(name, dict)())
+            try:
+                surface._made(thing, surface.RIGHT.get(name, dict)())
+            except ModuleNotFoundError:  # Callbacks say at once what is not installed.
+                assert name in ("TensorBoard", "MLflow", "WandB")
 
 
 def test_every_algorithm_estimator_detector_and_driver_is_among_them():

@@ -46,9 +46,11 @@ def merge(models: Sequence[Model]) -> Model:
     >>> merged.learned_, round(merged.predict_one({0: 6.0, 1: 1.0}))
     (60, 5)
     """
+    kinds = StreamingClassifier, StreamingRegressor
+    listed = isinstance(models, Sequence) and len(models) > 0
+    if not (listed and all(isinstance(model, kinds) for model in models)):
+        raise ValueError(f"models must be a list of streaming models, but is {models!r}.")
     saved = [model.__obax_save__() for model in models]
-    if not saved:
-        raise ValueError("models must be at least one, but there are none.")
     first = saved[0][1]
     for _, extra in saved[1:]:
         for name, label in (("options", "options"), ("names", "features"), ("classes", "classes")):

@@ -55,7 +55,9 @@ class Setup(NamedTuple):
         """
         solver = check(solver, "solver", Solver | None) or DEFAULT
         x, inner_start = decisions_of(outer_vars), follower_of(outer_vars, inner_start)
-        trees_of, finite, inside = _prepared(problem, rounds, x, outer_start, inner_start)
+        # What a module holds beside its arrays must not be traced.
+        variables = trees.hold_static((x, outer_start, inner_start))
+        trees_of, finite, inside = _prepared(problem, rounds, *variables)
         rounds, x, outer_start, inner_start = trees_of
         if trees.is_concrete((finite, inside)):
             for name in (name for name, good in finite.items() if not good):
