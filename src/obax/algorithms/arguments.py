@@ -23,6 +23,7 @@ from .._support.checks import (
 )
 from .._support.function_identity import interned
 from ..hypergradient import Hypergradient, Unrolled
+from ..steps import CurvatureStep
 from ..window import Window
 from .descent import Schedule
 
@@ -82,6 +83,8 @@ StepSize = Annotated[
     ),
 ]
 """A number > 0, or a schedule of numbers >= 0 (at 0 the level does not move)."""
+AdaptiveSize = StepSize | CurvatureStep | None
+"""A step size of the follower; `None` for one that follows from the curvature of its loss."""
 COUNT = at_least(1)
 StepCount = Annotated[
     int | Array | Schedule,
