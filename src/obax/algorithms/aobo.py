@@ -21,7 +21,7 @@ Easy rounds are cheap: a follower near its optimum takes no step at all.
 from .._support.checks import Count, Positive
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import AdaptiveSize, StepSize, any_estimator
+from .arguments import AdaptiveSize, LeaderSize, any_estimator
 from .base import Algorithm, State
 from .descent import settled
 from .record import Move
@@ -56,7 +56,7 @@ class AOBO(Algorithm):
     0.9336 0.6953 4
     """
 
-    outer_step_size: StepSize | None = None
+    outer_step_size: LeaderSize = None
     inner_step_size: AdaptiveSize = None
     tolerance: Positive = 1e-3
     max_inner_steps: Count = 100

@@ -25,11 +25,11 @@ from ..leader_check import warn_unreached
 from ..problem import Problem
 from ..round_buffer import RingBuffer, Terms
 from ..rounds import RoundSpec
-from ..steps import CurvatureStep
+from ..steps import CurvatureStep, NormalisedStep
 from ..steps.curvature import ITERATIONS
-from ..steps.leader import DOWG
+from ..steps.leader import DOWG, NORMALISED
 from ..window import Window
-from .arguments import AdaptiveSize, Optimiser, StepSize
+from .arguments import AdaptiveSize, LeaderSize, Optimiser
 from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
 from .stepping import stepping
@@ -332,6 +332,8 @@ class Algorithm(Checked, eqx.Module):
         if step_size is None and optimiser is None and self.moves_level(level):
             optimiser = DOWG if level == "outer" else None
             step_size = CurvatureStep() if level == "inner" else None
+        if isinstance(step_size, NormalisedStep):
+            step_size, optimiser = step_size.scale, NORMALISED
         project = self.problem.inner_domain.project if constrained else None
         return Descent(step_size, optimiser, project)
 
@@ -356,7 +358,7 @@ class Algorithm(Checked, eqx.Module):
 class TwoLevels(Algorithm):
     """An algorithm whose levels move by step sizes, by optax transformations, or both."""
 
-    outer_step_size: StepSize | None = None
+    outer_step_size: LeaderSize = None
     inner_step_size: AdaptiveSize = None
     outer_optimiser: Optimiser | None = eqx.field(default=None, kw_only=True)
     inner_optimiser: Optimiser | None = eqx.field(default=None, kw_only=True)

@@ -7,4 +7,4 @@ are invariant to the scale of the losses. `normalised` is the step of the copies
 """
 
 from .curvature import CurvatureStep as CurvatureStep
-from .leader import dowg as dowg, normalised as normalised
+from .leader import NormalisedStep as NormalisedStep, dowg as dowg, normalised as normalised

@@ -2,12 +2,13 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
 from .._support import trees
-from .._support.checks import BelowOne, Positive, checked
+from .._support.checks import BelowOne, Checked, Positive, checked
 from .._support.trees import PyTree
 
 START = 0.1
@@ -84,6 +85,12 @@ def normalised(decay: BelowOne = 0.95) -> optax.GradientTransformation:
         return trees.scaled(gradient, -length * unit), NormalisedState(mean, weight)
 
     return optax.GradientTransformation(init, update)
+
+
+class NormalisedStep(Checked, eqx.Module):
+    """A leader's step size that stands for normalised steps of this length."""
+
+    scale: Positive = 1.0
 
 
 DOWG, NORMALISED = dowg(), normalised()
