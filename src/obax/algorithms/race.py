@@ -6,14 +6,14 @@ steps of gamma_i / L_t. With the loss suffered l_t(i) = f_t(x_t(i), y_t(i)) and 
     S_t(i) = c S_{t-1}(i) + l_t(i),      the copy that plays in round t + 1 is  argmin_i S_t(i).
 
 In a trial all copies learn. When it ends, the two with the least scores go on and the others are
-dropped. Trials begin in round 1, at growing intervals, and where the loss has risen, as long as they
-are a small share of all rounds. In a trial after the first, dropped copies begin with the pair
+dropped. Trials begin in round 1, at growing intervals, and where the loss has risen, as long as
+they are a small share of all rounds. In a trial after the first, dropped copies begin with the pair
 (x, y) and the score of the copy that plays. Where the longest steps won a trial, those of the next
 one are ten times longer; where the shortest won, ten times shorter.
 
-Since a trial began, the race has suffered at most as much as any copy that has learned in all rounds
-since, plus what `state.switch_cost` has grown by: the sum of l_t(i_t) - l_t(i_{t+1}) over the rounds
-t after which another copy plays. docs/theory.md has the proof.
+Since a trial began, the race has suffered at most as much as any copy that has learned in all
+rounds since, plus what `state.switch_cost` has grown by: the sum of l_t(i_t) - l_t(i_{t+1}) over
+the rounds t after which another copy plays. docs/theory.md has the proof.
 """
 
 import dataclasses
@@ -36,8 +36,9 @@ from .record import Info, Leader, Move
 
 KEPT = 2
 """Copies that go on between trials."""
-SHARE = 1 / 14
-"""The largest share of rounds in trials after the first."""
+SHARE = 18
+"""A trial begins only where at most one round in so many has been in trials after the first; where
+the loss has risen, one trial more may have been."""
 GROWTH = 2
 """How much later each trial begins than the one before, counted from round 1."""
 RISE = 2.0
@@ -98,7 +99,7 @@ class Race(Algorithm):
     >>> game = obax.problems.quadratic(horizon=200)
     >>> race = obax.Race(obax.OAGD(game.problem))
     >>> race
-    Race(OAGD(CG()), 8 copies)
+    Race(OAGD, 8 copies)
     >>> state = race.init(game.outer_var, game.inner_var, game.example_round)
     >>> state, history = obax.run(race, state, game.rounds)
     >>> print(f"{history.played_value.mean():.2f}")
@@ -145,7 +146,7 @@ class Race(Algorithm):
         return False
 
     def __repr__(self) -> str:
-        return f"Race({self.algorithm!r}, {len(self.pairs)} copies)"
+        return f"Race({type(self.algorithm).__name__}, {len(self.pairs)} copies)"
 
     def first_state(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
         copy = self.algorithm.first_state(x, y, buffers, round_spec)
@@ -157,12 +158,12 @@ class Race(Algorithm):
             copies=jax.tree.map(lambda leaf: jnp.stack([leaf] * number), copy),
             scales=scales,
             scores=jnp.zeros_like(scales),
-            kept=jnp.arange(min(KEPT, number)),
-            playing=jnp.asarray(number // 2),
+            kept=jnp.arange(min(KEPT, number), dtype=jnp.int32),
+            playing=jnp.asarray(number // 2, jnp.int32),
             trials=Trials(
-                left=jnp.asarray(self.trial),
-                rounds=jnp.asarray(0),
-                next=jnp.asarray(GROWTH * self.trial),
+                left=jnp.asarray(self.trial, jnp.int32),
+                rounds=jnp.zeros((), jnp.int32),
+                next=jnp.asarray(GROWTH * self.trial, jnp.int32),
                 factor=zero + 1,
                 recent=sums,
                 usual=sums,
@@ -172,7 +173,7 @@ class Race(Algorithm):
 
     def update(self, state: RaceState, round: PyTree) -> Move:
         in_trial = state.trials.left > 0
-        everyone = jnp.arange(len(state.scales))
+        everyone = jnp.arange(len(state.scales), dtype=jnp.int32)
         copies, infos, losses = jax.lax.cond(
             in_trial,
             lambda: self._learn(state, round, everyone),
@@ -182,7 +183,7 @@ class Race(Algorithm):
         best = jnp.argmin(scores).astype(state.playing.dtype)
         lost = losses[state.playing] - losses[best]
         trials, begins, ends = self._schedule(state, losses[state.playing], best)
-        kept = jnp.where(ends, jnp.argsort(scores)[: len(state.kept)], state.kept)
+        kept = jnp.where(ends, jnp.argsort(scores)[: len(state.kept)].astype(jnp.int32), state.kept)
         # Dropped copies go on from the copy that plays.
         fresh = begins & ~jnp.isin(everyone, kept)
         copies = jax.tree.map(lambda leaf: _where(fresh, leaf[best], leaf), copies)
@@ -198,10 +199,12 @@ class Race(Algorithm):
         pair = jax.tree.map(lambda leaf: leaf[best], copies)
         follower = Follower(pair.inner_var, (), pair.buffers)
         played = jax.tree.map(lambda leaf: leaf[state.playing], infos)
-        counts = jnp.sum(infos.hvps), jnp.sum(infos.cross_products), jnp.sum(infos.gradients)
+        counted = infos.hvps, infos.cross_products, infos.gradients
+        counts = [jnp.sum(count, dtype=jnp.int32) for count in counted]
         estimate = Estimate(played.hypergradient_norm, played.solver_residual, None, *counts)
-        move = Move(Leader(pair.outer_var), follower, estimate, memory=memory)
-        return move._replace(evaluations=jnp.sum(infos.evaluations))
+        evaluations = jnp.sum(infos.evaluations, dtype=jnp.int32)
+        leader = Leader(pair.outer_var)
+        return Move(leader, follower, estimate, evaluations=evaluations, memory=memory)
 
     def _learn(
         self, state: RaceState, round: PyTree, which: Int[Array, " n"]
@@ -235,22 +238,24 @@ class Race(Algorithm):
         this round."""
         trials, t = state.trials, state.t
         left = jnp.maximum(trials.left - 1, 0)
-        rounds = trials.rounds + (trials.left > 0)
+        rounds = trials.rounds + (trials.left > 0).astype(jnp.int32)
         ends = (trials.left > 0) & (left == 0)
         seen = jnp.stack([loss, jnp.ones_like(loss)])
         recent, usual = 0.8 * trials.recent + 0.2 * seen, 0.98 * trials.usual + 0.02 * seen
         risen = recent[0] / recent[1] > RISE * usual[0] / usual[1]
         length = max(1, self.trial // 2)
-        affordable = rounds + length <= self.trial + SHARE * t
-        begins = (trials.left == 0) & (risen | (t >= trials.next)) & affordable
+        spent = SHARE * (rounds - self.trial)
+        due = (t >= trials.next) & (spent <= t) | risen & (spent <= t + SHARE * length)
+        begins = (trials.left == 0) & due
         longest = state.scales[best] == jnp.max(state.scales)
         shortest = state.scales[best] == jnp.min(state.scales)
         won = jnp.where(longest, FACTOR, jnp.where(shortest, 1 / FACTOR, 1.0))
-        factor = jnp.where(ends, won.astype(trials.factor.dtype), trials.factor)
+        won = won.astype(trials.factor.dtype)
+        factor = jnp.where(ends, won, trials.factor)
         # What an end of the scales has won is tried again at once.
-        due = jnp.where(begins, GROWTH * t, jnp.where(ends & (won != 1), t, trials.next))
+        following = jnp.where(begins, GROWTH * t, jnp.where(ends & (won != 1), t, trials.next))
         left = jnp.where(begins, length, left)
-        return Trials(left, rounds, due, factor, recent, usual), begins, ends
+        return Trials(left, rounds, following, factor, recent, usual), begins, ends
 
 
 def _largest(losses: Array) -> Array:

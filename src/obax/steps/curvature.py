@@ -31,17 +31,17 @@ class CurvatureStep(Checked, eqx.Module):
     >>> for _ in range(3):
     ...     size, direction = step.size(gradient, y, direction)
     ...     print(f"{size:.4f}")
-    0.0754
-    0.0750
-    0.0750
+    0.1254
+    0.1250
+    0.1250
     """
 
-    factor: Positive = 0.3
+    factor: Positive = 0.5
 
     def init(self, inner_var: PyTree) -> PyTree:
         """Return the first direction: fixed numbers of both signs."""
         leaves, structure = jax.tree.flatten(inner_var)
-        wave = [jnp.cos(1.0 + jnp.arange(leaf.size)).reshape(leaf.shape) for leaf in leaves]
+        wave = [jnp.cos(jnp.arange(1.0, 1.0 + leaf.size)).reshape(leaf.shape) for leaf in leaves]
         direction = [part.astype(leaf.dtype) for part, leaf in zip(wave, leaves, strict=True)]
         return jax.tree.unflatten(structure, direction)
 
