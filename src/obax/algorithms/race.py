@@ -103,7 +103,7 @@ class Race(Algorithm):
     >>> state = race.init(game.outer_var, game.inner_var, game.example_round)
     >>> state, history = obax.run(race, state, game.rounds)
     >>> print(f"{history.played_value.mean():.2f}")
-    0.56
+    0.23
     """
 
     followers = ("none", "free", "constrained")
