@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 def same_numbers(a, b):
     """Two estimators have learned the same, bit for bit."""
-    ours, theirs = a._model.engine.state(), b._model.engine.state()
+    ours, theirs = (model.__obax_save__()[0] for model in (a, b))
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
@@ -243,7 +243,7 @@ def test_play_resumes_at_the_right_round(tmp_path, oagd, source):
     assert game.rounds == len(ROUNDS) and eqx.tree_equal(whole, resumed)
 
 
-def test_play_says_what_it_needs(tmp_path, oagd):
+def test_play_needs_a_source_that_can_be_read_again(tmp_path, oagd):
     algorithm, start = oagd
     with pytest.raises(ValueError, match="checkpoint_every needs checkpoint_dir"):
         obax.play(algorithm, start, ROUNDS, checkpoint_every=5)

@@ -86,7 +86,7 @@ def test_the_files_to_touch_are_there():
 
 
 def test_the_readme_names_the_methods_that_take_optax():
-    names = [name for name in vars(algorithms) if not name.endswith("State") and name[0].isupper()]
+    names = [name for name in algorithms.__all__ if not name.endswith("State")]
     takes = {
         name
         for name in names

@@ -31,7 +31,7 @@ def test_every_listed_name_resolves_and_shows():
 
 def test_a_name_of_the_algorithms_is_a_name_of_obax():
     # One line of one `__init__` for a new algorithm: see CONTRIBUTING.
-    listed = {name for name in vars(obax.algorithms) if name[0].isupper()}
+    listed = {*obax.algorithms.__all__}
     assert listed >= {"OAGD", "AOBOState", "Move"} and listed <= {*obax.__all__}
     assert all(getattr(obax, name) is getattr(obax.algorithms, name) for name in listed)
 

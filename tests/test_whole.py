@@ -167,6 +167,28 @@ def learned(problem, y, inputs=ROUNDS[0], buffers=None):
     return state.buffers
 
 
+def keys_as_numbers(tree):
+    """The tree with plain arrays in place of keys of `jax.random`."""
+    is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
+
+
+def played(problem, y, inputs, buffers):
+    """The buffers after two rounds, both accepted, in which y moves; live, and in a run."""
+    algorithm = obax.OAGD(problem, 0.1, 0.1, hypergradient=obax.hypergradient.CG(3, damping=0.1))
+    state = algorithm.init(jnp.zeros(()), y, inputs, buffers=buffers)
+    start, rounds = state, jnp.stack([inputs, inputs])
+    state, history = obax.run(algorithm, state, rounds)
+    *_, (live, _) = obax.play(algorithm, start, list(rounds))
+    assert np.all(history.accepted) and has_moved(start.inner_var, state.inner_var)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+        keys_as_numbers(live.buffers),
+        keys_as_numbers(state.buffers),
+    )
+    return state.buffers
+
+
 def losses(predict):
     """The losses of a follower that `predict` makes a function of inputs."""
 
@@ -221,6 +243,92 @@ def test_flax_nnx_by_one_line():
         model = nnx.Linear(2, 3, rngs=nnx.Rngs(0), param_dtype=jnp.float64)
         graph, y = nnx.split(model)
         learned(losses(lambda y, inputs: nnx.merge(graph, y)(inputs)), y)
+
+
+def with_buffers(predict):
+    """The problem of a network with buffers: `predict(y, buffers, inputs)` returns the output and
+    the buffers after it."""
+
+    def inner(x, y, round, buffers):
+        out, after = predict(y, buffers, round)
+        ridge = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(y))
+        return jnp.mean((out - 1.0) ** 2) + jnp.exp(x) * ridge, after
+
+    def outer(x, y, round, buffers):
+        return jnp.mean((predict(y, buffers, round)[0] - 1.0) ** 2)
+
+    return obax.Problem(outer, inner, has_buffers=True)
+
+
+# Flax and Haiku keep statistics in single precision.
+SINGLE = ROUNDS.astype(jnp.float32)
+
+
+def has_moved(before, after):
+    leaves = jax.tree.leaves(before), jax.tree.leaves(after)
+    return any(np.any(np.asarray(a) != np.asarray(b)) for a, b in zip(*leaves, strict=True))
+
+
+def test_flax_nnx_with_batch_norm_and_dropout():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            self.linear = nnx.Linear(2, 3, rngs=rngs)
+            self.norm = nnx.BatchNorm(3, rngs=rngs)
+            self.dropout = nnx.Dropout(0.1, rngs=rngs)
+
+        def __call__(self, inputs):
+            return self.dropout(self.norm(self.linear(inputs)))
+
+    def predict(y, buffers, inputs):
+        model = nnx.merge(graph, y, buffers, copy=True)
+        out = model(inputs)
+        return out, nnx.state(model, nnx.Not(nnx.Param))
+
+    with jax.numpy_dtype_promotion("standard"):
+        graph, y, buffers = nnx.split(Net(nnx.Rngs(0)), nnx.Param, ...)
+        after = played(with_buffers(predict), y, SINGLE, buffers)
+    assert has_moved(keys_as_numbers(buffers), keys_as_numbers(after))
+
+
+def test_flax_linen_with_batch_norm_and_dropout():
+    linen = pytest.importorskip("flax.linen")
+
+    class Net(linen.Module):
+        @linen.compact
+        def __call__(self, inputs):
+            hidden = linen.Dense(3)(inputs)
+            hidden = linen.BatchNorm(use_running_average=False)(hidden)
+            return linen.Dropout(0.1, deterministic=False)(hidden)
+
+    key = jax.random.key(1)
+
+    def predict(y, buffers, inputs):
+        state = {"params": y, "batch_stats": buffers}
+        out, new = Net().apply(state, inputs, mutable=["batch_stats"], rngs={"dropout": key})
+        return out, new["batch_stats"]
+
+    with jax.numpy_dtype_promotion("standard"):
+        variables = Net().init({"params": key, "dropout": key}, SINGLE)
+        buffers = variables["batch_stats"]
+        after = played(with_buffers(predict), variables["params"], SINGLE, buffers)
+    assert has_moved(buffers, after)
+
+
+def test_haiku_with_batch_norm_and_dropout():
+    haiku = pytest.importorskip("haiku")
+
+    def net(inputs):
+        hidden = haiku.BatchNorm(True, True, 0.9)(haiku.Linear(3)(inputs), is_training=True)
+        return haiku.dropout(haiku.next_rng_key(), 0.1, hidden)
+
+    model, key = haiku.transform_with_state(net), jax.random.PRNGKey(1)
+    with jax.numpy_dtype_promotion("standard"):
+        y, buffers = model.init(key, SINGLE)
+        predict = lambda y, buffers, inputs: model.apply(y, buffers, key, inputs)  # noqa: E731
+        after = played(with_buffers(predict), y, SINGLE, buffers)
+    assert has_moved(buffers, after)
 
 
 def test_flax_linen_by_one_line():

@@ -45,16 +45,16 @@ def metrics(info: Info) -> dict[str, float]:
     >>> algorithm = obax.OGD(problem, outer_step_size=0.5)
     >>> state = algorithm.init(0.0, None, jnp.zeros(()))
     >>> _, info = algorithm.step(state, jnp.asarray(1.0))
-    >>> found = metrics(info)
-    >>> found["played_value"], found["hypergradient_norm"], found["x"]
+    >>> numbers = metrics(info)
+    >>> numbers["played_value"], numbers["hypergradient_norm"], numbers["x"]
     (0.5, 1.0, 0.0)
     """
-    found = {name: float(getattr(info, name)) for name in NUMBERS}
-    found["accepted"] = float(info.accepted)
+    numbers = {name: float(getattr(info, name)) for name in NUMBERS}
+    numbers["accepted"] = float(info.accepted)
     if size_of_x(info) <= COORDINATES:
-        return found | {name: float(value) for name, value in coordinates(info, COORDINATES)}
+        return numbers | {name: float(value) for name, value in coordinates(info, COORDINATES)}
     leaves = [np.ravel(value) for _, value in coordinates(info, size_of_x(info))]
-    return found | {"|x|": float(np.linalg.norm(np.concatenate(leaves)))}
+    return numbers | {"|x|": float(np.linalg.norm(np.concatenate(leaves)))}
 
 
 class JSONLines:

@@ -138,11 +138,7 @@ class ScaleChange(Detector):
     floor: Float[Array, ""] = _number("floor", 1e-12)
 
     def __repr__(self) -> str:
-        named = (
-            f"{name}={messages.format_value(value)}"
-            for name, value in messages.changed_fields(self)
-        )
-        return f"ScaleChange({', '.join(named)})"
+        return messages.described(self)
 
     def init(self) -> Blocks:
         """Return blocks without rounds."""

@@ -43,11 +43,7 @@ class Domain(eqx.Module):
     """
 
     def __repr__(self) -> str:
-        named = (
-            f"{name}={messages.format_value(value)}"
-            for name, value in messages.changed_fields(self)
-        )
-        return f"{type(self).__name__}({', '.join(named)})"
+        return messages.described(self)
 
     def project(self, outer_var: PyTree) -> PyTree:
         """Return the nearest point of X, `argmin_{z in X} |z - outer_var|`."""
@@ -71,12 +67,12 @@ class Domain(eqx.Module):
         [ True False  True]
         """
 
+        def step(leaf: Array) -> Array:
+            # More than rounding, and less than anything that people mean.
+            return 1e2 * jnp.finfo(leaf.dtype).eps * (1 + jnp.abs(leaf))
+
         def beyond(sign: int) -> PyTree:
-            # By more than rounding, and by less than anything that people mean.
-            moved = jax.tree.map(
-                lambda leaf: leaf + sign * 1e2 * jnp.finfo(leaf.dtype).eps * (1 + jnp.abs(leaf)),
-                outer_var,
-            )
+            moved = jax.tree.map(lambda leaf: leaf + sign * step(leaf), outer_var)
             return jax.tree.map(jnp.not_equal, moved, self.project(moved))
 
         return jax.tree.map(jnp.logical_or, beyond(1), beyond(-1))
@@ -152,19 +148,12 @@ class Box(Domain):
         return trees.norm(trees.difference(upper, lower))
 
     def face(self, point: PyTree, slope: PyTree) -> Face:
-        return _free_entries(
-            jax.tree.map(
-                lambda z, s, low, high: (
-                    ~(
-                        ((z <= low + _rounding(low, low, high)) & (s > 0))
-                        | ((z >= high - _rounding(high, low, high)) & (s < 0))
-                    )
-                ),
-                point,
-                slope,
-                *self._bounds(point),
-            )
-        )
+        def free(z: Array, s: Array, low: Array, high: Array) -> Array:
+            at_low = (z <= low + _rounding(low, low, high)) & (s > 0)
+            at_high = (z >= high - _rounding(high, low, high)) & (s < 0)
+            return ~(at_low | at_high)
+
+        return _free_entries(jax.tree.map(free, point, slope, *self._bounds(point)))
 
     def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
         a, b = trees.structure(self.lower), trees.structure(outer_var)
@@ -215,7 +204,7 @@ class Ball(Domain):
         self.center = None if center is None else as_variable(center, "Ball.center")
 
     def project(self, outer_var: PyTree) -> PyTree:
-        shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
+        shifted = self._shifted(outer_var)
         square = trees.squared_norm(shifted)
         radius = self.radius.astype(square.dtype)
         # optax.projections divides by the norm; this form has no 0/0 at the centre, neither in its
@@ -229,19 +218,17 @@ class Ball(Domain):
 
     def edges(self, outer_var: PyTree) -> PyTree:
         """Return all coordinates or none: the edge of a ball has no sides."""
-        shifted = outer_var if self.center is None else trees.difference(outer_var, self.center)
-        length = trees.norm(shifted)
+        length = trees.norm(self._shifted(outer_var))
         radius = self.radius.astype(length.dtype)
         touched = length >= radius * (1 - 1e2 * jnp.finfo(length.dtype).eps)
         return jax.tree.map(lambda leaf: jnp.broadcast_to(touched, leaf.shape), outer_var)
 
     def face(self, point: PyTree, slope: PyTree) -> Face:
-        shifted = point if self.center is None else trees.difference(point, self.center)
+        shifted = self._shifted(point)
         length = trees.norm(shifted)
         radius = self.radius.astype(length.dtype)
-        normal = jax.tree.map(
-            lambda leaf: leaf / jnp.maximum(length, _tiny(length)).astype(leaf.dtype), shifted
-        )
+        divisor = jnp.maximum(length, jnp.asarray(jnp.finfo(length.dtype).tiny, length.dtype))
+        normal = jax.tree.map(lambda leaf: leaf / divisor.astype(leaf.dtype), shifted)
         pressed = -trees.vdot(normal, slope)
         middle = 0 if self.center is None else trees.norm(self.center).astype(length.dtype)
         held = (length >= radius - _rounding(radius, radius + middle)) & (pressed > 0)
@@ -255,6 +242,10 @@ class Ball(Domain):
     def check_matches(self, outer_var: PyTree, name: str = "outer_var") -> None:
         if self.center is not None:
             trees.check_same_structure(self.center, outer_var, "Ball.center", name)
+
+    def _shifted(self, point: PyTree) -> PyTree:
+        """Return the point as seen from the centre."""
+        return point if self.center is None else trees.difference(point, self.center)
 
 
 class Simplex(Domain):
@@ -348,7 +339,3 @@ def _rounding(bound: Array, *sizes: Array) -> Array:
     these sizes. Also a set of size 1e-7 is larger than that."""
     largest = jnp.max(jnp.stack([jnp.abs(size) for size in sizes]), axis=0)
     return 8 * jnp.finfo(bound.dtype).eps * jnp.minimum(1 + jnp.abs(bound), largest)
-
-
-def _tiny(number: Array) -> Array:
-    return jnp.asarray(jnp.finfo(number.dtype).tiny, number.dtype)

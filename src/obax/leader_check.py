@@ -75,7 +75,7 @@ def _changes_with(function: Callable[..., PyTree], x: PyTree, *rest: PyTree) -> 
         program = jax.make_jaxpr(derivative)(x, x, *rest).jaxpr
     except (NotImplementedError, TypeError, ValueError):
         # Losses that JAX cannot differentiate twice: nothing is known.
-        return structure.unflatten([True] * len(leaves))
+        return jax.tree.unflatten(structure, [True] * len(leaves))
     flags = []
     for start in program.invars[: len(leaves)]:
         moving = {id(start)}
@@ -83,4 +83,4 @@ def _changes_with(function: Callable[..., PyTree], x: PyTree, *rest: PyTree) -> 
             if any(id(value) in moving for value in line.invars):
                 moving.update(map(id, line.outvars))
         flags.append(any(id(value) in moving for value in program.outvars))
-    return structure.unflatten(flags)
+    return jax.tree.unflatten(structure, flags)

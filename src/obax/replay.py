@@ -19,21 +19,41 @@ from typing import Annotated, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ._support import sharding, trees
-from ._support.checks import Count, check, function_of
+from ._support import messages, sharding, trees
+from ._support.checks import Checked, Count, Kind, at_least, is_integer
 from ._support.function_identity import interned
 from ._support.trees import PyTree
 from .round_buffer import NEVER, RingBuffer, Terms, written, zeros_for
 
-Label = Callable[[PyTree], Float[Array, " classes"]]
+COUNT = at_least(1)
+
+
+class _RecencyKind(Kind):
+    def fault(self, value: Any) -> str | None:
+        if not isinstance(value, jax.Array):
+            return COUNT.fault(value)
+        if value.shape != () or not jnp.issubdtype(value.dtype, jnp.integer):
+            return f"must be one integer, but is {value.dtype}{list(value.shape)}"
+        return None
+
+
+Label = Annotated[
+    Callable[[PyTree], Float[Array, " classes"]],
+    Kind("a function round -> how much of each class it has", callable, interned),
+]
+Recency = Annotated[
+    Int[Array, ""],
+    _RecencyKind(
+        "an integer", is_integer, lambda value: trees.strong(jnp.asarray(value, jnp.int32))
+    ),
+]
 # What the random numbers of a round are used for.
 DRAW, ENTER = 0, 1
 
 
-class Replay(eqx.Module):
+class Replay(Checked, eqx.Module, prefix="Replay."):
     """A bounded reservoir of past rounds, from which a window draws its terms.
 
     **Arguments:**
@@ -52,52 +72,22 @@ class Replay(eqx.Module):
     Replay(1000, recency=5000)
     """
 
-    capacity: int = eqx.field(static=True)
-    recency: Int[Array, ""] | None
-    label: Label | None = eqx.field(static=True)
-    seed: int = eqx.field(static=True)
+    capacity: Count
+    recency: Recency | None = eqx.field(default=None, kw_only=True)
+    label: Label | None = eqx.field(default=None, static=True, kw_only=True)
+    seed: int = eqx.field(default=0, kw_only=True)
 
-    def __init__(
-        self,
-        capacity: int,
-        *,
-        recency: int | Array | None = None,
-        label: Label | None = None,
-        seed: int = 0,
-    ):
-        self.capacity = check(capacity, "Replay.capacity", Count)
-        self.recency = None if recency is None else self._checked_recency(recency)
-        if label is not None:
-            signature = "round -> how much of each class it has"
-            check(label, "Replay.label", Annotated[Any, function_of(signature)])
-        self.label = interned(label)
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise ValueError(f"Replay.seed must be an integer, but got {seed!r}.")
-        self.seed = int(seed)
-
-    def _checked_recency(self, recency: int | Array) -> Int[Array, ""]:
-        array = recency if isinstance(recency, jax.Array) else None
-        if array is None:
-            array = jnp.asarray(check(recency, "Replay.recency", Count), jnp.int32)
-        if array.shape != () or not jnp.issubdtype(array.dtype, jnp.integer):
-            raise ValueError(
-                f"Replay.recency must be one integer, but is {array.dtype}{list(array.shape)}."
-            )
-        if trees.is_concrete(array) and int(array) < self.capacity:
+    def __check_init__(self) -> None:
+        if self.recency is None or not trees.is_concrete(self.recency):
+            return
+        if int(self.recency) < self.capacity:
             raise ValueError(
                 f"Replay.recency must be at least capacity, {self.capacity}: so many different "
-                f"rounds are no younger on average, but got {int(array)}."
+                f"rounds are no younger on average, but got {int(self.recency)}."
             )
-        return trees.strong(array.astype(jnp.int32))
 
     def __repr__(self) -> str:
-        arguments = [str(self.capacity)]
-        if self.recency is not None:
-            known = trees.is_concrete(self.recency) and self.recency.ndim == 0
-            arguments.append(f"recency={int(self.recency) if known else self.recency}")
-        arguments += [f"label={self.label}"] * (self.label is not None)
-        arguments += [f"seed={self.seed}"] * (self.seed != 0)
-        return f"Replay({', '.join(arguments)})"
+        return messages.described(self, "capacity")
 
     def reservoir(self, example: PyTree) -> "Reservoir":
         """Return an empty reservoir for rounds shaped like the example."""
@@ -128,17 +118,10 @@ class Reservoir(RingBuffer):
     classes: Float[Array, "slots classes"] | None
     """How much of each class the round in each slot has."""
 
-    def terms(
-        self,
-        round: PyTree,
-        t: Int[Array, ""],
-        weights: Float[Array, " w"],
-        total: Float[Array, ""] | None,
-        replay: Replay | None = None,
-    ) -> Terms:
+    def terms(self, round: PyTree, t: Int[Array, ""], window: Any) -> Terms:
         """Return the current round and w - 1 draws, ordered by their ages: u_1 is the weight of the
         youngest of them."""
-        assert replay is not None
+        replay, weights = window.replay, window.weights
         drawn, known = self.draw(replay, t, len(weights) - 1)
         order = jnp.argsort(jnp.where(known, -self.age[drawn], -NEVER))
         drawn, known = drawn[order], known[order]
@@ -149,7 +132,7 @@ class Reservoir(RingBuffer):
             current=round,
             present=sharding.replicate(jnp.append(known, True)),
             weights=weights[::-1],
-            total=total,
+            total=window.total,
             oldest_first=jnp.arange(len(weights), dtype=t.dtype),
             slots=drawn,
             newest=jnp.argmin(jnp.where(self.present, self.age, NEVER)).astype(jnp.int32),

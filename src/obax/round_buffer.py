@@ -189,15 +189,8 @@ class RingBuffer(eqx.Module):
         behind = self.slot_of(t - 1) - jnp.arange(self.slots, dtype=t.dtype)
         return 1 + jnp.where(behind < 0, behind + self.slots, behind)
 
-    def terms(
-        self,
-        round: PyTree,
-        t: Int[Array, ""],
-        weights: Float[Array, " w"],
-        total: Float[Array, ""] | None,
-        replay: Any = None,
-    ) -> Terms:
-        """Return the terms of round t with the weights u_i."""
+    def terms(self, round: PyTree, t: Int[Array, ""], window: Any) -> Terms:
+        """Return the terms of round t in an `obax.Window`, with the weights u_i."""
         age = sharding.replicate(jnp.append(self.ages(t), 0))
         older = t - jnp.arange(self.slots, 0, -1, dtype=t.dtype)
         return Terms(
@@ -205,8 +198,8 @@ class RingBuffer(eqx.Module):
             past=self,
             current=round,
             present=sharding.replicate(jnp.append(self.present, True)),
-            weights=weights[age],
-            total=total,
+            weights=window.weights[age],
+            total=window.total,
             oldest_first=jnp.append(self.slot_of(older), self.slots),
             slots=None,
             newest=self.slot_of(t - 1),

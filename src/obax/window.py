@@ -143,10 +143,14 @@ class Window(eqx.Module):
             return str(self.size) if u[1] == 1 else f"{self.size} x {messages.format_number(u[1])}"
         return f"{self.size}, weights={messages.format_value(self.weights)}"
 
+    @property
+    def total(self) -> Float[Array, ""] | None:
+        """W, or `None` for the weight of the rounds seen so far."""
+        return jnp.sum(self.weights) if self.normalise == "full" else None
+
     def terms(self, past: RingBuffer, round: PyTree, t: Int[Array, ""]) -> Terms:
         """Return the terms of round t, with their weights and which of them count."""
-        total = jnp.sum(self.weights) if self.normalise == "full" else None
-        return past.terms(round, t, self.weights, total, self.replay)
+        return past.terms(round, t, self)
 
     def map(self, function: Callable[..., PyTree], *stacked: PyTree) -> PyTree:
         """Return `function` of every term: all at once, or `chunk` at a time (on each device)."""

@@ -130,7 +130,7 @@ def test_a_follower_that_starts_anew_does_so_twice():
 def test_what_does_not_fit_is_said():
     for wrong, message in {
         "penalty": (0.0, "penalty must be a number > 0"),
-        "growth": (-0.5, "growth must be one number >= 0, but got -0.5"),
+        "growth": (-0.5, "growth must be a number >= 0, but got -0.5"),
         "tolerance": (0.0, "tolerance must be a number > 0"),
         "max_inner_steps": (0, "max_inner_steps must be an integer >= 1"),
     }.items():

@@ -80,7 +80,7 @@ def test_all_tasks_by_hand(problem, options):
 
 
 def chosen_by(algorithm, t):
-    return algorithm._chosen(jnp.asarray(t), jnp.arange(algorithm.capacity - 1) < t - 1)
+    return algorithm.chosen(jnp.asarray(t), jnp.arange(algorithm.capacity - 1) < t - 1)
 
 
 def test_sampled_tasks_by_hand():
@@ -131,8 +131,11 @@ def test_what_is_prepared_is_differentiated():
     ("options", "message"),
     [
         ({"capacity": 1}, "capacity must be at least 2"),
-        ({"capacity": 4, "tasks": "some"}, "tasks must be 'all' or an integer"),
-        ({"capacity": 4, "tasks": 0}, "tasks must be an integer >= 1"),
+        (
+            {"capacity": 4, "tasks": "some"},
+            "tasks must be one of 'all' or an integer >= 1, but got 'some'",
+        ),
+        ({"capacity": 4, "tasks": 0}, "tasks must be one of 'all' or an integer >= 1, but got 0"),
         ({"capacity": 4, "inner_steps": 0}, "inner_steps"),
         ({"capacity": 4, "chunk": 0}, "chunk"),
         ({"capacity": 4, "prepare": 3}, "prepare must be a function"),

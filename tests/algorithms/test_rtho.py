@@ -249,7 +249,9 @@ def test_what_does_not_fit_is_said():
     for options in ({"inner_steps": 2}, {"inner_optimiser": optax.sgd(0.1)}):
         with pytest.raises(ValueError, match="inner_steps and inner_optimiser must be left out"):
             obax.RTHO(PROBLEM, 0.1, 0.1, proximal=True, **options)
-    with pytest.raises(ValueError, match=r"proximal must be a function .* or a bool, but got 'y'"):
+    with pytest.raises(
+        ValueError, match=r"proximal must be a function .* or True or False, but got 'y'"
+    ):
         obax.RTHO(PROBLEM, 0.1, 0.1, proximal="y")
     vague = obax.RTHO(PROBLEM, 0.1, proximal=lambda x, y, start, r: (y - start) ** 2)
     with pytest.raises(ValueError, match="proximal must return a scalar"):

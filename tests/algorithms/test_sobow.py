@@ -72,7 +72,9 @@ def test_what_does_not_fit_is_said():
         obax.SOBOW(alone, 0.1, 0.1)
     with pytest.raises(ValueError, match=r"window\.follower and window\.curvature"):
         obax.SOBOW(PROBLEM, 0.1, 0.1, obax.Window(3, curvature="current"))
-    with pytest.raises(ValueError, match=r"solves H v = grad_y f for SOBOW.*Unrolled"):
+    with pytest.raises(
+        ValueError, match=r"hypergradient must be one that solves H v = grad_y f.*Unrolled"
+    ):
         obax.SOBOW(PROBLEM, 0.1, 0.1, hypergradient=hg.Unrolled())
     with pytest.raises(ValueError, match=r"window must be an obax\.Window"):
         obax.SOBOW(PROBLEM, 0.1, 0.1, 10)

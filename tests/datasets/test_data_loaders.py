@@ -35,7 +35,7 @@ def digits(**changes):
 # MNIST
 
 
-def test_mnist_of_ones_own(own):
+def test_mnist_from_a_file_of_your_own(own):
     np.savez(own / "mnist.npz", **digits())
     with pytest.raises(DataError, match="SHA-256"):
         datasets.mnist()
@@ -277,7 +277,7 @@ def write_tadpole(path, drop=(), **changes):
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_tadpole_of_ones_own(own):
+def test_tadpole_from_a_file_of_your_own(own):
     write_tadpole(own / "TADPOLE_D1_D2.csv")
     table = datasets.tadpole()
     assert (table.name, table.synthetic) == ("Tadpole", False)
@@ -337,7 +337,7 @@ def test_the_generated_tadpole_says_so_and_is_of_use(own):
 # Elec2 and weather
 
 
-def test_streams_of_ones_own(own):
+def test_series_from_files_of_your_own(own):
     (own / "weather.csv").write_text(f"{tables.WEATHER_HEADER}\n" + "1,2,3,4,5,6,7,8.5,1\n" * 3)
     series = datasets.weather(verify=False)
     inputs, labels, features = series

@@ -362,13 +362,13 @@ def test_unique_tasks_never_come_again(drift):
     )
 
 
-def test_subsets_and_their_shuffling_are_one_to_one():
-    subsets = {frozenset(fewshot._subset(rank, 9, 4)) for rank in range(126)}
+def test_subsets_and_permutations_are_one_to_one():
+    subsets = {frozenset(fewshot.subset(rank, 9, 4)) for rank in range(126)}
     assert len(subsets) == 126
     assert all(len(subset) == 4 and max(subset) < 9 for subset in subsets)
     for n in (1, 2, 126, 1000):
-        assert sorted(fewshot._shuffled(i, n, b"k") for i in range(n)) == list(range(n))
-    assert fewshot._shuffled(10**20, 10**21, b"k") < 10**21
+        assert sorted(fewshot.permuted(i, n, b"k") for i in range(n)) == list(range(n))
+    assert fewshot.permuted(10**20, 10**21, b"k") < 10**21
 
 
 def test_a_drifting_pool_moves_on_by_one_class(numbered):

@@ -1,21 +1,23 @@
 """One writer to a folder, and folders that hold anything."""
 
-import http.client
+import asyncio
 import json
 import os
 import socket
 import subprocess
 import sys
-import threading
 
 import pytest
-from obax.watch.page import read as read_page
-from obax.watch.server import HOST, MAX_CONNECTIONS, serve
+from running_server import running
 
 from obax._support import files
 from obax._support.messages import UserError
 from obax.checkpoint import Folder
 from obax.lab.framework.run_folder import RunFolder
+from obax.serve.app import watch_application
+from obax.serve.guard import Bounds
+from obax.serve.page import read as read_page
+from obax.serve.run import MAX_CONNECTIONS
 
 HOLD = """
 import sys
@@ -115,26 +117,29 @@ def many_files():
 
 @pytest.mark.slow
 def test_watch_serves_while_a_thousand_connections_hang(tmp_path, many_files):
-    server = serve(tmp_path)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
     hanging = []
+    with running(watch_application(tmp_path, Bounds()), asyncio.Event()) as client:
+        address = client.base_url.host, client.base_url.port
+        try:
+            for _ in range(SLOW):
+                connection = socket.create_connection(address)
+                connection.sendall(b"GET / HTT")
+                hanging.append(connection)
+            answer = client.get("/data.json")
+            assert answer.status_code == 200 and "trouble" in answer.json()
+            # The mutant: without a limit none of them would have been closed.
+            assert sum(is_closed(connection) for connection in hanging) >= SLOW - MAX_CONNECTIONS
+        finally:
+            for connection in hanging:
+                connection.close()
+
+
+def is_closed(connection):
+    """Return whether the server has closed this connection."""
+    connection.settimeout(0.05)
     try:
-        for _ in range(SLOW):
-            connection = socket.create_connection((HOST, server.server_port))
-            connection.sendall(b"GET / HTT")
-            hanging.append(connection)
-        asked = http.client.HTTPConnection(HOST, server.server_port, timeout=20)
-        asked.request("GET", "/data.json")
-        answer = asked.getresponse()
-        assert answer.status == 200 and "trouble" in json.loads(answer.read())
-        # The mutant: without a limit all of them would still be open.
-        assert len(server.open_connections) <= MAX_CONNECTIONS
-        hanging[0].settimeout(20)
-        assert hanging[0].recv(1) == b""
-    finally:
-        for connection in hanging:
-            connection.close()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True

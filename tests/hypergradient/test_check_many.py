@@ -1,5 +1,5 @@
-"""check_hypergradient on many problems of three sizes, right and wrong, of losses from 1e-12 to 1e12
-times the usual, in float32 and float64. Run with `pytest -m slow -s` to see the counts."""
+"""check_hypergradient on many problems of three sizes, right and wrong, of losses from 1e-12 to
+1e12 times the usual, in float32 and float64. Run with `pytest -m slow -s` to see the counts."""
 
 import collections
 

@@ -58,7 +58,7 @@ def losses(lines, count):
     return [found[t] for t in range(count)]
 
 
-def test_a_flow_says_what_the_pool_says():
+def test_a_flow_predicts_what_the_pool_predicts():
     rows, out = drawn(), []
     run_main(flow_of(TestingSource(rows, batch_size=25), TestingSink(out), shards=3))
     found = losses([line for _, line in out], len(rows))
@@ -78,7 +78,7 @@ def test_a_flow_goes_on_where_the_pool_was_and_leaves_it_alone():
     np.testing.assert_allclose(found, expected(later, same), rtol=1e-5)
 
 
-def test_bad_keys_are_rejected_in_words():
+def test_bad_keys_are_rejected_with_a_reason():
     rows = [{"who": None, "a": 1.0, "y": True}, {"a": 1.0, "y": True}]
     rows += [{"who": ["x"], "a": 1.0, "y": True}, {"who": "w", "a": 1.0, "y": True}]
     out = []
@@ -109,7 +109,7 @@ def test_a_crash_loses_no_row_and_doubles_none(tmp_path):
     np.testing.assert_allclose(found, expected(rows), rtol=1e-5)
 
 
-def test_a_snapshot_that_forgets_is_seen(tmp_path, monkeypatch):
+def test_a_snapshot_without_its_state_is_found(tmp_path, monkeypatch):
     """Mutant: models that begin anew after a crash say something else."""
     fresh = room.to_bytes(Pool(StreamingClassifier(), key="who", shards=1))
     monkeypatch.setattr(room.Learner, "snapshot", lambda self: fresh)

@@ -242,7 +242,7 @@ def test_leaves_are_the_parameters_and_parts_compose(network):
 
 
 @pytest.mark.parametrize(("shape", "features"), [((28, 28, 1), 64), ((32, 32, 3), 2 * 2 * 64)])
-def test_what_is_left_of_an_image(shape, features):
+def test_the_size_of_an_image_after_the_blocks(shape, features):
     model = jax.eval_shape(lambda: models.cnn(KEY, shape, 5)[0])
     assert model.head.weight.shape == (features, 5)
 
@@ -453,7 +453,7 @@ COMPLAINTS = [
 
 
 @pytest.mark.parametrize(("make", "message"), COMPLAINTS)
-def test_complaints(make, message):
+def test_wrong_arguments_are_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

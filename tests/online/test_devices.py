@@ -125,7 +125,7 @@ def test_each_device_holds_its_part_and_collectives_do_not_grow_with_the_window(
 
 
 @pytest.mark.slow
-def test_faults_are_seen(found):
+def test_faults_of_sharding_are_found(found):
     loop, mean, whole = (found[name] for name in MUTANTS)
     assert not does_not_grow(loop)
     assert not agrees(mean)

@@ -4,6 +4,7 @@
 """
 
 import collections
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import obax
 
 ROOT = Path(obax.__file__).parent
-CACHED, FIRST = 20, 125
+CACHED, FIRST = 20, 120
 """The largest numbers of different functions in a run that is compiled already, and in a first one.
 Functions without a name of their own (lambdas, comprehensions) are counted too."""
 UNUSED = ("mesh", "session", "sharding", "checkpoint", "live", "play")
@@ -59,6 +60,21 @@ def test_a_run_passes_through_few_functions():
     assert first[step] == 1 and cached[step] == 0
     for code in first:
         assert not any(name in where(code) for name in UNUSED), f"{where(code)}: {code.co_name}"
+
+
+UNLOADED = """import sys, obax
+obax.OAGD, obax.run, obax.Window
+unneeded = {"lineax", "rich", "obax.checkpoint", "obax.algorithms.sobow"}
+unneeded |= {f"obax.online.{name}" for name in ("mesh", "session", "live", "playing", "sweeping")}
+print(*sorted(unneeded & {*sys.modules}))
+obax.play, obax.SOBOW
+print(len(unneeded & {*sys.modules}))"""
+
+
+def test_only_what_is_asked_for_is_loaded():
+    done = subprocess.run([sys.executable, "-c", UNLOADED], capture_output=True, text=True)
+    nothing, some = done.stdout.split("\n")[:2]
+    assert nothing == "" and int(some) >= 5, done.stdout + done.stderr
 
 
 def test_the_count_sees_what_is_asked_for(tmp_path):

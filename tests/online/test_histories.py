@@ -70,7 +70,7 @@ def test_the_summary_says_what_happened(whole):
     assert f"at an edge of its domain in {touched} of 50 rounds; in the last, 2 of 2" in text
 
 
-def test_one_round_is_said_to_be_one(whole):
+def test_one_round_is_in_the_singular(whole):
     _, history = whole
     text = history[:1].summary()
     assert text.startswith("1 round, none rejected\n") and "in 0 of 1 round" not in text
@@ -96,7 +96,7 @@ def test_the_summary_of_what_went_wrong(whole):
     assert nothing.summary() == "50 rounds, 50 rejected: nothing was learned."
 
 
-def test_x_without_a_domain_and_without_a_follower_is_not_spoken_of():
+def test_the_summary_leaves_out_domain_and_follower_where_there_are_none():
     problem = obax.Problem(lambda x, y, r: 0.5 * jnp.sum((x - r) ** 2))
     algorithm = obax.OGD(problem, 0.1)
     start = algorithm.init(jnp.zeros(2), None, jnp.zeros(2))
@@ -105,7 +105,7 @@ def test_x_without_a_domain_and_without_a_follower_is_not_spoken_of():
     assert len(history.summary().splitlines()) == 2
 
 
-def test_one_figure_of_four(whole, tmp_path):
+def test_the_figure_has_four_panels(whole, tmp_path):
     _, history = whole
     figure = history.plot(tmp_path / "h.png")
     titles = [axes.get_title(loc="left") for axes in figure.axes]
@@ -135,7 +135,7 @@ def test_reprs(whole):
     assert repr(state).startswith("OAGDState(t=51, outer_var=[0.5, 0.5], ")
 
 
-def test_words_while_tracing():
+def test_reprs_of_what_is_traced():
     said = []
 
     def look(algorithm_numbers, state, round):
@@ -196,7 +196,7 @@ def test_a_run_in_pieces_is_the_run(whole):
     assert float(seen[0][1].played_value) == float(whole[1].played_value[19])
 
 
-def test_play_tells_the_same(whole):
+def test_play_calls_callbacks_like_run(whole):
     seen = []
     rounds = list(np.asarray(ROUNDS_50[:25]))
     told = [seen.append, lambda *_: None]
@@ -273,7 +273,7 @@ COMPLAINTS = [
 
 
 @pytest.mark.parametrize(("make", "message"), COMPLAINTS)
-def test_complaints(make, message):
+def test_wrong_arguments_are_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -300,7 +300,7 @@ def test_lines_of_json(whole, tmp_path):
     assert rows[2]["x[1]"] == 0.5 and rows[2]["accepted"] == 1.0
 
 
-def test_ones_own_run_can_be_watched(tmp_path):
+def test_watch_writes_the_page_of_a_run(tmp_path):
     from obax.serve.page import read as read_page
 
     watch = obax.callbacks.Watch(tmp_path / "mine", title="my run", seconds=0.0)
@@ -330,7 +330,8 @@ def test_the_mean_on_the_page_is_over_all_rounds_and_not_over_the_points_of_its_
     whole, tmp_path
 ):
     import equinox as eqx
-    from obax.watch.page import mean_with_interval, read as read_page
+
+    from obax.serve.page import mean_with_interval, read as read_page
 
     watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
     info, losses = jax.device_get(whole[1][3]), []
@@ -348,7 +349,7 @@ def test_the_mean_on_the_page_is_over_all_rounds_and_not_over_the_points_of_its_
 
 
 def test_what_is_watched_does_not_grow(whole, tmp_path):
-    from obax.watch.page import read as read_page
+    from obax.serve.page import read as read_page
 
     watch = obax.callbacks.Watch(tmp_path, seconds=1e9)
     info = jax.device_get(whole[1][3])
@@ -359,7 +360,7 @@ def test_what_is_watched_does_not_grow(whole, tmp_path):
     assert len(loss["x"]) <= 601
 
 
-def test_long_leaders_are_told_by_their_norm(whole):
+def test_long_leaders_are_shown_by_their_norm(whole):
     import equinox as eqx
 
     info = eqx.tree_at(lambda i: i.outer_var, whole[1][3], {"a": jnp.ones(100)})
@@ -403,7 +404,7 @@ def test_mlflow(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_weights_and_biases_stay_at_home(tmp_path, monkeypatch):
+def test_wandb_writes_to_a_local_folder(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     play_with(obax.callbacks.WandB("mine", dir=str(tmp_path)))
@@ -429,7 +430,7 @@ def test_a_library_that_is_not_there_is_named_before_the_first_round(
         make()
 
 
-def test_a_writer_of_ones_own_needs_no_library(monkeypatch):
+def test_a_given_writer_needs_no_library(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
@@ -438,7 +439,7 @@ def test_a_writer_of_ones_own_needs_no_library(monkeypatch):
         obax.callbacks.WandB(mode="on-line")
 
 
-def test_a_round_of_shapes_alone_is_refused_in_words():
+def test_a_round_of_shapes_alone_is_an_error():
     """An example_round may be one, and people try it."""
     shapes, zero = jax.ShapeDtypeStruct((2,), jnp.float32), jnp.zeros(2)
     for use in (

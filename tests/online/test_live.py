@@ -34,7 +34,7 @@ def equal(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
-def test_what_is_not_looked_at_stays_packed():
+def test_fields_stay_packed_until_they_are_read():
     state, info = next(obax.play(ALGORITHM, start(), rounds()))
     assert is_packed(state) and is_packed(info)
     assert isinstance(info.played_value, jax.Array)

@@ -66,7 +66,7 @@ def short(tmp_path_factory):
     return together(tmp_path_factory.mktemp("short"), "current", "faults")
 
 
-def test_the_trajectory_of_one(short):
+def test_two_processes_have_the_trajectory_of_one(short):
     for each in short:
         assert max(each["current"].values()) < 1e-12
 
@@ -104,13 +104,13 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_stops_one_is_told_to_both(short, name):
+def test_what_stops_one_process_stops_both(short, name):
     for found, (kind, words) in zip(short, FAULTS[name], strict=True):
         assert found["faults"][name][0] == kind
         assert words in found["faults"][name][1]
 
 
-def test_both_go_on_after_all_that(short):
+def test_both_processes_resume_after_errors(short):
     for each in short:
         assert each["faults"]["nothing"] is None
         assert {*each["faults"]} == {*FAULTS, "nothing"}

@@ -27,7 +27,7 @@ def stiff(estimator):
     return algorithm, algorithm.init(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
 
 
-def test_a_series_that_diverges_is_said_once():
+def test_a_diverging_series_is_warned_of_once():
     case = stiff(obax.hypergradient.Neumann(3, 0.1))
     with pytest.warns(obax.HypergradientWarning, match="cannot be trusted.*check_hyper") as caught:
         obax.run(*case, ROUNDS_50)
@@ -38,17 +38,17 @@ def test_a_series_that_diverges_is_said_once():
     assert len(caught) == 1 and caught[0].filename == __file__
 
 
-def test_it_is_said_before_the_round_that_is_rejected_for_it():
+def test_the_warning_comes_before_the_rejection():
     with pytest.warns(obax.HypergradientWarning), pytest.raises(obax.RejectedRoundError):
         obax.run(*stiff(obax.hypergradient.Neumann(8, 0.1)), ROUNDS_50)
 
 
-def test_a_system_that_is_never_solved_is_said():
+def test_a_system_that_is_never_solved_is_warned_of():
     with pytest.warns(obax.HypergradientWarning, match="in every one of 50 rounds"):
         obax.run(*stiff(obax.hypergradient.Neumann(1, 1e-6)), ROUNDS_50)
 
 
-def test_a_sound_run_is_not_spoken_of():
+def test_a_sound_run_has_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         obax.run(*stiff(obax.hypergradient.CG()), ROUNDS_50)
@@ -56,7 +56,7 @@ def test_a_sound_run_is_not_spoken_of():
             pass
 
 
-def test_when_there_is_reason():
+def test_which_residuals_are_distrusted():
     assert distrust(np.zeros(100), CURE) is None
     assert distrust(np.ones(ROUNDS - 1), CURE) is None
     assert "every one of 20 rounds" in distrust(np.ones(ROUNDS), CURE)
@@ -64,10 +64,15 @@ def test_when_there_is_reason():
     assert distrust(np.append(np.ones(ROUNDS), 0.5), CURE) is None
     assert distrust(np.append(np.ones(ROUNDS), 0.0), CURE) is not None
     assert distrust(np.array([0.1, 2 * ENORMOUS]), CURE) is not None
+    # A residual above 1 in one of ten rounds is too often.
+    often = distrust(np.repeat([0.2, 3.0], [90, 10]), CURE)
+    assert "above 1 in 10 of 100 rounds" in often
+    assert distrust(np.repeat([0.2, 3.0], [91, 9]), CURE) is None
+    assert distrust(np.repeat([0.2, 3.0], [9, 10]), CURE) is None
     assert distrust(np.array([0.1, np.nan]), CURE) is not None
 
 
-def test_a_live_stream_is_looked_at_closely_and_then_seldom():
+def test_residuals_of_a_live_stream_are_read_often_then_seldom():
     live = LiveDiagnostics(CURE)
     live.look(1, 0.0, stacklevel=1)
     assert live.due == 2
@@ -76,6 +81,11 @@ def test_a_live_stream_is_looked_at_closely_and_then_seldom():
     with pytest.warns(obax.HypergradientWarning):
         live.look(66, 1e9, stacklevel=1)
     assert live.due == float("inf")
+    often = LiveDiagnostics(CURE)
+    for round in range(ROUNDS - 1):
+        often.look(1 + round * SELDOM, 3.0 if round % 5 == 0 else 0.2, stacklevel=1)
+    with pytest.warns(obax.HypergradientWarning, match="above 1 in 4 of 20 rounds"):
+        often.look(1 + ROUNDS * SELDOM, 0.2, stacklevel=1)
     never = LiveDiagnostics(CURE)
     for round in range(1, ROUNDS):
         never.look(round, 1.0, stacklevel=1)
@@ -134,7 +144,7 @@ def kinds(room, base):
     return [one for one in found if isinstance(one, type) and issubclass(one, base)]
 
 
-def test_every_algorithm_and_estimator_knows_what_to_try():
+def test_every_algorithm_and_estimator_has_a_remedy():
     general = hypergradient.Hypergradient
     silent = {kind for kind in kinds(hypergradient, general) if kind.remedy == general.remedy}
     assert silent == {general}
@@ -147,7 +157,7 @@ def test_every_algorithm_and_estimator_knows_what_to_try():
     assert {*alone} == {obax.Algorithm, obax.OGD, obax.ITD}
 
 
-def test_a_sweep_says_how_many_and_which():
+def test_the_warning_of_a_sweep_counts_and_names_runs():
     good, state = stiff(hypergradient.Neumann(3, 1e-3))
     bad = obax.OAGD(good.problem, 1e-9, 1e-3, hypergradient=hypergradient.Neumann(3, 0.1))
     seeds = jnp.stack([ROUNDS_50, ROUNDS_50, ROUNDS_50])
@@ -160,7 +170,7 @@ def test_a_sweep_says_how_many_and_which():
         obax.sweep([good, good], state, seeds, seeds=True)
 
 
-def test_a_summary_speaks_of_systems_only_where_there_are_some():
+def test_a_summary_mentions_systems_only_where_there_are_some():
     for algorithm, what in (
         (NEVER_SOLVED["max_inner_steps"], "\nhypergradient: largest relative residual"),
         (NEVER_SOLVED["dual_step_size"], "\nlinear systems of the hypergradient: largest"),
@@ -170,3 +180,16 @@ def test_a_summary_speaks_of_systems_only_where_there_are_some():
             _, history = obax.run(algorithm, state, ROUNDS_50)
         said = history.summary()
         assert what in said and ("solver" in said) == ("linear" in what)
+
+
+def test_residuals_of_a_live_stream_are_read_in_half_precision_too():
+    """They are not packed there."""
+    problem = obax.Problem(
+        lambda x, y, r: jnp.sum((y - r) ** 2), lambda x, y, r: jnp.sum((y - x) ** 2)
+    )
+    algorithm = obax.OAGD(problem, jnp.float16(0.1), jnp.float16(0.1))
+    zero = jnp.zeros(2, jnp.float16)
+    state = algorithm.init(zero, zero, zero)
+    with obax.play(algorithm, state, [zero + 1] * 3) as rounds:
+        assert [info.solver_residual.dtype for _, info in rounds] == [jnp.float16] * 3
+        assert rounds.rounds == 3

@@ -91,7 +91,7 @@ def test_a_label_outside_the_classes_is_rejected(wrong):
 
 def test_a_classifier_with_another_number_of_logits():
     algorithm = obax.OAGD(loss_tuning(J), 0.1, 0.1)
-    with pytest.raises(ValueError, match="must return 3 logits a row"):
+    with pytest.raises(ValueError, match="must return 3 logits for each row"):
         algorithm.init(loss_tuning_start(J), Linear(jnp.ones((D, 2))), a_round(), buffers=())
 
 

@@ -202,7 +202,7 @@ def test_the_closed_form_is_the_prox_linear_answer(model):
         np.testing.assert_allclose(leaf, 0, atol=1e-12)
 
 
-def test_a_model_of_ones_own():
+def test_a_model_with_other_features():
     """Anything with `.features` and `.head`; dense features lose their dropout."""
     perceptron, _ = models.mlp(jax.random.key(0), 3, 2, hidden=4, dropout=0.5)
     rows = np.random.default_rng(0).standard_normal((4, 3)), np.array([0, 0, 1, 1])

@@ -75,7 +75,7 @@ def test_oagd_follows_the_partial_derivative():
     assert np.max(np.linalg.norm(history.outer_var - best, axis=1)[10:]) < 0.2
 
 
-def test_what_does_not_fit_is_said():
+def test_wrong_arguments_are_errors():
     with pytest.raises(ValueError, match="outer_dim must be at most inner_dim = 3, but got 4"):
         online_minmax(2, 4, 3)
     with pytest.raises(ValueError, match="concavity must be a number > 0"):

@@ -207,7 +207,7 @@ COMPLAINTS = [
 
 
 @pytest.mark.parametrize(("make", "message"), COMPLAINTS)
-def test_complaints(make, message):
+def test_wrong_arguments_are_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

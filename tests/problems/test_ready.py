@@ -123,6 +123,6 @@ COMPLAINTS = [
 
 
 @pytest.mark.parametrize(("make", "message"), COMPLAINTS)
-def test_what_does_not_fit_is_said(make, message):
+def test_wrong_arguments_are_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -21,7 +21,8 @@ import jaxlib, warnings
 jaxlib.__version__ = {version!r}
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    import obax.online
+    import obax
+    obax.OAGD, obax.run
 print(*(one.category.__name__ for one in caught if "jaxlib" in str(one.message)))
 """
 

@@ -121,7 +121,7 @@ def test_every_mutant_is_caught_by_name(mutant):
     assert str(caught.value).startswith(f"{MUTANTS[mutant]}: ")
 
 
-def test_one_that_remembers_the_future():
+def test_use_of_future_rounds_is_found():
     """What a stream cannot show, a look at the whole of it does: the check itself."""
     trial = testing.Trial(CASE, lambda problem, factor: Sound(problem, factor * 0.1))
     real = trial.run
@@ -136,7 +136,7 @@ def test_one_that_remembers_the_future():
         testing.CHECKS["future_is_not_seen"](trial)
 
 
-def test_one_that_forgets_when_it_is_saved():
+def test_state_that_is_not_saved_is_found():
     trial = testing.Trial(CASE, lambda problem, factor: Sound(problem, factor * 0.1))
     real = trial.run
 
@@ -207,7 +207,7 @@ def test_every_wrong_problem_is_named(change, name):
     assert caught.value.check == name
 
 
-def test_where_to_look_must_be_known():
+def test_the_point_of_a_check_must_be_given():
     with pytest.raises(ValueError, match="outer_var must be given"):
         testing.check_problem(obax.Problem(outer, inner), R)
     with pytest.raises(ValueError, match="inner_var must be given"):

@@ -1,1 +1,1 @@
-"""What every room may use: pytrees, checks of arguments, whole files, packing, progress bars."""
+"""What every package may use: pytrees, checks of arguments, files, packing, compilation."""

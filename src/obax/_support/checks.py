@@ -63,8 +63,8 @@ class NumberKind(Kind):
     def fault(self, value: object) -> str | None:
         """Return whether it is no number, not a single one, not finite, or out of range."""
         if not is_numeric(value):
-            known = isinstance(value, bool | str | None)
-            of = "" if known else f" of type {type(value).__name__}"
+            is_plain = isinstance(value, bool | str | None)
+            of = "" if is_plain else f" of type {type(value).__name__}"
             return f"must be a number, but got {value!r}{of}"
         if shape := np.shape(typing.cast(Any, value)):
             return f"must be one number, but has shape {shape}"
@@ -112,7 +112,7 @@ def function_of(signature: str) -> Kind:
     return Kind(f"a function {signature}", callable)
 
 
-def instance_of(kind: type, expected: str) -> Kind:
+def instance_of(kind: type | tuple[type, ...], expected: str) -> Kind:
     """Return the kind of instances of a class; `expected` shows how one is made."""
     return Kind(expected, lambda value: isinstance(value, kind))
 
@@ -214,9 +214,9 @@ class Checked:
                 continue
             convert = functools.partial(_field_value, name=prefix + name, hint=hint)
             static = field.metadata.get("static", _is_static(hint))
-            given = {key: getattr(field, key) for key in ("default", "default_factory", "kw_only")}
-            given = {k: v for k, v in given.items() if v is not dataclasses.MISSING}
-            setattr(cls, name, eqx.field(converter=convert, static=static, **given))
+            kept = {key: getattr(field, key) for key in ("default", "default_factory", "kw_only")}
+            kept = {key: v for key, v in kept.items() if v is not dataclasses.MISSING}
+            setattr(cls, name, eqx.field(converter=convert, static=static, **kept))
 
 
 def _field_value(value: Any, name: str, hint: Any) -> Any:
@@ -255,8 +255,7 @@ def _alternatives(hint: Any) -> list[Any]:
 
 
 def _kind(hint: Any) -> Kind | None:
-    found = getattr(hint, "__metadata__", ())
-    return next((one for one in found if isinstance(one, Kind)), None)
+    return next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Kind)), None)
 
 
 def _base(hint: Any) -> Any:

@@ -52,42 +52,12 @@ if FAULTY:
     warn_of_jaxlib(jaxlib.__version__, "your own jax.jit around it")
 
 
-class _Programs:
-    """The programs that one function was compiled to. They are counted, and released in time."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._known = self._made = 0
-        self._warned = False
-
-    def look(self, jitted: Any) -> None:
-        """Count the programs after a call."""
-        count = jitted._cached._cache_size()
-        if count <= self._known:
-            return
-        self._made += count - self._known
-        self._known = count
-        if self._made >= MANY_PROGRAMS and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{self._name} was compiled for the {self._made}th time in this process. A "
-                f"function that is new in every call (a lambda or schedule made inside a loop, a "
-                f"problem built again) and every other length or shape of rounds is compiled "
-                f"anew: define functions and problems once, outside the loop.",
-                RecompilationWarning,
-                stacklevel=4,
-            )
-        if count >= MOST_PROGRAMS:
-            jitted._cached.clear_cache()
-            self._known = 0
-
-
 def compiled(
     function: Callable[..., T], donate: Literal["none", "all-except-first"] = "none"
 ) -> Callable[..., T]:
     """Return the function compiled by `eqx.filter_jit`, with right sums in every version of jaxlib.
 
-    Programs do not accumulate.
+    Programs are counted, so that they do not accumulate.
 
     Inside another compiled function the options are those of the outermost: a warning says so where
     the version of jaxlib is wrong and an array is large enough.
@@ -95,10 +65,12 @@ def compiled(
     inside = eqx.filter_jit(function, donate=donate)
     # Equinox passes on what it does not know to `jax.jit`.
     outermost = eqx.filter_jit(function, donate=donate, compiler_options=OPTIONS)  # type: ignore[call-overload]
-    programs = _Programs(f"{function.__module__}.{function.__name__}")
+    # Programs in the cache after the last call, and those that were ever compiled.
+    cached = made = 0
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
+        nonlocal cached, made
         try:
             result = outermost(*args, **kwargs)
         except ValueError as error:
@@ -108,10 +80,29 @@ def compiled(
             if any(getattr(leaf, "size", 0) > LARGEST_RIGHT for leaf in jax.tree.leaves(args)):
                 warn_of_jaxlib(jaxlib.__version__, "the jax.jit that this call is inside of")
             return inside(*args, **kwargs)
-        programs.look(outermost)
+        count = outermost._cached._cache_size()
+        if count > cached:
+            before, made = made, made + count - cached
+            if before < MANY_PROGRAMS <= made:
+                _warn_of_programs(f"{function.__module__}.{function.__name__}", made)
+            if count >= MOST_PROGRAMS:
+                outermost._cached.clear_cache()
+                count = 0
+        cached = count
         return result
 
     return call
+
+
+def _warn_of_programs(name: str, made: int) -> None:
+    warnings.warn(
+        f"{name} was compiled for the {made}th time in this process. A function that is new in "
+        f"every call (a lambda or schedule made inside a loop, a problem built again) and every "
+        f"other length or shape of rounds is compiled anew: define functions and problems once, "
+        f"outside the loop.",
+        RecompilationWarning,
+        stacklevel=4,
+    )
 
 
 @checked

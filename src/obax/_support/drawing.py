@@ -1,8 +1,6 @@
 """Figures of curves, for histories and regrets. matplotlib is loaded when one is drawn."""
 
 import dataclasses
-import functools
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,34 +43,17 @@ def spans_decades(lines: Sequence[np.ndarray]) -> bool:
     return bool(values.size and values.min() > 0 and values.max() > 50 * np.median(values))
 
 
-@functools.cache
-def _picture() -> Any:
-    """Return a class of figures that a notebook shows whether or not pyplot was loaded.
-
-    A figure of pyplot that nobody closes would stay in memory.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    class Picture(Figure):
-        def __init__(self, **options: Any):
-            super().__init__(**options)
-            FigureCanvasAgg(self)
-
-        def _repr_png_(self) -> bytes:
-            file = io.BytesIO()
-            self.savefig(file, dpi=96)
-            return file.getvalue()
-
-    return Picture
-
-
 def figure(panels: Sequence[Panel], unit: str, file: str | Path | None = None) -> Any:
     """Return all panels in one figure, two in a row; saved to `file` where one is named."""
+    from matplotlib import pyplot
+
     across = min(2, len(panels))
     down = -(-len(panels) // across)
-    shown = _picture()(figsize=(5.2 * across, 3.2 * down), layout="constrained")
-    places = shown.subplots(down, across, squeeze=False).flat
+    size = 5.2 * across, 3.2 * down
+    shown, grid = pyplot.subplots(down, across, squeeze=False, figsize=size, layout="constrained")
+    # A figure of pyplot that nobody closes would stay in memory. A notebook shows it all the same.
+    pyplot.close(shown)
+    places = grid.flat
     for panel, axes in zip(panels, places, strict=False):
         draw(axes, panel, unit)
     if file is not None:

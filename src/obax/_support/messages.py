@@ -74,20 +74,17 @@ def format_number(value: float) -> str:
 
 
 def _array(value: Any) -> str:
-    import jax
     import numpy as np
 
     shape = ",".join(map(str, value.shape))
     words = f"{value.dtype}[{shape}]"
-    # Keys of random numbers have no value to show, and what is traced has none yet.
-    if isinstance(value, jax.core.Tracer | jax.ShapeDtypeStruct):
-        return words
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+    # Shapes and keys of random numbers have no value to show, and what is traced has none yet.
+    has_value = hasattr(value, "__array__") and hasattr(value.dtype, "kind")
+    if is_traced(value) or not has_value or not value.size:
         return words
     array = np.asarray(value)
-    if not array.size:
-        return words
-    floating = jax.numpy.issubdtype(array.dtype, jax.numpy.floating)
+    # Not by its kind, which is that of a structure for bfloat16.
+    floating = "float" in array.dtype.name
     if array.size <= FEW and array.ndim <= 1:
         numbers = [format_number(one) if floating else str(one) for one in array.ravel().tolist()]
         return f"[{', '.join(numbers)}]" if array.ndim else numbers[0]
@@ -123,6 +120,13 @@ def changed_fields(module: Any) -> list[tuple[str, Any]]:
             continue
         changed.append((field.name, value))
     return changed
+
+
+def described(module: Any, unnamed: str = "") -> str:
+    """Return `Name(field=value, ...)`, of the fields that do not have their defaults; the name of
+    one of them may be left out."""
+    fields = [f"{name}={format_value(value)}" for name, value in changed_fields(module)]
+    return f"{type(module).__name__}({', '.join(fields).removeprefix(f'{unnamed}=')})"
 
 
 def _has_default(value: Any, default: bool | int | float | str) -> bool:

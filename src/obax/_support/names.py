@@ -20,40 +20,40 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], object], Callab
 
     The list is the imports below `if TYPE_CHECKING:` in its `__init__.py`, in the form that type
     checkers read: `from .module import name as name`, `from . import module as module`, or
-    `from .module import *` for all that the `__init__.py` of the module imports, which is read and
-    not run.
+    `from .module import *` for all names that the `__init__.py` of the module lists or imports.
     """
-    this = sys.modules[package]
-    (listed,) = (line for line in _lines(package) if isinstance(line, ast.If))
-    table: dict[str, str | None] = {}
-    for module, name in _imports(listed.body):
-        names = [name]
-        if name == "*":
-            names = [public for _, public in _imports(_lines(f"{package}.{module}"))]
-        table |= dict.fromkeys(names, module)
+    this, table = sys.modules[package], dict[str, str]()
+    for module, name in _imports(package):
+        public = _imports(f"{package}{module}") if name == "*" else [(module, name)]
+        table |= {name: module for _, name in public}
 
     def __getattr__(name: str) -> object:
         if name not in table:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = table[name]
-        imported = importlib.import_module(f"{package}.{module or name}")
-        value = getattr(imported, name) if module else imported
+        # `from . import name`: a module itself.
+        is_module = table[name] == "."
+        imported = importlib.import_module(table[name] + name * is_module, package)
+        value = imported if is_module else getattr(imported, name)
         setattr(this, name, value)
         return value
 
     return [*table], __getattr__, lambda: sorted({*vars(this), *table})
 
 
-def _lines(module: str) -> list[ast.stmt]:
-    """Return the statements of a module, which need not have been run."""
-    spec = importlib.util.find_spec(module)
-    return ast.parse(spec.loader.get_source(module)).body  # type: ignore[union-attr]
+def _imports(package: str) -> list[tuple[str, str]]:
+    """Return the module, as in a relative import, and the name of each import of a package.
 
-
-def _imports(lines: list[ast.stmt]) -> list[tuple[str | None, str]]:
-    """Return module (`None` where a module itself is imported) and name of each import."""
-    imports = [line for line in lines if isinstance(line, ast.ImportFrom)]
-    return [(line.module, alias.asname or alias.name) for line in imports for alias in line.names]
+    The package need not have been run. Imports for type checkers come before all others.
+    """
+    spec = importlib.util.find_spec(package)
+    lines = ast.parse(spec.loader.get_source(package)).body  # type: ignore[union-attr]
+    lines = next((line.body for line in lines if isinstance(line, ast.If)), lines)
+    return [
+        ("." * line.level + (line.module or ""), alias.asname or alias.name)
+        for line in lines
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    ]
 
 
 def versions() -> dict[str, str]:

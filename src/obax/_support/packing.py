@@ -35,7 +35,7 @@ class Rows:
 
     def pack(self, tree: PyTree) -> PyTree:
         """Return the vectors, and the large leaves as they are."""
-        leaves, self.treedef = jax.tree.flatten(tree)
+        leaves, self.treedef = jax.tree.leaves(tree), structure(tree)
         # For each leaf its shape and dtype, its vector (`None` for large ones) and where it begins.
         self.spans: list[tuple[tuple[int, ...], np.dtype, str | None, int]] = []
         parts: dict[str, list[Array]] = {}
@@ -172,14 +172,14 @@ class Lazy(eqx.Module):
 
 def lazy(
     kind: type[M],
-    known: dict[str, object],
+    ready: dict[str, object],
     make: Callable[[K, list[str]], dict[str, object]],
     packed: K,
 ) -> M:
     """Return a module of which some fields are known; `make(packed, names)` makes the others."""
     module = object.__new__(kind)
     fields = _dict_of(module)
-    fields.update(known)
+    fields.update(ready)
     fields[SOURCE] = (make, packed)
     return module
 

@@ -51,7 +51,7 @@ def is_concrete(value: PyTree) -> bool:
 
 def norm(tree: PyTree) -> Float[Array, ""]:
     """Return the Euclidean norm of all leaves taken together."""
-    return jnp.sqrt(squared_norm(tree))
+    return jnp.sqrt(vdot(tree, tree))
 
 
 def squared_norm(tree: PyTree) -> Float[Array, ""]:
@@ -95,11 +95,11 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
 
 def finite_entries(stacked: PyTree) -> Bool[Array, " n"]:
     """Return which of the entries stacked on axis 0 have neither NaN nor Inf."""
-    found = jnp.asarray(True)
+    finite = jnp.asarray(True)
     for leaf in jax.tree.leaves(stacked):
         if is_float(leaf):
-            found &= jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
-    return found
+            finite &= jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim)))
+    return finite
 
 
 def select(condition: Bool[Array, ""], if_true: PyTree, if_false: PyTree) -> PyTree:
@@ -154,8 +154,8 @@ def strong(array: Array) -> Array:
 def float_array(value: Any, name: str) -> Array:
     """Return numbers as a floating-point array, checked to be finite where they are known."""
     if not is_numeric(value):
-        known = isinstance(value, bool | str | None)
-        of = "" if known else f" of type {type(value).__name__}"
+        is_plain = isinstance(value, bool | str | None)
+        of = "" if is_plain else f" of type {type(value).__name__}"
         raise ValueError(f"{name} must be a number, but got {value!r}{of}.")
     array = jnp.asarray(value)
     array = strong(array if is_float(array) else array.astype(jnp.result_type(float)))
@@ -171,16 +171,17 @@ def positive_array(value: Any, name: str) -> Array:
 
 def check_same_structure(tree: PyTree, expected: PyTree, name: str, expected_name: str) -> None:
     """Check that two trees have one structure, and their leaves the same shapes and dtypes."""
-    if (came := structure(tree)) != (wanted := structure(expected)):
+    if (actual := structure(tree)) != (required := structure(expected)):
         raise ValueError(
-            f"{name} must have the structure of {expected_name}, {wanted}, but has {came}."
+            f"{name} must have the structure of {expected_name}, {required}, but has {actual}."
         )
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    for (path, came), wanted in zip(leaves, jax.tree.leaves(expected), strict=True):
-        if (came.shape, came.dtype) != (wanted.shape, wanted.dtype):
+    for (path, actual), required in zip(leaves, jax.tree.leaves(expected), strict=True):
+        if (actual.shape, actual.dtype) != (required.shape, required.dtype):
             raise ValueError(
                 f"{leaf_name(path, name)} must match {expected_name}: expected "
-                f"{wanted.dtype}{list(wanted.shape)}, but got {came.dtype}{list(came.shape)}."
+                f"{required.dtype}{list(required.shape)}, but got {actual.dtype}"
+                f"{list(actual.shape)}."
             )
 
 
@@ -188,10 +189,10 @@ def check_scalar_loss(value: PyTree, name: str) -> None:
     """Check that the abstract value of a loss is one floating-point number."""
     leaves = jax.tree.leaves(value)
     if len(leaves) != 1 or leaves[0].shape != () or not is_float(leaves[0]):
-        came = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
+        actual = ", ".join(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves) or "nothing"
         raise ValueError(
             f"{name} must return a scalar loss (one floating-point number of shape ()), "
-            f"but returns {came}; take a mean or a sum."
+            f"but returns {actual}; take a mean or a sum."
         )
 
 

@@ -36,6 +36,8 @@ RATE = within("a number >= 0", lambda value: value >= 0)
 
 class _StepSizeKind(NumberKind):
     def fault(self, value: Any) -> str | None:
+        if value is None:
+            return "must be a number > 0 or a schedule t -> number, but got None"
         if not callable(value):
             return super().fault(value)
         for t in TRIED:

@@ -329,7 +329,8 @@ class Algorithm(Checked, eqx.Module):
         constrained = level == "inner" and self.problem.constrains_follower
         step_size = getattr(self, f"{level}_step_size", None)
         optimiser = getattr(self, f"{level}_optimiser", None)
-        if step_size is None and optimiser is None and self.moves_level(level):
+        adapts = hasattr(self, f"{level}_step_size") and self.moves_level(level)
+        if adapts and step_size is None and optimiser is None:
             optimiser = DOWG if level == "outer" else None
             step_size = CurvatureStep() if level == "inner" else None
         if isinstance(step_size, NormalisedStep):

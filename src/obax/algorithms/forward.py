@@ -150,17 +150,17 @@ def nearest(
         return newton_point(u, model.gradient, model.hessian, damping)
 
     tolerance = 100 * float(jnp.finfo(begin.dtype).eps)
-    found = minimise(evaluate, propose, begin, tolerance=tolerance, max_steps=MOST_STEPS)
+    minimum = minimise(evaluate, propose, begin, tolerance=tolerance, max_steps=MOST_STEPS)
     # NaN where the Hessian is not positive definite: then u* is no minimum, and the guard sees it.
-    factor = jax.scipy.linalg.cho_factor(jnp.asarray(found.model.hessian))
+    factor = jax.scipy.linalg.cho_factor(jnp.asarray(minimum.model.hessian))
 
     def push(*direction: PyTree) -> tuple[Vector, PyTree]:
-        pushed = jax.jvp(lambda *now: slope(found.point, *now), now, direction)[1]
+        pushed = jax.jvp(lambda *now: slope(minimum.point, *now), now, direction)[1]
         answer = -jax.scipy.linalg.cho_solve(factor, pushed)
-        return unravel(answer), jax.jvp(kept, (found.point, *now), (answer, *direction))[1]
+        return unravel(answer), jax.jvp(kept, (minimum.point, *now), (answer, *direction))[1]
 
     answers, buffers = jax.vmap(push)(along[0], along[1].inner_var, along[1].buffers)
-    after = before._replace(inner_var=unravel(found.point), buffers=found.model.extra)
+    after = before._replace(inner_var=unravel(minimum.point), buffers=minimum.model.extra)
     moved = along[1]._replace(inner_var=answers, buffers=buffers)
-    asked = found.steps + 1
-    return Learned(after, moved, asked, asked * begin.size, size(x), found.residual)
+    evaluations = minimum.steps + 1
+    return Learned(after, moved, evaluations, evaluations * begin.size, size(x), minimum.residual)

@@ -216,12 +216,12 @@ def _window_words(info: Info, accepted: np.ndarray) -> str:
         np.asarray(part)[accepted]
         for part in (info.cut_terms, info.refused_terms, info.window_terms)
     )
-    said = []
+    parts = []
     if (cuts := int(np.sum(cut > 0))) > 0:
-        said.append(f"cut {counted(cuts, 'time')}")
+        parts.append(f"cut {counted(cuts, 'time')}")
     if (lost := int(np.sum(refused))) > 0:
-        said.append(f"{counted(lost, 'past round')} left it, NaN or Inf at a later x or y")
-    return f"window: {', '.join(said)}; {np.mean(terms):.4g} terms on average" if said else ""
+        parts.append(f"{counted(lost, 'past round')} left it, NaN or Inf at a later x or y")
+    return f"window: {', '.join(parts)}; {np.mean(terms):.4g} terms on average" if parts else ""
 
 
 def _edge_words(info: Info) -> Iterator[str]:
@@ -242,24 +242,24 @@ def words(info: Info) -> str:
     """Return the repr: the losses of a round, or those of the first and the last round of a
     history."""
     if np.ndim(info.t) == 0:
-        said = [f"t={messages.format_value(info.t)}"]
-        said += [f"{name}={messages.format_short(getattr(info, name))}" for name in NUMBERS]
-        said += [
+        parts = [f"t={messages.format_value(info.t)}"]
+        parts += [f"{name}={messages.format_short(getattr(info, name))}" for name in NUMBERS]
+        parts += [
             f"accepted={messages.format_value(info.accepted)}",
             f"x={messages.format_value(info.outer_var)}",
         ]
-        return f"Info({', '.join(said)})"
+        return f"Info({', '.join(parts)})"
     *runs, rounds = np.shape(info.t)
     shape = " x ".join([*(f"{n:,}" for n in runs), counted(rounds, "round")])
     if not trees.is_concrete(info.played_value):
         return f"Info({shape})"
     if np.ndim(info.t) > 1:
         return f"Info({shape}, rejected={int(np.sum(~np.asarray(info.accepted))):,})"
-    said = [
+    parts = [
         f"{name}={'..'.join(messages.format_short(getattr(info, name)[at]) for at in (0, -1))}"
         for name in NUMBERS
     ]
-    return f"Info({shape}, {', '.join(said)}, rejected={int(info.rejected):,})"
+    return f"Info({shape}, {', '.join(parts)}, rejected={int(info.rejected):,})"
 
 
 def plot(info: Info, file: Any = None) -> Any:
@@ -278,11 +278,11 @@ def plot(info: Info, file: Any = None) -> Any:
 
     def curves(values: Any) -> dict[str, list[np.ndarray]]:
         """Return the lines by setting, where there are several settings; each with its seeds."""
-        found = lines(values)
+        drawn = lines(values)
         if len(shape) == 1:
-            return {"": found}
-        seeds = len(found) // shape[0]
-        return {f"{AXES[len(shape)][0]} {i}": found[i * seeds : (i + 1) * seeds]
+            return {"": drawn}
+        seeds = len(drawn) // shape[0]
+        return {f"{AXES[len(shape)][0]} {i}": drawn[i * seeds : (i + 1) * seeds]
                 for i in range(shape[0])}  # fmt: skip
 
     suffered = lines(info.played_value)
@@ -290,10 +290,10 @@ def plot(info: Info, file: Any = None) -> Any:
               for name, some in curves(info.played_value).items()}  # fmt: skip
     if len(shape) == 1:
         smooth = {drawing.FAINT: suffered, f"mean of {span:,}": smooth[""]}
-    size, found = size_of_x(info), dict(coordinates(info, MOST_LINES))
-    named = {name: lines(values) for name, values in found.items()}
+    size, coordinates_of_x = size_of_x(info), dict(coordinates(info, MOST_LINES))
+    named = {name: lines(values) for name, values in coordinates_of_x.items()}
     if size == 1:
-        named = curves(*found.values())
+        named = curves(*coordinates_of_x.values())
     of = f" (first {MOST_LINES} of {size:,})" if size > MOST_LINES else ""
     panels = [
         drawing.Panel("loss suffered", smooth, log=drawing.spans_decades(suffered)),

@@ -101,7 +101,7 @@ class ITD(TwoLevels):
     def update(self, state: State, round: PyTree) -> Move:
         assert state.past is not None
         start, tasks = self.start(state), RoundsBySlot(state.past, round)
-        order, count = self._chosen(state.t, state.past.present)
+        order, count = self.chosen(state.t, state.past.present)
 
         def one(task: PyTree) -> tuple[PyTree, Follower]:
             differentiate = jax.grad(self._adapted_loss, has_aux=True)
@@ -159,7 +159,7 @@ class ITD(TwoLevels):
         loss = self.problem.outer_loss(x, follower.inner_var, task, follower.buffers)
         return loss, follower
 
-    def _chosen(
+    def chosen(
         self, t: Int[Array, ""], present: Bool[Array, " past"]
     ) -> tuple[Int[Array, " capacity"], Int[Array, ""]]:
         """Return slots, and how many of them, from the first on, hold the tasks of round t. The

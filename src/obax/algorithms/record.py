@@ -169,8 +169,8 @@ def with_edges(info: Info, domain: Domain) -> Info:
         return info
 
     def count(x: PyTree) -> Int[Array, ""]:
-        found = [jnp.sum(leaf, dtype=jnp.int32) for leaf in jax.tree.leaves(domain.edges(x))]
-        return sum(found, jnp.zeros((), jnp.int32))
+        counts = [jnp.sum(leaf, dtype=jnp.int32) for leaf in jax.tree.leaves(domain.edges(x))]
+        return sum(counts, jnp.zeros((), jnp.int32))
 
     is_unset = lambda node: node is None  # noqa: E731
     edges = jax.vmap(count)(info.outer_var)

@@ -44,8 +44,8 @@ from .descent import Follower, Steps
 from .forward import Learned, at_rest, descended, directions, faded, moving, nearest, pulled_back
 from .record import Move
 
-Tie = Annotated[Callable[..., Array], function_of("(x, y, start, round) -> scalar, or a bool")]
-Horizon = Annotated[float, within("a number of rounds > 1", lambda value: value > 1)]
+Tie = Annotated[Callable[..., Array], function_of("(x, y, start, round) -> scalar")]
+Horizon = Annotated[float | Array, within("a number of rounds > 1", lambda value: value > 1)]
 
 
 class RTHOState(State):
@@ -89,7 +89,7 @@ class RTHO(TwoLevels):
     """
 
     inner_steps: StepCount = 1
-    proximal: bool | Tie = eqx.field(default=False, static=True, kw_only=True)
+    proximal: Tie | bool = eqx.field(default=False, static=True, kw_only=True)
     horizon: Horizon | None = eqx.field(default=None, kw_only=True)
 
     @property

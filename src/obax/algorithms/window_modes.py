@@ -1,7 +1,7 @@
 """The modes of a window: what the follower of OAGD trains on, and what the leader differentiates.
 
-Each mode is one function, `mode(turn)`, which returns what the follower has learned and the estimate
-of the hypergradient.
+Each mode is one function, `mode(turn)`, which returns what the follower has learned and the
+estimate of the hypergradient.
 
 | `Window.follower`, `Window.curvature` | mode |
 |---|---|

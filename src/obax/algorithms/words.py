@@ -13,7 +13,7 @@ SYMBOLS = {"outer_step_size": "alpha", "inner_step_size": "beta", "inner_steps":
 def settings(algorithm: Any) -> list[tuple[str, str]]:
     """Return the arguments of an algorithm besides its problem, as pairs of a symbol or name and
     the formatted value."""
-    found = []
+    pairs = []
     for name, value in messages.changed_fields(algorithm):
         if name == "problem":
             continue
@@ -27,24 +27,24 @@ def settings(algorithm: Any) -> list[tuple[str, str]]:
             words = "optax"
         else:
             words = messages.format_value(value)
-        found.append((SYMBOLS.get(name, name), words))
-    return found
+        pairs.append((SYMBOLS.get(name, name), words))
+    return pairs
 
 
 def algorithm_words(algorithm: Any) -> str:
     """Return the repr of an algorithm."""
     has_follower = algorithm.problem.inner is not None
-    said = [
+    parts = [
         value if name == "hypergradient" else f"{name}={value}"
         for name, value in settings(algorithm)
         # Without a follower nobody asks the estimator.
         if has_follower or name != "hypergradient"
     ]
-    return f"{type(algorithm).__name__}({', '.join(said)})"
+    return f"{type(algorithm).__name__}({', '.join(parts)})"
 
 
 def state_words(state: Any) -> str:
     """Return the repr of a state: t, x and y."""
     named = ("t", "outer_var", "inner_var")
-    said = [f"{name}={messages.format_value(getattr(state, name))}" for name in named]
-    return f"{type(state).__name__}({', '.join(said)})"
+    parts = [f"{name}={messages.format_value(getattr(state, name))}" for name in named]
+    return f"{type(state).__name__}({', '.join(parts)})"

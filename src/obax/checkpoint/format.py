@@ -333,9 +333,9 @@ class ModelFolder:
         One that is damaged is passed over for the one before it; if all are, that is an error.
         `check` gets the meta before the state is read and may raise an error of its own.
         """
-        errors, found = [], self.files()
-        self.agree(found[-1].name if found else "nothing")
-        for file in reversed(found):
+        errors, checkpoints = [], self.files()
+        self.agree(checkpoints[-1].name if checkpoints else "nothing")
+        for file in reversed(checkpoints):
             try:
                 checkpoint = Checkpoint(file.read_bytes(), str(file))
                 meta = checkpoint.meta

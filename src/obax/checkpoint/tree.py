@@ -270,8 +270,8 @@ class Input:
         for name, before in kept["parts"].items():
             now = self.parts.get(name, before)
             if different := differences(before, now):
-                left = len(different) - SHOWN
-                more = f" and {left} more" if left > 0 else ""
+                hidden = len(different) - SHOWN
+                more = f" and {hidden} more" if hidden > 0 else ""
                 self._refuse(name, folder, ", ".join(different[:SHOWN]) + more)
             if before.get(PYTHON) != now.get(PYTHON):
                 warnings.warn(

@@ -123,8 +123,8 @@ class TaskStream:
     def _draw(self, j: int, t: int, rng: np.random.Generator, *, lowest: bool) -> Array:
         rows, need = self._rows[j], self.shots + self.queries
         if self.unique and lowest:
-            rank = _shuffled(t - 1, math.comb(len(rows), need), f"{self.seed} {j}".encode())
-            rows = rows[_subset(rank, len(rows), need)]
+            rank = permuted(t - 1, math.comb(len(rows), need), f"{self.seed} {j}".encode())
+            rows = rows[subset(rank, len(rows), need)]
         return rng.permutation(rows)[:need]
 
     def _batch(self, rows: Array) -> tuple[Array, Array]:
@@ -132,10 +132,10 @@ class TaskStream:
         return inputs, np.repeat(np.arange(self.ways, dtype=np.int32), rows.shape[1])
 
 
-def _subset(rank: int, n: int, size: int) -> list[int]:
+def subset(rank: int, n: int, size: int) -> list[int]:
     """Return the subset of 0..n-1 with the given number, 0 <= rank < C(n, size).
 
-    >>> [_subset(rank, 4, 2) for rank in range(6)]
+    >>> [subset(rank, 4, 2) for rank in range(6)]
     [[1, 0], [2, 0], [2, 1], [3, 0], [3, 1], [3, 2]]
     """
     chosen = []
@@ -148,12 +148,12 @@ def _subset(rank: int, n: int, size: int) -> list[int]:
     return chosen
 
 
-def _shuffled(number: int, n: int, key: bytes) -> int:
+def permuted(number: int, n: int, key: bytes) -> int:
     """Return the image of a number under a keyed permutation of 0..n-1.
 
     It is a Feistel network on a power of 4, applied until the result is below n.
 
-    >>> sorted(_shuffled(number, 10, b"key") for number in range(10))
+    >>> sorted(permuted(number, 10, b"key") for number in range(10))
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
     half = max(1, ((n - 1).bit_length() + 1) // 2)

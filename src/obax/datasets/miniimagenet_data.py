@@ -60,10 +60,10 @@ def miniimagenet(
                 )
     numbers = {label: number for number, label in enumerate(sorted(owner))}
     names = _images(files, [name for table in tables.values() for name, _ in table])
-    kept, left = cache_bytes / (3 * size * size * len(names)), iter(names)
+    share, remaining = cache_bytes / (3 * size * size * len(names)), iter(names)
     train, valid, test = (
         Labelled(
-            ImageFiles(files, list(itertools.islice(left, len(table))), size, kept),
+            ImageFiles(files, list(itertools.islice(remaining, len(table))), size, share),
             np.array([numbers[label] for _, label in table], dtype=np.int32),
             {numbers[label]: label for _, label in table},
         )

@@ -151,13 +151,13 @@ def status() -> list[FileStatus]:
     ]
 
 
-def _state(path: Path | None, known: set[str]) -> str:
+def _state(path: Path | None, checksums: set[str]) -> str:
     if path is None:
         return "missing"
     if path.is_dir():
         return "unpacked, not checked"
     actual = checksum(path)
-    return "verified" if actual in known else f"another version, SHA-256 {actual[:12]}..."
+    return "verified" if actual in checksums else f"another version, SHA-256 {actual[:12]}..."
 
 
 def fetch(name: str, *, verify: bool = True, download: bool = True) -> dict[str, Path]:
@@ -172,7 +172,7 @@ def fetch(name: str, *, verify: bool = True, download: bool = True) -> dict[str,
         raise ValueError(f"name must be one of {names}, but got {name!r}.")
     paths = {}
     for file, path in located(dataset).items():
-        known, source = dataset.checksums(file), dataset.sources.get(file)
+        checksums, source = dataset.checksums(file), dataset.sources.get(file)
         if path is None:
             if source is None or not download:
                 raise DataError(
@@ -181,11 +181,12 @@ def fetch(name: str, *, verify: bool = True, download: bool = True) -> dict[str,
                     f"Put it into one of them: {dataset.how}, SHA-256 {dataset.files[file]}."
                 )
             path = _downloaded(source, cache_folder())
-        elif verify and path.is_file() and (actual := checksum(path)) not in known:
+        elif verify and path.is_file() and (actual := checksum(path)) not in checksums:
             raise DataError(
                 f"{path} is not the {name} file that is known: expected SHA-256 "
-                f"{' or '.join(sorted(known))}, but found {actual}. It was left as it is. Remove "
-                f"it to download it again, or pass verify=False if it is a version of your own."
+                f"{' or '.join(sorted(checksums))}, but found {actual}. It was left as it is. "
+                f"Remove it to download it again, or pass verify=False if it is a version of your "
+                f"own."
             )
         paths[file] = path
     return paths
@@ -212,9 +213,9 @@ def _downloaded(source: Source, folder: Path) -> Path:
 
     shown = sys.stderr if sys.stderr.isatty() else io.StringIO()
     pooch.get_logger().setLevel("WARNING")
-    known, urls = {source.file: f"sha256:{source.sha256}"}, {source.file: source.url}
+    checksums, urls = {source.file: f"sha256:{source.sha256}"}, {source.file: source.url}
     try:
-        cache = pooch.create(folder, "", registry=known, urls=urls)
+        cache = pooch.create(folder, "", registry=checksums, urls=urls)
         return Path(cache.fetch(source.file, downloader=transfer))
     # Those of connections are OSErrors; another checksum and what cannot be read are ValueErrors.
     except (OSError, ValueError) as error:

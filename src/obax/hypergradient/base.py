@@ -15,18 +15,20 @@ whose v lies in the face: a system like the other, definite where H is on the fa
 
 import dataclasses
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float, Int
 
 from .._support import messages, trees
 from .._support.trees import PyTree
 from ..domain import Domain, Face, Unconstrained
 from ..problem import Problem
+
+if TYPE_CHECKING:
+    import lineax as lx
 
 Inner = Callable[[PyTree, PyTree], Float[Array, ""]]
 LinearMap = Callable[[PyTree], PyTree]
@@ -115,12 +117,8 @@ class Hypergradient(eqx.Module):
 
     def __repr__(self) -> str:
         # `CG(5)`: the name of the first field is left out.
-        fields = [
-            f"{name}={messages.format_value(value)}"
-            for name, value in messages.changed_fields(self)
-        ]
         first = next((field.name for field in dataclasses.fields(self)), "")
-        return f"{type(self).__name__}({', '.join(fields).removeprefix(f'{first}=')})"
+        return messages.described(self, first)
 
     def init(self, inner_var: PyTree) -> PyTree:
         """Return what is carried into the first round, or `None`."""
@@ -240,12 +238,17 @@ def check_factors(estimator: Hypergradient, gradient: PyTree) -> None:
             )
 
 
-def solve_with(solver: lx.AbstractLinearSolver, hvp: LinearMap, gradient: PyTree) -> lx.Solution:
+def solve_with(
+    solver: "lx.AbstractLinearSolver", hvp: LinearMap, gradient: PyTree
+) -> "lx.Solution":
     """Solve one linear system with lineax.
 
     A failure shows in the residual and not as an exception, so that one bad round, or one bad seed
     of a sweep, does not end the others.
     """
+    # Slow to import, and not needed by CG, the default.
+    import lineax as lx
+
     structure = jax.eval_shape(lambda: gradient)
     operator = lx.FunctionLinearOperator(hvp, structure)
     return lx.linear_solve(operator, gradient, solver, throw=False)

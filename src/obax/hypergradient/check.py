@@ -141,9 +141,16 @@ class _Given(NamedTuple):
         from ..implicit import FlatProblem
 
         problem, y = self.problem, self.inner_var
+
+        def outer(x: PyTree, y: PyTree, round: PyTree) -> Array:
+            return problem.outer_loss(x, y, round, self.buffers).astype(float)
+
+        def inner(x: PyTree, y: PyTree, round: PyTree) -> Array:
+            return problem.inner_loss(x, y, round, self.buffers)[0].astype(float)
+
         bare = Problem(
-            lambda x, y, r: problem.outer_loss(x, y, r, self.buffers),
-            None if y is None else lambda x, y, r: problem.inner_loss(x, y, r, self.buffers)[0],
+            outer,
+            None if y is None else inner,
             problem.domain,
             problem.inner_argmin,
             inner_domain=problem.inner_domain,
@@ -202,7 +209,7 @@ def _precision(given: _Given) -> float:
         return problem.outer_loss(x, y, round, buffers), inner
 
     def worst(program: Any) -> float:
-        moving, found = set(map(id, program.invars)), float(jnp.finfo(jnp.float64).eps)
+        moving, coarsest = set(map(id, program.invars)), float(jnp.finfo(jnp.float64).eps)
         for line in program.eqns:
             if moving.isdisjoint(map(id, line.invars)):
                 continue
@@ -211,8 +218,8 @@ def _precision(given: _Given) -> float:
             floats = [dtype for dtype in dtypes if jnp.issubdtype(dtype, jnp.floating)]
             parts = [getattr(part, "jaxpr", part) for part in jax.tree.leaves(line.params)]
             inside = [worst(part) for part in parts if hasattr(part, "eqns")]
-            found = max([found, *(float(jnp.finfo(dtype).eps) for dtype in floats), *inside])
-        return found
+            coarsest = max([coarsest, *(float(jnp.finfo(dtype).eps) for dtype in floats), *inside])
+        return coarsest
 
     return worst(jax.make_jaxpr(losses)(*pair).jaxpr)
 
@@ -227,8 +234,8 @@ def _answers(given: _Given, points: Array, start: Array) -> tuple[Array, Array, 
     flat.inner_start = start
 
     def one(x: Array) -> tuple[Array, Array, Array]:
-        found = answer(flat, x, given.round)
-        return found.y, flat.outer(x, found.y, given.round), found.residual
+        solution = answer(flat, x, given.round)
+        return solution.y, flat.outer(x, solution.y, given.round), solution.residual
 
     return jax.lax.map(one, points)
 
@@ -342,8 +349,8 @@ class _Judge:
 
     def _compare(self) -> None:
         """Compare estimate and differences along each direction."""
-        outer, found = self.outer, self.findings
-        self.along = outer.moves @ found.value
+        outer, findings = self.outer, self.findings
+        self.along = outer.moves @ findings.value
         lengths = np.linalg.norm(outer.moves, axis=1)
         lengths = np.where(lengths > 0, lengths, 1.0)
         gap = np.abs(self.along - outer.value)
@@ -354,7 +361,7 @@ class _Judge:
         units = units / units.max(initial=1e-300)
         largest = np.max(scale * units, initial=0.0) / units
         unsure = outer.error + 1e-6 * outer.size + 1e-8 * largest
-        unsure += 100 * self.rounding * np.abs(outer.moves @ found.direct)
+        unsure += 100 * self.rounding * np.abs(outer.moves @ findings.direct)
         weak = outer.error > 1e-2 * outer.size
         weak |= outer.error > KNOWN * np.maximum(scale, 1e-2 * outer.size)
         self.unknown = weak & (outer.error > 0.1 * KNOWN * largest)
@@ -371,7 +378,8 @@ class _Judge:
 
     def result(self) -> HypergradientCheck:
         """Return the verdict and its reasons."""
-        wrong, unclear, notes = [], list(self._unclear()), []
+        wrong: list[str] = []
+        unclear, notes = list(self._unclear()), list[str]()
         if self.inner is not None:
             for message in self._without_effect():
                 (notes if message.startswith("note: ") else wrong).append(message)
@@ -437,13 +445,16 @@ class _Judge:
 
     def _without_effect(self) -> Iterator[str]:
         """Yield a message for each leaf of x that does not move the follower's answer anywhere."""
-        found, tolerance = self.findings, max(1e-6, 1e3 * self.rounding)
-        spread = np.max(np.abs(found.rates - found.rates[0]), axis=0)
-        scales = (spread <= tolerance * np.abs(found.rates[0])) & (found.rates[0] != 0)
+        findings, tolerance = self.findings, max(1e-6, 1e3 * self.rounding)
+        spread = np.max(np.abs(findings.rates - findings.rates[0]), axis=0)
+        scales = (spread <= tolerance * np.abs(findings.rates[0])) & (findings.rates[0] != 0)
         # One difference for each coordinate, where x is small enough for that.
         differences = self.outer.value if len(scales) == len(self.outer.value) else 0 * scales
         unravel = ravel_pytree(self.given.outer_var)[1]
-        parts = [(found.cross != 0) | (found.beside != 0), scales, found.direct, differences]
+        reached = (
+            (findings.cross != 0) | (findings.beside != 0) | np.any(findings.rates != 0, axis=0)
+        )
+        parts = [reached, scales, findings.direct, differences]
         parts = [unravel(jnp.asarray(part, float)) for part in parts]
         named = jax.tree_util.tree_leaves_with_path(parts[0])
         rest = map(jax.tree.leaves, parts[1:])
@@ -480,24 +491,26 @@ class _Judge:
 
     def _inner_faults(self) -> Iterator[str]:
         """Yield what is wrong with the inner problem."""
-        found, inner = self.findings, self.inner
+        findings, inner = self.findings, self.inner
         assert inner is not None
         if not self.residual <= max(1e-6, 1e3 * self.rounding):
             cure = "Is it bounded below, smooth and finite? An inner_argmin would help."
             if self.given.problem.inner_argmin is not None:
                 cure = "It is the problem's inner_argmin that says so: its formula is wrong."
             yield (
-                f"the inner problem could not be solved: |grad_y g| = {found.slope:.1e} at the "
+                f"the inner problem could not be solved: |grad_y g| = {findings.slope:.1e} at the "
                 f"best y found. {cure}"
             )
-        off = np.abs(inner.value - inner.moves @ found.slopes)
-        if np.any((off > inner.error + 1e-3 * inner.size) & ~inner.kink):
+        off = np.abs(inner.value - inner.moves @ findings.slopes)
+        # A noise that was measured at few points may be larger at others.
+        unsure = (1 if self.rounding < 1e-10 else 10) * inner.error + 1e-3 * inner.size
+        if np.any((off > unsure) & ~inner.kink):
             yield (
                 "the y at which grad_y g is zero does not minimise g: the values of g change "
                 "around it, and not as grad_y g says. A gradient is stopped in the inner loss "
                 "(stop_gradient, a custom derivative, rounding)."
             )
-        least, largest = found.eigenvalues
+        least, largest = findings.eigenvalues
         # What is zero to rounding is not positive; with coarse rounding it may be.
         limit = 10 * self.rounding * max(float(largest), 0.0)
         if not least > (limit if self.rounding < 1e-10 else -limit):
@@ -520,13 +533,13 @@ class _Judge:
 
     def _distant(self) -> Iterator[str]:
         """Yield how far the given y is from the follower's answer."""
-        found = self.findings
-        if found.distance > 1e-3:
-            off = np.linalg.norm(found.value_there - found.value)
-            length = float(np.linalg.norm(found.value))
+        findings = self.findings
+        if findings.distance > 1e-3:
+            off = np.linalg.norm(findings.value_there - findings.value)
+            length = float(np.linalg.norm(findings.value))
             yield (
-                f"inner_var is not the follower's answer: |y - y*(x)| = {found.gap:.1e}, "
-                f"|grad_y g| = {found.slope_there:.1e}. There the hypergradient is off by "
+                f"inner_var is not the follower's answer: |y - y*(x)| = {findings.gap:.1e}, "
+                f"|grad_y g| = {findings.slope_there:.1e}. There the hypergradient is off by "
                 f"{off / length if length > 0 else off:.1e} relative; more inner steps bring it "
                 f"closer."
             )

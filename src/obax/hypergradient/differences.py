@@ -54,7 +54,7 @@ class Derivatives(NamedTuple):
         a, b = (np.where(~(one.size > 0), np.inf, r) for one, r in ((self, a), (other, b)))
         take = b < a
         pick = lambda x, y: np.where(take.reshape(-1, *[1] * (x.ndim - 1)), y, x)  # noqa: E731
-        return Derivatives(*map(pick, self, other))
+        return Derivatives(*(pick(mine, its) for mine, its in zip(self, other, strict=True)))
 
 
 def derivatives(
@@ -72,10 +72,10 @@ def derivatives(
         probes = x + shares[:, :, None] * moves[:, None, :]
         weights = np.random.default_rng(0).uniform(0.5, 1.5, len(moves))
         line = x + LINE[:, None] * (weights / weights.sum() @ moves)
-        found = np.asarray(values(np.concatenate([x[None], probes.reshape(-1, x.size), line])))
-        ahead, along = np.split(found[1:], [shares.size])
-        noise = _noise(np.append(found[0], along), rounding)
-        new = _differentiated(ahead.reshape(shares.shape) - found[0], moves, both, noise)
+        computed = np.asarray(values(np.concatenate([x[None], probes.reshape(-1, x.size), line])))
+        ahead, along = np.split(computed[1:], [shares.size])
+        noise = _noise(np.append(computed[0], along), rounding)
+        new = _differentiated(ahead.reshape(shares.shape) - computed[0], moves, both, noise)
         best = new if best is None else best.better(new)
         settled = (best.relative_error <= SETTLED) & ~best.kink
         if np.all(settled | ((best.size == 0) & (tried > 1))):

@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -81,6 +80,8 @@ class Nystrom(Checked, Implicit, prefix="Nystrom."):
 def _solved(matrix: Array, right: Array) -> Array:
     """Return the solution of a symmetric system by its pseudo-inverse, because it is rank-deficient
     if H is."""
+    import lineax as lx
+
     operator = lx.MatrixLinearOperator((matrix + matrix.T) / 2, lx.symmetric_tag)
     return lx.linear_solve(operator, right, lx.SVD(), throw=False).value
 

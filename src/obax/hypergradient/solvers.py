@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, ArrayLike
 
 from .._support import trees
@@ -51,6 +50,8 @@ class Dense(Implicit):
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
         check_factors(self, gradient)
         size = sum(leaf.size for leaf in jax.tree.leaves(gradient))
+        import lineax as lx
+
         return Solution(solve_with(lx.LU(), hvp, gradient).value, carry, size)
 
 
@@ -116,6 +117,8 @@ class GMRES(Checked, Implicit, prefix="GMRES."):
     restart: Count = 20
 
     def solve(self, hvp: LinearMap, gradient: PyTree, carry: PyTree) -> Solution:
+        import lineax as lx
+
         check_factors(self, gradient)
         default = 10 * rounding(gradient)
         rtol = default if self.rtol is None else self.rtol

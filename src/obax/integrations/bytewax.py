@@ -104,8 +104,8 @@ def learn(
 
     def build(state: bytes | None) -> Learner:
         like = Pool(pool.model, folder=pool.folder, shards=1)
-        known = None if state is None else (state, like)
-        return Learner(lambda row: pool.part(shard(row), shards), known, target, left_out)
+        snapshot = None if state is None else (state, like)
+        return Learner(lambda row: pool.part(shard(row), shards), snapshot, target, left_out)
 
     keyed = op.key_on(f"{step_id}_shard", stream, lambda row: str(shard(row)))
     return op.stateful_batch(step_id, keyed, build)

@@ -153,27 +153,27 @@ def on_workers(
 
 def identity() -> dict[str, str]:
     """Return the versions that must agree between processes for the numbers to agree."""
-    known = versions()
+    current = versions()
     # The third number of Python's version does not change results.
-    return known | {"python": known["python"].rpartition(".")[0], "source": source()}
+    return current | {"python": current["python"].rpartition(".")[0], "source": source()}
 
 
 def troubles(client: Client, addresses: list[str]) -> dict[str, str]:
     """Return what is wrong with workers, by address: other versions, or no obax."""
     ours, troubles = identity(), {}
-    for address, found in on_workers(client, identity, workers=addresses).items():
-        if isinstance(found, OSError):
+    for address, reply in on_workers(client, identity, workers=addresses).items():
+        if isinstance(reply, OSError):
             troubles[address] = GONE
             continue
-        if isinstance(found, Exception):
+        if isinstance(reply, Exception):
             troubles[address] = (
-                f"it cannot load what it must run ({found}): obax is missing there, or older; "
+                f"it cannot load what it must run ({reply}): obax is missing there, or older; "
                 f"install obax {ours['obax']} with the extra dask."
             )
             continue
-        names = [name for name in ours if found.get(name) != ours[name]]
+        names = [name for name in ours if reply.get(name) != ours[name]]
         if names:
-            theirs = ", ".join(f"{name} {found.get(name)} ({ours[name]} here)" for name in names)
+            theirs = ", ".join(f"{name} {reply.get(name)} ({ours[name]} here)" for name in names)
             troubles[address] = f"it has other versions: {theirs}; install the same ones."
     return troubles
 
@@ -183,10 +183,10 @@ def present(client: Client) -> dict[str, Seat]:
     begun = time.monotonic()
     while True:
         try:
-            found = client.scheduler_info(n_workers=-1)["workers"]
+            workers = client.scheduler_info(n_workers=-1)["workers"]
             return {
                 address: Seat(str(worker["name"]), str(worker["host"]))
-                for address, worker in found.items()
+                for address, worker in workers.items()
             }
         except (OSError, AttributeError, RuntimeError, KeyError) as error:
             # A client that reconnects cannot ask the scheduler; a closed one knows no workers.

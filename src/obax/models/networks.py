@@ -1,7 +1,6 @@
 """A convolutional network and a perceptron."""
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._support.checks import Count, check, checked, within
+from .._support.checks import Count, Kind, check, checked, within
 from .._support.trees import PyTree
 from .convolution import (
     Convolution,
@@ -22,11 +21,15 @@ from .convolution import (
 
 EPSILON = 1e-5
 Dropout = Annotated[float, within("a number in [0, 1)", lambda value: 0 <= value < 1)]
+ImageShape = Annotated[
+    tuple[int, int, int],
+    Kind("(height, width, channels)", lambda v: isinstance(v, tuple | list) and len(v) == 3),
+]
 Momentum = Annotated[float, within("a number in [0, 1]", lambda value: 0 <= value <= 1)]
 
 
 class Statistics(NamedTuple):
-    """Running mean and variance of one BatchNorm, one number a channel."""
+    """Running mean and variance of one BatchNorm, one number for each channel."""
 
     mean: Float[Array, " channels"]
     variance: Float[Array, " channels"]
@@ -193,7 +196,7 @@ class MLP(eqx.Module):
 @checked
 def cnn(
     key: Any,
-    image_shape: tuple[int, int, int] = (28, 28, 1),
+    image_shape: ImageShape = (28, 28, 1),
     classes: Count = 10,
     *,
     filters: Count = 64,
@@ -221,7 +224,9 @@ def cnn(
     >>> logits.shape, count_parameters(model)
     ((5, 3), 49)
     """
-    height, width, channels = _checked_shape(image_shape)
+    height, width, channels = (
+        check(size, f"image_shape[{i}]", Count) for i, size in enumerate(image_shape)
+    )
     momentum = float(batch_norm_momentum)
     if min(height, width) < 2**blocks:
         fitting = int(math.log2(min(height, width)))
@@ -284,12 +289,3 @@ def _typed(key: Array) -> Array:
             f"key must be a uint32[2] key or a typed one, but is {key.dtype}{list(key.shape)}."
         )
     return jax.random.wrap_key_data(key, impl="threefry2x32")
-
-
-def _checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
-    if not isinstance(image_shape, tuple | list) or len(image_shape) != 3:
-        raise ValueError(f"image_shape must be (height, width, channels), but got {image_shape!r}.")
-    height, width, channels = (
-        check(size, f"image_shape[{i}]", Count) for i, size in enumerate(image_shape)
-    )
-    return height, width, channels

@@ -9,14 +9,28 @@ import numpy as np
 from jax.sharding import AxisType
 from jaxtyping import Array
 
+from .._support.checks import Kind, instance_of, one_of
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
 from ..algorithms.base import State
 
 S = TypeVar("S", bound=State)
 Record = Callable[[PyTree], PyTree]
-# What to do with a round that the guard rejects.
-POLICIES = ("raise", "skip")
+# What the arguments of drivers must be; those without an entry are flags.
+KINDS = {
+    "algorithm": instance_of(Algorithm, "an algorithm such as obax.OAGD(...)"),
+    "state": instance_of(State, "a state, which algorithm.init makes"),
+    "record": Kind("a function state -> pytree", lambda v: v is None or callable(v)),
+    "on_rejected": one_of("raise", "skip"),
+}
+FLAG = instance_of((bool, np.bool_), "True or False")
+
+
+def check_given(**arguments: object) -> None:
+    """Raise a `ValueError` if an argument of a driver is not what it must be."""
+    for name, value in arguments.items():
+        if fault := KINDS.get(name, FLAG).fault(value):
+            raise ValueError(f"{name} {fault}.")
 
 
 def recorded_step(
@@ -28,29 +42,6 @@ def recorded_step(
         return state, info
     is_unset = lambda node: node is None  # noqa: E731
     return state, eqx.tree_at(lambda i: i.recorded, info, record(state), is_leaf=is_unset)
-
-
-def check_given(
-    algorithm: object,
-    state: object,
-    record: object = None,
-    on_rejected: str = POLICIES[0],
-    **flags: object,
-) -> None:
-    """Raise a `ValueError` if an argument of a driver is not what it must be."""
-    if not isinstance(algorithm, Algorithm):
-        example = "an algorithm such as obax.OAGD(...)"
-        raise ValueError(f"algorithm must be {example}, but got {algorithm!r}.")
-    if not isinstance(state, State):
-        raise ValueError(f"state must be a state, which algorithm.init makes, but got {state!r}.")
-    if record is not None and not callable(record):
-        raise ValueError(f"record must be a function state -> pytree, but got {record!r}.")
-    if on_rejected not in POLICIES:
-        policies = ", ".join(map(repr, POLICIES))
-        raise ValueError(f"on_rejected must be one of {policies}, but got {on_rejected!r}.")
-    for name, flag in flags.items():
-        if not isinstance(flag, bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, but got {flag!r}.")
 
 
 def check_rounds(state: State, rounds: PyTree) -> int:

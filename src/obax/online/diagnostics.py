@@ -21,6 +21,9 @@ from ..hypergradient import Remedy
 # v = 0 has a residual of 1. A residual is called unsolved "in every round" after this many rounds:
 # a solver that starts from the last round's v may need some to converge.
 UNSOLVED, ROUNDS = 0.9, 20
+# With a residual above 1, v is further from the solution than v = 0 is. On networks, whose Hessian
+# is not positive definite, that happens in some rounds; above this share of them it is warned of.
+SHARE = 0.1
 # Larger than the residual of any solver that works: a series diverges, or a Hessian is singular.
 ENORMOUS = 1e3
 # A live stream reads the residual of each of the first CLOSELY rounds, then of one in SELDOM.
@@ -120,6 +123,8 @@ def distrust(residuals: np.ndarray, remedy: Remedy) -> str | None:
     elif nonzero.size >= ROUNDS and float(np.min(nonzero)) >= UNSOLVED:
         rounds = f"in every one of {nonzero.size:,} rounds"
         size = f"a relative residual of {np.median(nonzero):.2g} {rounds}"
+    elif nonzero.size >= ROUNDS and np.mean(nonzero > 1) >= SHARE:
+        size = f"a relative residual above 1 in {np.sum(nonzero > 1):,} of {nonzero.size:,} rounds"
     else:
         return None
     return (
@@ -162,7 +167,7 @@ def warn_of_refused(refused: np.ndarray, stacklevel: int, first: int = 0, where:
 def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
     """Warn once for all settings and seeds of a sweep, whose rounds are on the last axis."""
     residuals, accepted, refused = (
-        np.asarray(part).reshape(-1, part.shape[-1])
+        on_host(part).reshape(-1, part.shape[-1])
         for part in (history.solver_residual, history.accepted, history.refused_terms)
     )
 
@@ -171,15 +176,16 @@ def warn_of_sweep(history: Info, remedy: Remedy, stacklevel: int) -> None:
         number = f"history[{', '.join(map(str, place))}]" if place else "history"
         return f"in {len(bad):,} of {len(accepted):,} runs, {number} the first of them: "
 
-    known = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
-    if bad := [i for i, one in enumerate(known) if distrust(one, remedy)]:
-        warn_of_residuals(known[bad[0]], remedy, stacklevel + 1, where_of(bad))
+    played = [residual[counts] for residual, counts in zip(residuals, accepted, strict=True)]
+    if bad := [i for i, one in enumerate(played) if distrust(one, remedy)]:
+        warn_of_residuals(played[bad[0]], remedy, stacklevel + 1, where_of(bad))
     if bad := np.flatnonzero(np.any(refused * accepted, axis=-1)).tolist():
         warn_of_refused(refused[bad[0]] * accepted[bad[0]], stacklevel + 1, where=where_of(bad))
 
 
 class LiveDiagnostics:
     """The residuals of a live stream: each one until a round was solved, then one in SELDOM rounds.
+    The last CLOSELY that were read are kept.
 
     Warns once. `due` is the next round, counted from 1, whose residual is wanted: reading it takes
     time.
@@ -192,14 +198,11 @@ class LiveDiagnostics:
 
     def look(self, round: int, residual: float, stacklevel: int) -> None:
         """Take the residual of a round into account."""
+        if residual != 0:
+            self.seen = [*self.seen[-CLOSELY:], residual]
+        if warn_of_residuals(np.asarray(self.seen), self.remedy, stacklevel + 1):
+            self.due = float("inf")
+            return
+        # "In every round" can no longer be true where one was solved; the rest still can.
         solved = 0 < residual < UNSOLVED
-        if not solved:
-            self.seen.append(residual)
-            if warn_of_residuals(np.asarray(self.seen), self.remedy, stacklevel + 1):
-                self.due = float("inf")
-                return
-        if solved or round >= CLOSELY:
-            # "In every round" can no longer be true; an enormous residual still can.
-            self.seen, self.due = [], round + SELDOM
-        else:
-            self.due = round + 1
+        self.due = round + (SELDOM if solved or round >= CLOSELY else 1)

@@ -8,9 +8,8 @@ when it is read. Large leaves stay on the device as they are.
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,7 +23,6 @@ from .._support.compiling import MOST_PROGRAMS, OPTIONS
 from .._support.packing import WORD, Lazy, Words, lazy
 from .._support.trees import PyTree
 from ..algorithms import Algorithm, Info
-from ..rounds import RoundSpec
 from .arguments import S
 
 M = TypeVar("M", bound=Lazy)
@@ -43,7 +41,7 @@ class View(Generic[M]):
     def __init__(self, example: M):
         self.words = Words(example)
         self.kind = type(example)
-        self.known: dict[str, object] = {}
+        self.ready: dict[str, object] = {}
         # For each field that holds arrays: its structure, and which leaves of the whole it has.
         self.fields: dict[str, tuple[PyTree, range]] = {}
         end = 0
@@ -53,7 +51,7 @@ class View(Generic[M]):
             if count:
                 self.fields[field.name] = trees.structure(value), range(end, end + count)
             else:
-                self.known[field.name] = value
+                self.ready[field.name] = value
             end += count
         # The default of a field is in the class, where it would be found before the field is made.
         self.at_once = [name for name in self.fields if hasattr(self.kind, name)]
@@ -63,10 +61,10 @@ class View(Generic[M]):
 
         They are arrays of JAX, as if they had never been packed.
         """
-        known = self.known
+        ready = self.ready
         if self.at_once:
-            known = known | self.made(packed, self.at_once)
-        return lazy(self.kind, known, self.made, packed)
+            ready = ready | self.made(packed, self.at_once)
+        return lazy(self.kind, ready, self.made, packed)
 
     def made(self, packed: Packed, names: list[str]) -> dict[str, object]:
         """Return the fields of these names."""
@@ -147,9 +145,9 @@ class Live(Generic[S]):
 
     def __init__(self, algorithm: Algorithm, state: S):
         numbers, static = eqx.partition(algorithm, eqx.is_array)
-        leaves, treedef = jax.tree.flatten(static)
         self.round_spec = state.round_spec
-        steps = _steps(tuple(leaves), treedef, _Shapes(numbers), _Shapes(state), self.round_spec)
+        shapes = jax.eval_shape(lambda: (numbers, state))
+        steps = _steps(*map(_hashable, (static, *shapes)), self.round_spec)
         self.view: View[S] = steps[0].state
         self.cut = self.view.words.length * WORD.itemsize
         self.constants, self.fixed, _ = _packed(steps[0].numbers, numbers)
@@ -171,10 +169,8 @@ class Live(Generic[S]):
         view[:begin] = self.constants
         return array.view(WORD), view[begin:]
 
-    def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return state and info after a round, whether it was accepted, and terms it refused.
-
-        These are past rounds that left the window.
+    def play(self, round: PyTree) -> tuple[S, Info, bool]:
+        """Return state and info after a round, and whether it was accepted.
 
         A rejected round leaves every bit of the state as it was, so one can go on after it.
         """
@@ -188,13 +184,13 @@ class Live(Generic[S]):
             self.round_spec.check(round)
         # Arrays of JAX may be on a device, and even on CPU it takes longer to read them on the host
         # than to pass them.
-        way = self.packed
+        chosen = self.packed
         for leaf in leaves:
             if type(leaf) not in HOST:
-                way = self.plain
+                chosen = self.plain
                 break
         before, large, place = self.kept
-        step, words, changing = way
+        step, words, changing = chosen
         changing[:] = before + step.round.to_bytes(leaves)
         if place is not None:
             words = jax.device_put(words, place)
@@ -205,15 +201,32 @@ class Live(Generic[S]):
         else:
             result = step.compiled(words)
         if step.is_alone:
-            data, after, noted = np.asarray(result).tobytes(), (), ()
+            data, state_leaves, info_leaves = np.asarray(result).tobytes(), (), ()
         else:
             end = 1 + len(large)
-            data, after, noted = np.asarray(result[0]).tobytes(), result[1:end], result[end:]
+            data, state_leaves, info_leaves = (
+                np.asarray(result[0]).tobytes(),
+                result[1:end],
+                result[end:],
+            )
         record = data[self.cut :]
-        self.kept = kept = data[: self.cut], after, place
-        info = step.info.unpacked((record, noted, place))
-        refused = int.from_bytes(record[step.refused], sys.byteorder)
-        return self.view.unpacked(kept), info, record[step.accepted] != 0, refused
+        self.kept = kept = data[: self.cut], state_leaves, place
+        self.record = record, step
+        self.info = info = step.info.unpacked((record, info_leaves, place))
+        return self.view.unpacked(kept), info, record[step.accepted] != 0
+
+    def refuses(self) -> bool:
+        """Return whether past rounds left the window in the last round."""
+        record, step = self.record
+        return any(record[step.refused])
+
+    def number(self, field: str) -> float:
+        """Return a number of the last info; to make its field would take ten times as long."""
+        record, step = self.record
+        words, index = step.info.words, step.info.fields[field][1].start
+        # In half precision it is not packed.
+        packed = index in words.spans
+        return float(words.from_bytes(record, index) if packed else getattr(self.info, field))
 
 
 def _packed(words: Words, tree: PyTree) -> Packed:
@@ -229,30 +242,21 @@ def _place(leaves: list[Array]) -> Sharding | None:
     return None
 
 
-class _Shapes:
-    """A tree of shapes that equals any other of the same structure, shapes and dtypes."""
-
-    def __init__(self, tree: PyTree):
-        self.tree = jax.eval_shape(lambda: tree)
-        leaves, treedef = jax.tree.flatten(self.tree)
-        self.key: Hashable = treedef, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shapes) and self.key == other.key
+def _hashable(tree: PyTree) -> Hashable:
+    """Return leaves and structure of a tree whose leaves can be hashed, such as shapes."""
+    leaves, treedef = jax.tree.flatten(tree)
+    return tuple(leaves), treedef
 
 
 @functools.lru_cache(maxsize=MOST_PROGRAMS)
-def _steps(
-    leaves: tuple, treedef: PyTree, numbers: _Shapes, state: _Shapes, round_spec: RoundSpec
-) -> tuple[LiveStep, LiveStep]:
+def _steps(*parts: Any) -> tuple[LiveStep, LiveStep]:
     """Return the steps for rounds packed on the host and for rounds passed as they are.
 
-    Each is compiled when it is first called.
+    `parts` are what does not change in the algorithm, the shapes of its numbers and of the state,
+    and the form of rounds. A step is compiled when it is first called.
     """
-    static = jax.tree.unflatten(treedef, leaves)
-    words, view, example = Words(numbers.tree), View(state.tree), round_spec.example()
+    *trees, round_spec = parts
+    static, numbers, state = (treedef.unflatten(leaves) for leaves, treedef in trees)
+    words, view, example = Words(numbers), View(state), round_spec.example()
     packed, plain = Words(example), Words(example, small=-1)
     return LiveStep(static, words, view, packed), LiveStep(static, words, view, plain)

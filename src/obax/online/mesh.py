@@ -32,7 +32,7 @@ from ..hypergradient import Remedy
 from ..problem import Problem
 from ..rounds import RoundSpec
 from ..window import Window
-from .arguments import S, check_given, refuse_explicit
+from .arguments import S, check_given, check_rounds, refuse_explicit
 from .diagnostics import on_host
 
 REPLICATED = PartitionSpec()
@@ -57,26 +57,16 @@ def check_divides(size: int, parts: int, axis: str, what: str) -> None:
         )
 
 
-def put(leaf: ArrayLike, sharding: NamedSharding) -> Array:
+def put(
+    leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...] | None = None, name: str = ""
+) -> Array:
     """Put an array on the devices of a sharding.
 
-    It comes from one process, or from several that all have it whole.
+    Each of several processes has the whole of it, or its own part of an array of this shape.
     """
     if sharding.is_fully_addressable or not _is_local(leaf):
         return jax.device_put(leaf, sharding)
-    whole = np.asarray(leaf)
-    return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
-
-
-def _is_local(leaf: ArrayLike) -> bool:
-    """Return whether this process has all of an array."""
-    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
-
-
-def _put_part(leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...], name: str) -> Array:
-    """Put an array of which this process has a part, or the whole."""
-    if sharding.is_fully_addressable or not _is_local(leaf):
-        return jax.device_put(leaf, sharding)
+    shape = np.shape(leaf) if shape is None else shape
     slices = zip(*sharding.addressable_devices_indices_map(shape).values(), strict=True)
     # How much of each dimension belongs to this process: slices that differ do not overlap.
     own = tuple(
@@ -91,6 +81,11 @@ def _put_part(leaf: ArrayLike, sharding: NamedSharding, shape: tuple[int, ...], 
     return jax.make_array_from_process_local_data(sharding, np.asarray(leaf), shape)
 
 
+def _is_local(leaf: ArrayLike) -> bool:
+    """Return whether this process has all of an array."""
+    return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+
+
 class Axes(NamedTuple):
     """A mesh, and its axes for the window and for the batch of a round."""
 
@@ -101,9 +96,8 @@ class Axes(NamedTuple):
     @classmethod
     def of(cls, mesh: Mesh | None, window_axis: str | None, batch_axis: PyTree) -> "Axes | None":
         """Return the axes given to a driver, checked; `None` without a mesh."""
-        named = [("window_axis", window_axis)]
+        named = [] if window_axis is None else [("window_axis", window_axis)]
         named += [("batch_axis", axis) for axis in jax.tree.leaves(batch_axis)]
-        named = [(name, axis) for name, axis in named if axis is not None]
         if mesh is None:
             for name, _ in named:
                 raise ValueError(f"{name} needs mesh, a jax.sharding.Mesh, but mesh is None.")
@@ -139,7 +133,10 @@ class Axes(NamedTuple):
 
     def everywhere(self, tree: PyTree) -> PyTree:
         """Return a tree with its arrays replicated on every device."""
-        return jax.tree.map(lambda leaf: put(leaf, self.sharding()), tree)
+        replicated = self.sharding()
+        return jax.tree.map(
+            lambda leaf: put(leaf, replicated) if eqx.is_array(leaf) else leaf, tree
+        )
 
     def round_specs(self, spec: RoundSpec) -> PyTree:
         """Return how the leaves of a round are sharded: their axis 0 over the batch axis."""
@@ -172,22 +169,35 @@ class Axes(NamedTuple):
             part = PartitionSpec(None, *part) if stacked else part
             whole = (*np.shape(leaf)[:1], *shape) if stacked else shape
             name = trees.leaf_name(path, "rounds" if stacked else "round")
-            leaves.append(_put_part(leaf, self.sharding(part), whole, name))
+            leaves.append(put(leaf, self.sharding(part), whole, name))
         on_devices = spec.treedef.unflatten(leaves)
         spec.check(on_devices, stacked=stacked)
         return on_devices
 
+    def shared_rounds(
+        self, algorithm: Algorithm, state: State, rounds: PyTree
+    ) -> tuple[PyTree, int]:
+        """Return stacked rounds on the mesh and their number, the same in all processes.
 
-def agree(algorithm: Algorithm, state: State, axes: Axes) -> None:
-    """Raise a `ValueError` in all processes if their algorithms or states are not the same."""
-    if not axes.several:
-        return
-    parts = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
-    # An array that is sharded over all processes is the same for them anyway.
-    own = [leaf for leaf in jax.tree.leaves(state) if _is_local(leaf)]
-    hashes = {"algorithm": checksum(parts)[:16], "state": digest(own, [one.dtype for one in own])}
-    for name, hashed in hashes.items():
-        same(name, f"one with the checksum {hashed}", axes.several)
+        Each of several processes may have given a part.
+        """
+        with together(self.several):
+            rounds = self.put_rounds(rounds, state.round_spec, stacked=True)
+            horizon = check_rounds(state, rounds)
+        same("the number of rounds", horizon, self.several)
+        self.agree(algorithm, state)
+        return rounds, horizon
+
+    def agree(self, algorithm: Algorithm, state: State) -> None:
+        """Raise a `ValueError` in all processes if their algorithms or states are not the same."""
+        if not self.several:
+            return
+        parts = json.dumps(fingerprint(algorithm), sort_keys=True).encode()
+        # An array that is sharded over all processes is the same for them anyway.
+        own = [leaf for leaf in jax.tree.leaves(state) if _is_local(leaf)]
+        states = digest(own, [leaf.dtype for leaf in own])
+        for name, hashed in {"algorithm": checksum(parts)[:16], "state": states}.items():
+            same(name, f"one with the checksum {hashed}", self.several)
 
 
 class OnMesh(eqx.Module):
@@ -270,7 +280,7 @@ def collect(algorithm: Algorithm, state: S) -> S:
     """
     if isinstance(algorithm, OnMesh):
         algorithm = algorithm.algorithm
-    check_given(algorithm, state)
+    check_given(algorithm=algorithm, state=state)
     plain = _shapes(algorithm, state, None)
     leaves = [
         on_host(leaf)[: few.shape[0]] if few.shape else on_host(leaf)
@@ -286,11 +296,19 @@ class LiveOnMesh(Generic[S]):
         self.axes = axes
         self.algorithm, self.state = on_mesh(algorithm, state, axes)
 
-    def play(self, round: PyTree) -> tuple[S, Info, bool, int]:
-        """Return state and info after a round, whether it was accepted, and terms it refused."""
+    def play(self, round: PyTree) -> tuple[S, Info, bool]:
+        """Return state and info after a round, and whether it was accepted."""
         round = self.axes.put_rounds(round, self.state.round_spec, stacked=False)
-        self.state, info = _step(self.algorithm, self.state, round)
-        return self.state, info, bool(info.accepted), int(info.refused_terms)
+        self.state, self.info = _step(self.algorithm, self.state, round)
+        return self.state, self.info, bool(self.info.accepted)
+
+    def refuses(self) -> bool:
+        """Return whether past rounds left the window in the last round."""
+        return bool(self.info.refused_terms)
+
+    def number(self, field: str) -> float:
+        """Return a number of the last info."""
+        return float(getattr(self.info, field))
 
 
 class SharedSource(Iterator[PyTree]):

@@ -6,7 +6,6 @@ when the driver is done; it may be called again later.
 """
 
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ REFRESH_SECONDS = 0.1
 class Progress:
     """A bar of rich's: rounds played, time gone and time left, and the loss of the last round."""
 
-    def __init__(self, total: int | None):
+    def __init__(self, total: int | None, done: int):
         # rich is slow to import and only needed here.
         from rich import console, progress
 
@@ -42,8 +41,8 @@ class Progress:
             console=console.Console(force_jupyter=False),
         )
         self._bar.start()
-        self._task = self._bar.add_task("", total=total, loss="-")
-        self._done, self._drawn = 0, 0.0
+        self._task = self._bar.add_task("", total=total, completed=done, loss="-")
+        self._done, self._drawn = done, 0.0
         self._loss: SupportsFloat | None = None
 
     def advance(self, rounds: int, loss: SupportsFloat) -> None:
@@ -53,8 +52,8 @@ class Progress:
             self._draw()
 
     def _draw(self) -> None:
-        loss = "-" if self._loss is None else f"{float(self._loss):.4g}"
-        self._bar.update(self._task, completed=self._done, loss=loss)
+        if self._loss is not None:
+            self._bar.update(self._task, completed=self._done, loss=f"{float(self._loss):.4g}")
         self._drawn = time.monotonic()
 
     def close(self) -> None:
@@ -64,40 +63,38 @@ class Progress:
 
 
 class Session:
-    """What a driver does besides playing rounds."""
+    """What a driver does besides playing rounds.
+
+    `several` is whether several processes play together.
+    """
 
     def __init__(
         self,
+        several: bool,
         progress: bool,
         on_round: OnRound | Sequence[OnRound] | None,
         every: int | None,
         checkpoint_dir: str | Path | None,
         checkpoint_every: int | None,
         keep: int,
-        several: bool,
     ):
         if on_round is None and every is not None:
             raise ValueError("every needs on_round, the function to call.")
+        if checkpoint_dir is None and checkpoint_every is not None:
+            raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
         self.callbacks: list[OnRound] = []
         if on_round is not None:
             self.callbacks = [*on_round] if isinstance(on_round, Sequence) else [on_round]
         for callback in self.callbacks:
             check(callback, "on_round", Annotated[Any, function_of("(state, info) -> None")])
-        self.every = 1 if every is None else check(every, "every", Count)
-        if checkpoint_dir is not None and not isinstance(checkpoint_dir, str | os.PathLike):
-            raise ValueError(
-                f"checkpoint_dir must be the path of a folder, but got {checkpoint_dir!r}."
-            )
-        if checkpoint_dir is None and checkpoint_every is not None:
-            raise ValueError("checkpoint_every needs checkpoint_dir, the folder to save in.")
+        path = check(checkpoint_dir, "checkpoint_dir", str | Path | None)
+        self.path = None if path is None else Path(path)
+        self.every = check(1 if every is None else every, "every", Count)
         saves = 1000 if checkpoint_every is None else checkpoint_every
         self.save_every = check(saves, "checkpoint_every", Count)
         self.keep = check(keep, "keep", Count)
-        self.path = None if checkpoint_dir is None else Path(checkpoint_dir)
-        self.shows_progress = progress
+        self.several, self.shows_progress = several, progress
         self.is_used = progress or bool(self.callbacks) or self.path is not None
-        # Whether several processes play together.
-        self.several = several
         self.called_after = 0
         self.last: tuple[Any, Info] | None = None
         self.folder: Folder | None = None
@@ -115,25 +112,22 @@ class Session:
         even = (horizon // parts for parts in range(50, 9, -1) if horizon % parts == 0)
         return next(even, -(-horizon // 50))
 
-    def start_bar(self, total: int | None) -> None:
+    def start_bar(self, total: int | None, done: int = 0) -> None:
         """Show the progress bar, if one was asked for."""
         if self.shows_progress:
-            self.bar = Progress(total)
-
-    def open_folder(self) -> None:
-        """Open the folder of checkpoints, if there is one: no other process can have it then."""
-        if self.path is not None:
-            self.folder = Folder(self.path, self.keep, several=self.several)
+            self.bar = Progress(total, done)
 
     def restore(
         self, like: PyTree, played: Input, digests: Digests, stacklevel: int
     ) -> tuple[PyTree, Meta] | None:
-        """Return the newest state in the folder and its meta, or `None` if there is none.
+        """Open the folder and return its newest state and meta, or `None` if there is none.
 
-        Raises an error if it is not of this algorithm and these rounds.
+        No other process can have the folder then. A state that is not of this algorithm and these
+        rounds is an error.
         """
-        assert self.folder is not None
-        self.input, path = played, self.folder.path
+        assert self.path is not None
+        self.folder = Folder(self.path, self.keep, several=self.several)
+        self.input, path = played, self.path
         check = lambda meta: played.check(meta, path, digests, stacklevel)  # noqa: E731
         return self.folder.latest(like, check)
 
@@ -142,14 +136,14 @@ class Session:
         assert self.folder is not None
         self.folder.save(rounds, state, meta | self.input.plain())
 
-    def advance(self, count: int, loss: SupportsFloat) -> None:
-        """Move the bar by this many rounds."""
-        if self.bar is not None:
-            self.bar.advance(count, loss)
+    def played(self, rounds: int, count: int, state: Any, info: Info, last: bool = False) -> None:
+        """Move the bar by `count` rounds, and call the callbacks if they are due.
 
-    def played(self, rounds: int, state: Any, info: Info, last: bool = False) -> None:
-        """Call the callbacks if they are due after this many rounds."""
+        `rounds` have been played in all; `info` is the record of the last one.
+        """
         self.last = state, info
+        if self.bar is not None:
+            self.bar.advance(count, info.played_value)
         if self.callbacks and (last or rounds % self.every == 0):
             with together(self.several):
                 self._call(rounds)

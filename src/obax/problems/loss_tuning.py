@@ -135,8 +135,8 @@ class _Inner:
         logits, buffers = self.predict(y, inputs, buffers, training=True, key=round["key"])
         if logits.shape[-1] != self.classes:
             raise ValueError(
-                f"the classifier must return {self.classes} logits a row, one for each class, but "
-                f"returns {logits.shape[-1]}."
+                f"the classifier must return {self.classes} logits for each row, one for each "
+                f"class, but returns {logits.shape[-1]}."
             )
         scale = x["gamma"] if self.link == "identity" else jax.nn.sigmoid(x["gamma"])
         adjusted = scale.astype(logits.dtype) * logits + x["delta"].astype(logits.dtype)
@@ -164,5 +164,5 @@ def cross_entropy(
     """Return -log softmax of each row at its label; NaN for a label outside the classes."""
     own = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1, mode="clip")
     # Instead of the loss of some other class, a factor NaN, so that the gradient is NaN too.
-    known = (labels >= 0) & (labels < classes)
-    return -own[:, 0] * jnp.where(known, 1, jnp.nan).astype(logits.dtype)
+    is_class = (labels >= 0) & (labels < classes)
+    return -own[:, 0] * jnp.where(is_class, 1, jnp.nan).astype(logits.dtype)

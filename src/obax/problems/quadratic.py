@@ -3,7 +3,8 @@
 They are random ones, and the small games of the paper's Appendices A.1 and C.1.
 """
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -70,11 +71,12 @@ def quadratic(
     shift = random_walk(rng, horizon, inner_dim, drift, radius)
     target = random_walk(rng, horizon, inner_dim, drift, radius)
     center = random_walk(rng, horizon, outer_dim, drift, radius)
-    values = {"hessian": hessian, "answer": answer, "shift": shift, "target": target}
-    values |= {"center": center, "ridge": np.broadcast_to(ridge, center.shape), "box": box}
+    values: dict[str, Any] = {"hessian": hessian, "answer": answer, "shift": shift}
+    values |= {"target": target, "center": center, "box": box}
+    values["ridge"] = np.broadcast_to(ridge, center.shape)
     rounds = in_rounds(horizon, values)
     problem = Problem(_outer, _inner, Box(-box, box), _inner_argmin, _outer_argmin)
-    constants = _constants(spectrum, stretch, ridge, shift, target, center, box)
+    constants = _constants(spectrum, stretch, ridge, values)
     return Instance(problem, rounds, jnp.zeros(outer_dim), jnp.zeros(inner_dim), constants)
 
 
@@ -100,14 +102,9 @@ def _outer_argmin(round: PyTree) -> Array:
 
 
 def _constants(
-    spectrum: np.ndarray,
-    stretch: np.ndarray,
-    ridge: np.ndarray,
-    shift: np.ndarray,
-    target: np.ndarray,
-    center: np.ndarray,
-    box: float,
+    spectrum: np.ndarray, stretch: np.ndarray, ridge: np.ndarray, values: Mapping[str, Any]
 ) -> Constants:
+    shift, target, center, box = (values[name] for name in ("shift", "target", "center", "box"))
     # The Hessian of g in (x, y), in the rotated coordinates in which it does not depend on t.
     cross = spectrum[:, None] * stretch
     whole = np.block([[stretch.T @ cross, -cross.T], [-cross, np.diag(spectrum)]])

@@ -8,11 +8,42 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from .._support.messages import UserError
 
 DRAIN_SECONDS = 30
 """How long requests that are in progress at the end may take."""
+FIRST_REQUEST_SECONDS = 10.0
+"""How long a connection may stay open before its first request has come."""
+MAX_CONNECTIONS = 256
+"""How many connections may be open at a time; of more, the oldest that have sent no request are
+closed."""
+
+
+class TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    """uvicorn's protocol with bounds on connections that send no request, which it has none for."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Start the clock of a connection, and close the oldest idle one if there are too many."""
+        super().connection_made(transport)
+        self.opened = self.loop.time()
+        self._timer = self.loop.call_later(FIRST_REQUEST_SECONDS, self.close_if_idle)
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [other for other in self.connections if other.cycle is None]
+            if idle:
+                min(idle, key=lambda other: other.opened).close_if_idle()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Stop the clock."""
+        self._timer.cancel()
+        super().connection_lost(error)
+
+    def close_if_idle(self) -> None:
+        """Close the connection if it has sent no request."""
+        if self.cycle is None:
+            self.connections.discard(self)
+            self.transport.abort()
 
 
 class Running(uvicorn.Server):
@@ -41,6 +72,7 @@ def server(app: Any, stop: asyncio.Event) -> Running:
     """Return a server for an application."""
     config = uvicorn.Config(
         app,
+        http=TimedProtocol,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -96,17 +96,32 @@ def values(info: Info) -> tuple:
     )
 
 
+CHECKS: dict[str, Callable[[Trial], None]] = {}
+
+
+def _check(function: Callable[[Trial], None]) -> Callable[[Trial], None]:
+    """Add a check to CHECKS, with its name in the errors that are raised inside it."""
+
+    @functools.wraps(function)
+    def named(trial: Trial) -> None:
+        try:
+            function(trial)
+        except AssertionError as error:
+            raise ConformanceError(function.__name__, str(error)) from error
+
+    CHECKS[function.__name__] = named
+    return named
+
+
 @contextmanager
-def _named(check: str, message: str) -> Iterator[None]:
-    """Give errors inside the block the name of a check and a message."""
+def _explained(message: str) -> Iterator[None]:
+    """Put a message before errors inside the block."""
     try:
         yield
-    except ConformanceError:
-        raise
     except AssertionError as error:
-        raise ConformanceError(check, f"{message} {error}") from error
+        raise AssertionError(f"{message} {error}") from error
     except Exception as error:
-        raise ConformanceError(check, f"{message} {type(error).__name__}: {error}") from error
+        raise AssertionError(f"{message} {type(error).__name__}: {error}") from error
 
 
 def equal(left: PyTree, right: PyTree) -> None:
@@ -121,6 +136,7 @@ def close(left: PyTree, right: PyTree, rtol: float = 1e-7, atol: float = 0.0) ->
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol, atol), left, right)
 
 
+@_check
 def dtype_is_kept(trial: Trial) -> None:
     """Check that a step keeps structure, shapes and dtypes, in single precision too."""
 
@@ -129,112 +145,111 @@ def dtype_is_kept(trial: Trial) -> None:
             lambda leaf: leaf.astype(jnp.float32) if trees.is_float(leaf) else leaf, tree
         )
 
-    name, case = "dtype_is_kept", trial.case
-    with _named(name, "a step in single precision failed:"):
+    case = trial.case
+    with _explained("a step in single precision failed:"):
         round = single(trial.list[0])
         variables = single(case.outer_var), single(case.inner_var)
         state = trial.algorithm.init(*variables, round, buffers=single(case.buffers))
         new, info = jax.eval_shape(jax.jit(trial.algorithm.step), state, round)
     if trees.structure(new) != trees.structure(state):
-        raise ConformanceError(name, "step must return a state of the structure that it was given.")
+        raise AssertionError("step must return a state of the structure that it was given.")
     pairs = zip(jax.tree_util.tree_leaves_with_path(new), jax.tree.leaves(state), strict=True)
     for (path, after), before in pairs:
         if (after.shape, after.dtype) != (before.shape, before.dtype):
-            raise ConformanceError(
-                name,
+            raise AssertionError(
                 f"step turns {trees.leaf_name(path, 'state')} from {before.dtype}"
                 f"{list(before.shape)} into {after.dtype}{list(after.shape)}.",
             )
     for path, leaf in jax.tree_util.tree_leaves_with_path(info):
         if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != jnp.float32:
-            raise ConformanceError(
-                name, f"{trees.leaf_name(path, 'info')} is {leaf.dtype} where all else is float32."
+            raise AssertionError(
+                f"{trees.leaf_name(path, 'info')} is {leaf.dtype} where all else is float32."
             )
 
 
+@_check
 def suffers_before_learning(trial: Trial) -> None:
     """Check that decision and loss of a round are those before the round was learned."""
-    name, start, round = "suffers_before_learning", trial.state, trial.list[0]
-    with _named(name, "the first round failed:"):
+    start, round = trial.state, trial.list[0]
+    with _explained("the first round failed:"):
         _, info = trial.play([round])[0]
-    with _named(name, "info.outer_var must be x_t as it was before the round came."):
+    with _explained("info.outer_var must be x_t as it was before the round came."):
         equal(info.outer_var, jax.device_get(start.outer_var))
     y = trial.case.problem.inner_start
     before = start.inner_var if y is None else y(start.outer_var)
     suffered = trial.case.problem.outer_loss(start.outer_var, before, round, start.buffers)
-    with _named(name, "info.played_value must be f_t(x_t, y_t), before learning."):
+    with _explained("info.played_value must be f_t(x_t, y_t), before learning."):
         close(info.played_value, jax.device_get(suffered), **trial.close)
 
 
+@_check
 def scan_is_the_loop(trial: Trial) -> None:
     """`run` and `play` are the same trajectory, to rounding, and every round is accepted."""
-    name = "scan_is_the_loop"
-    with _named(name, "playing the rounds failed:"):
+    with _explained("playing the rounds failed:"):
         state, history = trial.run(trial.rounds)
         played = trial.play(trial.list)
-    with _named(name, "every round of a sound stream must be accepted."):
+    with _explained("every round of a sound stream must be accepted."):
         assert history.accepted.all() and int(state.t) == HORIZON + 1
-    with _named(name, "run and play must agree."):
+    with _explained("run and play must agree."):
         close(state, played[-1][0], **trial.close)
         for t, (after, info) in enumerate(played):
             close(round_at(history.recorded, t), after, **trial.close)
             close(values(round_at(history, t)), values(info), **trial.close)
 
 
+@_check
 def does_not_recompile(trial: Trial) -> None:
     """Check that a second run and another step size compile nothing, and that runs repeat."""
-    name = "does_not_recompile"
-    with _named(name, "playing the rounds failed:"):
+    with _explained("playing the rounds failed:"):
         first = trial.run(trial.rounds)
         played = trial.play(trial.list[:1])
         traced = trial.traces
         again, live = trial.run(trial.rounds), trial.play(trial.list[:1])
-    with _named(name, "the same rounds again must give the same numbers."):
+    with _explained("the same rounds again must give the same numbers."):
         equal(again, first)
         equal(live, played)
     if trial.traces != traced:
-        raise ConformanceError(name, "the same call again was traced again.")
-    with _named(name, "another step size failed:"):
+        raise AssertionError("the same call again was traced again.")
+    with _explained("another step size failed:"):
         other = trial.make(0.5)
         smaller, _ = trial.run(trial.rounds, algorithm=other)
         next(play(other, trial.state, trial.list[:1]))
     if trial.traces != traced:
-        raise ConformanceError(
-            name,
+        raise AssertionError(
             "another step size was compiled for anew: make numbers arrays and not static fields, "
             "and schedules functions that are defined once.",
         )
     moved = jax.tree.leaves((smaller.outer_var, smaller.inner_var))
     as_before = jax.tree.leaves((first[0].outer_var, first[0].inner_var))
     if all(np.array_equal(a, b) for a, b in zip(moved, as_before, strict=True)):
-        raise ConformanceError(name, "half the step sizes move x and y exactly as far.")
+        raise AssertionError("half the step sizes move x and y exactly as far.")
 
 
+@_check
 def future_is_not_seen(trial: Trial) -> None:
     """Check that a change of the last round changes nothing before it."""
-    name = "future_is_not_seen"
-    with _named(name, "playing the rounds failed:"):
+    with _explained("playing the rounds failed:"):
         _, history = trial.run(trial.rounds)
         last = jax.tree.map(lambda leaf: (3 * leaf + 1).astype(leaf.dtype), trial.list[-1])
         _, other = trial.run(stack([*trial.list[:-1], last]))
-    with _named(name, "what comes before a round must not depend on it."):
+    with _explained("what comes before a round must not depend on it."):
         earlier = slice(0, -1)
         equal(round_at(other.recorded, earlier), round_at(history.recorded, earlier))
         equal(round_at(values(other), earlier), round_at(values(history), earlier))
-    with _named(name, "the record must depend on the round itself."):
+    with _explained("the record must depend on the round itself."):
         assert not np.array_equal(other.outer_value[-1], history.outer_value[-1])
 
 
+@_check
 def resumes(trial: Trial) -> None:
     """Check that a state restored from its bytes continues like the original."""
-    name = "resumes"
-    with _named(name, "a state must be a pytree of arrays."):
+    with _explained("a state must be a pytree of arrays."):
         state, _ = trial.run(trial.rounds)
         saved = [np.array(leaf) for leaf in jax.tree.leaves(state)]
         structure = trees.structure(trial.state)
         restored = structure.unflatten([jnp.asarray(leaf) for leaf in saved])
         equal(restored, state)
-    with _named(name, "what is played from a restored state must be what would have been played."):
+    with _explained("what is played from a restored state must be what would have been played."):
         resumed, _ = trial.run(trial.rounds, state=restored)
         close(resumed, trial.play(trial.list * 2)[-1][0], **trial.close)
 
@@ -248,84 +263,69 @@ def poisoned(round: PyTree, value: float) -> PyTree:
     return jax.tree.unflatten(treedef, leaves)
 
 
-def rejects_nan(trial: Trial, value: float = np.nan, name: str = "rejects_nan") -> None:
+@_check
+def rejects_nan(trial: Trial) -> None:
     """Check that a round with a NaN changes nothing."""
-    _leaves_no_trace(trial, name, poisoned(trial.list[1], value))
+    _leaves_no_trace(trial, poisoned(trial.list[1], np.nan))
 
 
+@_check
 def rejects_infinity(trial: Trial) -> None:
     """Check that a round with an infinity changes nothing."""
-    rejects_nan(trial, -np.inf, "rejects_infinity")
+    _leaves_no_trace(trial, poisoned(trial.list[1], -np.inf))
 
 
+@_check
 def rejects_overflow(trial: Trial) -> None:
     """Check that a finite round that would send x or y to infinity changes nothing."""
     if trial.case.overflow is None:
         return
     bad = trial.case.overflow(trial.list[1])
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(bad))
-    _leaves_no_trace(trial, "rejects_overflow", bad)
+    _leaves_no_trace(trial, bad)
 
 
-def _leaves_no_trace(trial: Trial, name: str, bad: PyTree) -> None:
+def _leaves_no_trace(trial: Trial, bad: PyTree) -> None:
     r0, _, r2 = trial.list
-    with _named(name, "playing the rounds failed:"):
+    with _explained("playing the rounds failed:"):
         _, history = trial.run(stack([r0, bad, r2]))
         with_bad, without = trial.play([r0, bad, r2]), trial.play([r0, r2])
-    with _named(name, "the round must be rejected, and t must stay where it was."):
+    with _explained("the round must be rejected, and t must stay where it was."):
         assert history.accepted.tolist() == [True, False, True], f"{history.accepted}"
         assert history.t.tolist() == [1, 2, 2], f"t = {history.t}"
         assert int(history.rejected) == 1
-    with _named(name, "a rejected round must leave the state exactly as it was."):
+    with _explained("a rejected round must leave the state exactly as it was."):
         equal(round_at(history.recorded, 1), round_at(history.recorded, 0))
         equal(with_bad[1][0], with_bad[0][0])
     # Bit for bit, from the very same compiled step.
-    with _named(name, "after a rejected round all must be as if it had never come."):
+    with _explained("after a rejected round all must be as if it had never come."):
         equal(with_bad[-1], without[-1])
         close(round_at(history.recorded, -1), without[-1][0], **trial.close)
 
 
+@_check
 def stays_in_its_domain(trial: Trial) -> None:
     """Check that every decision is in the domain."""
-    name = "stays_in_its_domain"
-    with _named(name, "playing the rounds failed:"):
+    with _explained("playing the rounds failed:"):
         _, history = trial.run(trial.rounds)
     for t in range(HORIZON):
         x = round_at(history.recorded.outer_var, t)
         if not bool(trial.case.problem.domain.contains(x)):
-            raise ConformanceError(name, f"after round {t + 1} x is {x}, outside the domain.")
+            raise AssertionError(f"after round {t + 1} x is {x}, outside the domain.")
 
 
+@_check
 def vmap_is_the_loop(trial: Trial) -> None:
     """Check that a run of a sweep over settings and seeds equals that run alone."""
-    name = "vmap_is_the_loop"
-    with _named(name, "the sweep failed:"):
+    with _explained("the sweep failed:"):
         settings = [trial.algorithm, trial.make(0.5)]
         seeds = [trial.rounds, jax.tree.map(lambda leaf: leaf[::-1], trial.rounds)]
         found = sweep(settings, trial.state, stack(seeds), seeds=True, record=_whole)
         states, history = jax.device_get(found)
-    with _named(name, "a run of a sweep must be the run alone."):
+    with _explained("a run of a sweep must be the run alone."):
         assert history.accepted.shape == (2, 2, HORIZON)
         for i, algorithm in enumerate(settings):
             for j, rounds in enumerate(seeds):
                 state, alone = trial.run(rounds, algorithm=algorithm)
                 one = round_at(round_at((states, history.recorded, values(history)), i), j)
                 close(one, (state, alone.recorded, values(alone)), **trial.close)
-
-
-CHECKS: dict[str, Callable[[Trial], None]] = {
-    check.__name__: check
-    for check in (
-        dtype_is_kept,
-        suffers_before_learning,
-        scan_is_the_loop,
-        does_not_recompile,
-        future_is_not_seen,
-        resumes,
-        rejects_nan,
-        rejects_infinity,
-        rejects_overflow,
-        stays_in_its_domain,
-        vmap_is_the_loop,
-    )
-}

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, ArrayLike
 
 from .._support import trees
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
+SEVERAL = Annotated[Any, instance_of(Sequence, "algorithms, one or several")]
+ONE = Annotated[Any, instance_of(Algorithm, "algorithms such as obax.OAGD(...)")]
 
 
 def sweep(
@@ -80,18 +82,12 @@ def sweep(
     [[0.5   0.125]
      [0.5   0.   ]]
     """
-    check(seeds, "seeds", bool)
     single = isinstance(algorithms, Algorithm)
-    if not single:
-        kind = instance_of(Sequence, "algorithms, one or several")
-        check(algorithms, "algorithms", Annotated[Any, kind])
-    family = [algorithms] if isinstance(algorithms, Algorithm) else [*algorithms]
-    for one in family:
-        kind = instance_of(Algorithm, "algorithms such as obax.OAGD(...)")
-        check(one, "algorithms", Annotated[Any, kind])
-        check_given(one, state, record)
-    record = None if record is None else interned(record)
+    given = [algorithms] if single else check(algorithms, "algorithms", SEVERAL)
+    family = [check(one, "algorithms", ONE) for one in given]
     numbers, shared = _stack(family)
+    check_given(state=state, record=record, seeds=seeds)
+    record = None if record is None else interned(record)
     horizon = length(rounds)
     if seeds and (lengths := {len(leaf) for leaf in jax.tree.leaves(rounds)}) != {horizon}:
         raise ValueError(
@@ -111,22 +107,17 @@ def sweep(
         raise ValueError("client and mesh must not both be given: workers have their own devices.")
     if batch is not None and client is None:
         raise ValueError("batch goes with client: without workers a sweep is one batch.")
+    work = numbers, shared, state, rounds, record, seeds
     if client is not None:
-        work = numbers, shared, state, rounds, record, seeds
         states, history = _sweep_on_workers(client, batch, len(family), *work)
     else:
         devices = _devices(mesh, axis, len(family) * (horizon if seeds else 1))
         if devices is None:
             refuse_explicit(state, rounds)
         else:
-            from .mesh import put
+            from .mesh import Axes
 
-            everywhere = NamedSharding(devices.mesh, PartitionSpec())
-            numbers, shared, state, rounds = jax.tree.map(
-                lambda leaf: put(leaf, everywhere) if eqx.is_array(leaf) else leaf,
-                (numbers, shared, state, rounds),
-            )
-        work = numbers, shared, state, rounds, record, seeds
+            work = *Axes(devices.mesh, None, None).everywhere(work[:4]), record, seeds
         states, history = _sweep(*work, len(family), devices)
     states, history = at((states, history), 0) if single else (states, history)
     if trees.is_concrete(history.solver_residual):
@@ -237,7 +228,10 @@ def play_batch(token: str, settings: list[int], seeds: list[int]) -> PyTree:
     """Play some settings on some seeds on a worker, and return arrays of the host."""
     from ..integrations import dask
 
-    numbers, shared, state, rounds, record, has_seeds = _on_device(token, dask.kept(token))
+    # The functions in it are the same objects for all batches, and so are compiled once.
+    numbers, shared, state, rounds, record, has_seeds = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, dask.kept(token)
+    )
     numbers = at(numbers, jnp.asarray(settings))
     if has_seeds:
         index = jnp.asarray(seeds)
@@ -245,21 +239,6 @@ def play_batch(token: str, settings: list[int], seeds: list[int]) -> PyTree:
         state = at(state, index) if state.t.ndim else state
     result = _sweep(numbers, shared, state, rounds, record, has_seeds, len(settings))
     return jax.tree.map(np.asarray, result)
-
-
-# The work of the last sweep, on the device once for all its batches, so that compiled functions are
-# found again.
-_last_work: dict[str, Any] = {}
-
-
-def _on_device(token: str, sent: Any) -> Any:
-    if token not in _last_work:
-        is_array = lambda leaf: isinstance(leaf, np.ndarray)  # noqa: E731
-        _last_work.clear()
-        _last_work[token] = jax.tree.map(
-            lambda leaf: jnp.asarray(leaf) if is_array(leaf) else leaf, sent
-        )
-    return _last_work[token]
 
 
 def _cuts(count: int, size: int) -> np.ndarray:

@@ -1,8 +1,9 @@
 """`run`: recorded rounds in one compiled scan, or in several with callbacks in between."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -81,7 +82,8 @@ def run(
     >>> print(history.played_value, state.t)
     [0.5     0.125   0.03125] 4
     """
-    check_given(algorithm, state, record, on_rejected, other_input=other_input, progress=progress)
+    given = {"algorithm": algorithm, "state": state, "record": record, "on_rejected": on_rejected}
+    check_given(**given, other_input=other_input, progress=progress)
     record = None if record is None else interned(record)
     options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
     places = mesh, window_axis, batch_axis
@@ -93,8 +95,8 @@ def run(
     refuse_explicit(state, rounds)
     end, history = _scan(algorithm, state, rounds, record)
     if not isinstance(history.accepted, jax.core.Tracer):
-        if on_rejected == "raise":
-            _raise_if_rejected(algorithm, state, rounds, history, 0, PLAIN)
+        if on_rejected == "raise" and not np.asarray(history.accepted).all():
+            _raise_rejection(algorithm, state, rounds, history, 0, PLAIN)
         _warn(algorithm, history, PLAIN)
     return end, history
 
@@ -111,40 +113,31 @@ def _run_in_pieces(
 ) -> tuple[S, Info]:
     """Run with a progress bar, callbacks, checkpoints or a mesh: one scan for each piece."""
     # Loaded by those who ask for it.
-    from .._support.sharding import same, together
     from ..checkpoint import Input, stacked_digests
-    from .mesh import Axes, agree, collect, on_mesh
+    from .mesh import Axes, collect, on_mesh
     from .session import Session, load_history, save_history
 
     axes = Axes.of(*places)
-    session = Session(*options, axes is not None and axes.several)
-    spec, plain, placed = state.round_spec, state, algorithm
+    session = Session(axes is not None and axes.several, *options)
+    spec, on_host, placed = state.round_spec, lambda state: state, algorithm
     if axes is None:
         horizon = check_rounds(state, rounds)
         refuse_explicit(state, rounds)
     else:
-        with together(axes.several):
-            # Each of several processes may have given a part.
-            rounds = axes.put_rounds(rounds, spec, stacked=True)
-            horizon = check_rounds(state, rounds)
-        same("the number of rounds", horizon, axes.several)
-        agree(algorithm, state, axes)
-        plain = collect(algorithm, state)
-    session.open_folder()
+        on_host = functools.partial(collect, algorithm)
+        rounds, horizon = axes.shared_rounds(algorithm, state, rounds)
+    plain = on_host(state)
     histories: list[Info] = []
     begin = 0
-    if session.folder is not None:
-        folder = session.folder.path
-        played = Input(
-            {"algorithm": algorithm, "record": record}, spec.example(), "rounds", other=other_input
-        )
+    if session.path is not None:
+        parts = {"algorithm": algorithm, "record": record}
+        played = Input(parts, spec.example(), "rounds", other=other_input)
         digests = stacked_digests(rounds, [dtype for _, dtype in spec.leaves])
         restored = session.restore(plain, played, digests, stacklevel=7)
         if restored is not None:
             state, begin = restored[0], restored[1]["round"]
-            histories = load_history(
-                folder, begin, lambda n: _history_shapes(algorithm, plain, rounds, record, n)
-            )
+            shapes = functools.partial(_history_shapes, algorithm, plain, rounds, record)
+            histories = load_history(session.path, begin, shapes)
     if begin > horizon:
         raise ValueError(
             f"rounds must be those of the run in checkpoint_dir, which has played {begin:,}, "
@@ -153,28 +146,25 @@ def _run_in_pieces(
     if axes is not None:
         histories = axes.everywhere(histories)
         placed, state = on_mesh(algorithm, state, axes)
-    session.start_bar(horizon)
-    if begin:
-        session.advance(begin, histories[-1].played_value[-1])
+    session.start_bar(horizon, begin)
     piece, end, saved, since = session.piece(horizon), begin, begin, len(histories)
     try:
         for start in range(begin, horizon, piece):
             part = rounds if piece >= horizon else at(rounds, slice(start, start + piece))
             before = state
             state, history = _scan(placed, state, part, record)
-            if on_rejected == "raise" and trees.is_concrete(history.accepted):
-                _raise_if_rejected(placed, before, part, history, start, IN_PIECES)
+            raises = on_rejected == "raise" and trees.is_concrete(history.accepted)
+            if raises and not np.asarray(history.accepted).all():
+                _raise_rejection(placed, before, part, history, start, IN_PIECES)
             histories.append(history)
             end = min(start + piece, horizon)
-            if session.folder is not None and (end % session.save_every == 0 or end == horizon):
-                save_history(folder, saved, end, _joined(histories[since:]))
+            if session.path is not None and (end % session.save_every == 0 or end == horizon):
+                save_history(session.path, saved, end, _joined(histories[since:]))
                 played.ends(digests, end)
-                on_host = state if axes is None else collect(algorithm, state)
-                session.save(end, on_host, {"rejected": 0, "driver": "run"})
+                session.save(end, on_host(state), {"rejected": 0, "driver": "run"})
                 saved, since = end, len(histories)
-            session.advance(end - start, history.played_value[-1])
-            if session.callbacks:
-                session.played(end, state, history[-1], last=end == horizon)
+            if session.is_used:
+                session.played(end, end - start, state, history[-1], last=end == horizon)
     finally:
         session.close(end)
     whole = _joined(histories)
@@ -218,14 +208,11 @@ def _play(algorithm: Algorithm, state: S, rounds: PyTree, record: Record | None)
 _scan = compiled(_play)
 
 
-def _raise_if_rejected(
+def _raise_rejection(
     algorithm: Algorithm, state: S, rounds: PyTree, history: Info, offset: int, stacklevel: int
-) -> None:
-    """Raise the error for the first rejected round of a history, if there is one."""
-    accepted = np.asarray(history.accepted)
-    if accepted.all():
-        return
-    index = int(np.argmin(accepted))
+) -> NoReturn:
+    """Raise the error for the first rejected round of a history."""
+    index = int(np.argmin(np.asarray(history.accepted)))
     # The hypergradients before it may be the reason.
     residuals = np.asarray(history.solver_residual)[:index]
     warn_of_residuals(residuals, algorithm.remedy, stacklevel=stacklevel)

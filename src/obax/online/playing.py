@@ -44,9 +44,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         self._on_mesh = axes is not None
         total = len(source) if isinstance(source, Sized) else None
         if axes is not None and axes.several:
-            from .mesh import SharedSource, agree
+            from .mesh import SharedSource
 
-            agree(algorithm, state, axes)
+            axes.agree(algorithm, state)
             source = SharedSource(source, axes, state.round_spec)
         self._next_digest: float = float("inf")
         if session.path is not None:
@@ -70,7 +70,6 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def _restored(self, source: Iterable[PyTree], other_input: bool) -> Iterable[PyTree]:
         """Take the newest checkpoint, if there is one, and return the source from there on."""
         session, spec = self._session, self.state.round_spec
-        session.open_folder()
         self._dtypes = [dtype for _, dtype in spec.leaves]
         parts = {"algorithm": self._algorithm}
         self._input = Input(parts, spec.example(), "source", other=other_input)
@@ -94,7 +93,7 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
     def __next__(self) -> tuple[S, Info]:
         try:
             round = next(self._source)
-            state, info, accepted, refused = self._live.play(round)
+            state, info, accepted = self._live.play(round)
             self.rounds += 1
             if not accepted:
                 self.rejected += 1
@@ -102,10 +101,12 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
                     raise rejection(self._algorithm, self.state, round, self.rounds - 1)
             self.state = state
             if accepted and self.rounds >= self._diagnostics.due:
-                self._diagnostics.look(self.rounds, float(info.solver_residual), stacklevel=2)
-            if refused and accepted and self._may_refuse:
+                self._diagnostics.look(
+                    self.rounds, self._live.number("solver_residual"), stacklevel=2
+                )
+            if self._may_refuse and accepted and self._live.refuses():
                 self._may_refuse = False
-                warn_of_refused(np.asarray([refused]), 2, self.rounds - 1)
+                warn_of_refused(np.asarray(info.refused_terms)[None], 2, self.rounds - 1)
             if self._has_session:
                 self._after_round(state, info, round)
         except BaseException:
@@ -119,10 +120,9 @@ class Play(Iterator[tuple[S, Info]], Generic[S]):
         if self.rounds >= self._next_digest:
             self._input.note(self.rounds, digest(round, self._dtypes))
             self._next_digest = self._input.due(self.rounds, session.save_every)
-        if session.folder is not None and self.rounds % session.save_every == 0:
+        if session.path is not None and self.rounds % session.save_every == 0:
             session.save(self.rounds, self._on_host(state), {"rejected": self.rejected})
-        session.advance(1, info.played_value)
-        session.played(self.rounds, state, info)
+        session.played(self.rounds, 1, state, info)
 
     def __enter__(self) -> "Play[S]":
         return self
@@ -193,7 +193,8 @@ def play(
     2 False 0.50
     2 True 0.75
     """
-    check_given(algorithm, state, None, on_rejected, other_input=other_input, progress=progress)
+    given = {"algorithm": algorithm, "state": state, "on_rejected": on_rejected}
+    check_given(**given, other_input=other_input, progress=progress)
     if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
         raise ValueError(f"source must give rounds one after the other, but got {source!r}.")
     axes = None
@@ -202,7 +203,7 @@ def play(
 
         axes = Axes.of(mesh, window_axis, batch_axis)
     options = progress, on_round, every, checkpoint_dir, checkpoint_every, keep
-    session = Session(*options, axes is not None and axes.several)
+    session = Session(axes is not None and axes.several, *options)
     if session.path is not None:
         check_seekable(source)
     return Play(algorithm, state, source, session, on_rejected, axes, other_input)
