@@ -2,13 +2,16 @@
 
 import hashlib
 import json
+import math
 import os
 import sys
 
 import pandas as pd
 import pytest
+import typer
 
 from obax import __version__, cli, datasets
+from obax.cli import screen
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -67,7 +70,8 @@ def test_run_then_report(obax, tmp_path):
         assert (tmp_path / "a" / file).is_file()
     code, out, _ = small_run(obax, "b", "--seeds", "2", "--json")
     assert code == 0
-    assert {claim["id"] for claim in json.loads(out)["claims"]} == {"C1, S=1", "C2"}
+    claims = {claim["id"] for claim in json.loads(out)["claims"]}
+    assert claims == {"C1, S=1", "C1, S=1, never cut", "C2"}
     assert set(pd.read_parquet("b/metrics.parquet").seed) == {0, 1}
     (tmp_path / "a" / "report.html").unlink()
     assert obax("report", "a")[0] == 0
@@ -92,6 +96,52 @@ def test_an_interrupt_says_how_to_go_on(obax, monkeypatch):
     code, _, err = small_run(obax, "a")
     assert code == 130
     assert "obax run dynamic-regression --out a --resume" in err
+
+
+def test_a_stream_writes_the_loss_of_the_probability_that_it_wrote(obax, tmp_path):
+    """Also while only one class has been seen."""
+    rows = [f"{i % 7},{(i * i) % 5},{'ab'[i > 12 and i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["p,q,y", *rows]))
+    words = ("--target", "y", "--task", "classify", "--out", "out.jsonl")
+    assert obax("stream", "rows.csv", *words)[0] == 0
+    written = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert len(written) == 40
+    for row, one in zip(rows[1:], written[1:], strict=True):
+        right = one["prediction"] == row[-1]
+        probability = one["probability"] if right else 1 - one["probability"]
+        assert one["loss"] == pytest.approx(-math.log(probability), abs=1e-4)
+
+
+def test_a_log_shows_progress(capsys, monkeypatch):
+    """Away from a terminal there is a line now and then, and nothing beside JSON."""
+    monkeypatch.setattr(screen, "LOG_SECONDS", 1000.0)
+    with screen.progress("fc100", quiet=False) as on_part:
+        for done in range(4):
+            on_part(done, 3, "ANIL: 20%")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "obax: fc100: 0 of 3 parts, 0 s. ANIL: 20%",
+        "obax: fc100: 3 of 3 parts, 0 s. ANIL: 20%",
+    ]
+    with screen.progress("fc100", quiet=True) as on_part:
+        on_part(3, 3, "")
+    assert capsys.readouterr().err == ""
+
+
+def test_every_option_has_help(obax):
+    """The help is in the docstrings of the commands; a name misspelt there is noticed."""
+    for command in typer.main.get_command(cli.app).commands.values():
+        shown = [one for one in command.params if not getattr(one, "hidden", False)]
+        assert all(one.help for one in shown), command.name
+        assert "- `" not in command.help
+    with pytest.raises(KeyError, match="out"):
+
+        @screen.documented
+        def command(path: str) -> None:
+            """Do it.
+
+            - `out`: A folder.
+            """
 
 
 @pytest.mark.parametrize(

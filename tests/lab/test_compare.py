@@ -1,10 +1,13 @@
 """`obax.lab.compare`: one's own problem and algorithms; what it says is what the runs did."""
 
+import importlib
+import time
 import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import obax
@@ -13,6 +16,7 @@ from obax.lab.comparison.config import Config
 from obax.lab.comparison.work import cost
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
+compare = importlib.import_module("obax.lab.comparison.compare")
 SEEDS = range(3)
 STREAMS = [obax.problems.quadratic(30, 2, 3, drift=0.05, seed=seed) for seed in SEEDS]
 PROBLEM, FIRST = STREAMS[0].problem, STREAMS[0]
@@ -54,16 +58,18 @@ def test_measures_are_those_of_the_runs(one):
 
 
 def test_the_answer_comes_first(one):
-    said = repr(one).splitlines()
+    lines = repr(one).splitlines()
     table = one.to_pandas()
     gap, share = table[LOSS][1] - table[LOSS][0], 1 - table[LOSS][0] / table[LOSS][1]
-    assert said[0] == one.answer
-    assert said[0].startswith("mine had the least loss: ")
-    assert f"({share:.1%}) less than the next, held (one stream, so without an interval)" in said[0]
-    assert f"{gap:.3g}" in said[0] and "A round of it costs 10.0 calls" in said[0]
-    assert said[2].split()[0] == "algorithm" and said[3].split()[0] == "mine"
+    assert lines[0] == one.answer
+    assert lines[0].startswith("mine had the least loss: ")
+    assert (
+        f"({share:.1%}) less than the next, held (one stream, so without an interval)" in lines[0]
+    )
+    assert f"{gap:.3g}" in lines[0] and "A round of it costs 10.0 calls" in lines[0]
+    assert lines[2].split()[0] == "algorithm" and lines[3].split()[0] == "mine"
     # What nobody asked for takes no room.
-    assert "evaluations" not in said[2] and "rejected" not in said[2]
+    assert "evaluations" not in lines[2] and "rejected" not in lines[2]
 
 
 def test_several_streams_give_intervals(three):
@@ -114,6 +120,26 @@ def test_a_picture_has_a_panel_for_each_measure(one, tmp_path):
             assert drawn[name] == pytest.approx(curve[-1])
 
 
+def test_tables_for_papers_and_spreadsheets(one, three, tmp_path):
+    one.to_csv(tmp_path / "found.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "found.csv"), one.to_pandas())
+    rows = three.to_latex().splitlines()
+    assert rows[0].startswith(r"\begin{tabular}{lr") and rows[1] == r"\toprule"
+    assert rows[2].startswith(f"algorithm & {LOSS} & dynamic regret & calls")
+    assert rows[4].startswith("mine & ") and r" $\pm$ " in rows[4] and rows[5].startswith("held & ")
+
+
+def test_what_takes_long_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(compare, "SLOW", 0.01)
+    with compare.print_if_slow("plays mine"):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == "obax.lab.compare plays mine ...\n"
+    monkeypatch.setattr(compare, "SLOW", 60.0)
+    with compare.print_if_slow("plays mine"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def plain(**known):
     return obax.Problem(
         lambda x, y, r: 0.5 * (y - r) ** 2, lambda x, y, r: 0.5 * (y - x) ** 2, **known
@@ -132,26 +158,28 @@ def plain(**known):
 def test_regret_is_there_where_it_can_be_had(known, asked, column):
     problem, rounds = plain(**known), jnp.array([1.0, 2.0, 3.0])
     mine = {"mine": obax.FSOBO(problem, 0.5, 0.5)}
-    found = obax.lab.compare(problem, rounds, mine, 0.0, 0.0, regret=asked, timings=1)
-    assert list(found.curves) == [LOSS] + ([column] if column else [])
+    comparison = obax.lab.compare(problem, rounds, mine, 0.0, 0.0, regret=asked, timings=1)
+    assert list(comparison.curves) == [LOSS] + ([column] if column else [])
     if column == "local regret":
-        x = np.asarray(found.histories["mine"][0].outer_var)
-        np.testing.assert_allclose(found.curves[column]["mine"][0][-1], np.sum((x - rounds) ** 2))
+        x = np.asarray(comparison.histories["mine"][0].outer_var)
+        np.testing.assert_allclose(
+            comparison.curves[column]["mine"][0][-1], np.sum((x - rounds) ** 2)
+        )
     if column == "static regret":
-        x = np.asarray(found.histories["mine"][0].outer_var)
+        x = np.asarray(comparison.histories["mine"][0].outer_var)
         expected = np.sum((x - rounds) ** 2 - (2.0 - rounds) ** 2) / 2
-        np.testing.assert_allclose(found.curves[column]["mine"][0][-1], expected, rtol=1e-6)
+        np.testing.assert_allclose(comparison.curves[column]["mine"][0][-1], expected, rtol=1e-6)
 
 
 def test_rounds_that_are_rejected_are_counted():
     problem, rounds = plain(), jnp.array([1.0, jnp.nan, 3.0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = obax.lab.compare(
+        comparison = obax.lab.compare(
             problem, rounds, {"mine": obax.FSOBO(problem, 0.5, 0.5)}, 0.0, 0.0, timings=1
         )
-    assert list(found.to_pandas().rejected) == [1]
-    assert "rejected" in repr(found)
+    assert list(comparison.to_pandas().rejected) == [1]
+    assert "rejected" in repr(comparison)
 
 
 def test_what_does_not_fit_is_said():

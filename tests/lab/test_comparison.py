@@ -119,9 +119,9 @@ def test_scores_of_quadratics_are_the_dynamic_regret():
             measured = {"quadratic": regret.local, "constrained": None}[name]
             if measured is None:
                 measured = functools.partial(regret.projected, step_size=0.1)
-            found = here.stationarity(x, seed)
+            regrets = here.stationarity(x, seed)
             expected = measured(here.problem, x, rounds)
-            np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-10)
+            np.testing.assert_allclose(regrets, np.asarray(expected), rtol=1e-10)
     best = regret.outer_solutions(here.problem, here.of_seed(0)).outer_var
     assert np.any(np.isclose(np.abs(best), 0.2)), "the constraint should be active"
 
@@ -173,7 +173,8 @@ def test_regression_is_compared_with_the_best_pair_of_each_stage():
 
 @pytest.fixture(scope="module")
 def tiny_table():
-    tables = [find("compare").run_part(work) for work in parts(TINY).values()]
+    run_part = find("compare").run_part
+    tables = [run_part(name, work)[1] for name, work in parts(TINY).items()]
     return pd.concat(tables, ignore_index=True)
 
 
@@ -190,17 +191,17 @@ def test_calls_are_spent_equally(tiny_table):
 
 
 def test_findings_come_from_the_table_alone(tiny_table):
-    found = findings(TINY, tiny_table)
-    tables = {table.name: table.frame for table in found.tables}
+    content = findings(TINY, tiny_table)
+    tables = {table.name: table.frame for table in content.tables}
     assert list(tables["ranks"].method) == list(TINY.methods)
-    (answer,) = found.answers
+    (answer,) = content.answers
     assert answer.words.startswith("Equal oracle calls: on quadratic ")
     assert answer.figure.name == "score-quadratic-calls"
     assert len(answer.table.frame) == 2 * 2
-    names = {figure.name for figure in found.every_figure()}
+    names = {figure.name for figure in content.every_figure()}
     assert {"score-quadratic-rounds", "score-quadratic-calls"} <= names
     assert {"stationarity-quadratic-calls", "stationarity-constrained-calls"} <= names
-    for figure in found.every_figure():
+    for figure in content.every_figure():
         for series in figure.series:
             assert len(series.x) == len(series.mean) == 6
             assert np.all(np.diff(series.x) > 0)
@@ -317,7 +318,7 @@ def test_a_follower_in_a_set_is_compared():
     )
     ends = {}
     for method in config.methods:
-        found = compare(config, "robust", method)
-        scores = found[found.metric == "score"]
+        table = compare(config, "robust", method)
+        scores = table[table.metric == "score"]
         ends[method] = scores.groupby(["alpha", "beta"], dropna=False).value.mean().min()
     assert ends["OAGD w=1"] < 0.9 * ends["OGD x fixed"]

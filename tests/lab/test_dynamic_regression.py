@@ -3,7 +3,9 @@
 import functools
 import io
 import os
+import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -134,14 +136,14 @@ def test_moments_of_a_window_that_a_detector_cuts(size):
     window = obax.Window(size, cut=detector, **options)
     settings = [(3, 0.3, 0.05), (2, 0.1, 0.1)]
     start = seeds[0].outer_var
-    found = play_cut(seeds, window, obax.hypergradient.Dense(), settings, start)
+    trajectories = play_cut(seeds, window, obax.hypergradient.Dense(), settings, start)
     cut = 0
     for i, (k, alpha, beta) in enumerate(settings):
         for seed, one in enumerate(seeds):
             x, y, terms = play_real(one, window, (alpha, beta, jnp.asarray(k)))
-            np.testing.assert_allclose(found[0][i, seed], x, rtol=1e-9)
-            np.testing.assert_allclose(found[1][i, seed, 1:], y[:-1], rtol=1e-8, atol=1e-11)
-            np.testing.assert_array_equal(found[2][i, seed], terms)
+            np.testing.assert_allclose(trajectories[0][i, seed], x, rtol=1e-9)
+            np.testing.assert_allclose(trajectories[1][i, seed, 1:], y[:-1], rtol=1e-8, atol=1e-11)
+            np.testing.assert_array_equal(trajectories[2][i, seed], terms)
             cut += cuts(np.asarray(terms), np.arange(60) // 30)["cuts"]
     assert cut >= 2
 
@@ -196,7 +198,7 @@ def test_moments_answer_is_the_minimiser():
 
 def test_stage_comparators_are_the_best_fixed_pairs():
     group = Stream("noisy", 2, 1)
-    found = measures.comparators(TINY, group)
+    bests = measures.comparators(TINY, group)
     one = measures.instances(TINY, group)[0]
     a, b = (np.asarray(leaf) for leaf in one.rounds["training"])
     v, w = (np.asarray(leaf) for leaf in one.rounds["validation"])
@@ -207,27 +209,27 @@ def test_stage_comparators_are_the_best_fixed_pairs():
             gram = a[rounds].T @ a[rounds] + 20 * 2 * np.exp(x) * np.eye(5)
             y = np.linalg.solve(gram, a[rounds].T @ b[rounds])
             losses.append(0.5 * np.sum((v[rounds] @ y - w[rounds]) ** 2))
-        mine = found.losses[0, rounds].sum()
+        mine = bests.losses[0, rounds].sum()
         assert mine <= min(losses) + 1e-9
-        best = np.asarray(found.solutions.outer_var)[stage, 0]
+        best = np.asarray(bests.solutions.outer_var)[stage, 0]
         assert abs(best - tried[np.argmin(losses)]) < 0.01
         # Of the points of the grid, what they cost over it: the same sums again.
-        over = found.excess(np.full(4001, 20 * stage + 1), np.tile(tried[:, None], (2, 1, 1)))[0]
+        over = bests.excess(np.full(4001, 20 * stage + 1), np.tile(tried[:, None], (2, 1, 1)))[0]
         assert over.min() > -1e-12
         np.testing.assert_allclose(over, (np.asarray(losses) - mine) / 20, atol=1e-9)
-    assert found.solutions.converged
+    assert bests.solutions.converged
 
 
 def test_stage_comparators_are_those_of_regret():
     """From the stage's moments, as from all of its rounds."""
-    found = measures.comparators(TINY, Stream("noisy", 2, 1))
+    best = measures.comparators(TINY, Stream("noisy", 2, 1))
     one = measures.instances(TINY, Stream("noisy", 2, 1))[1]
     known = regret.stage_solutions(
         one.problem, one.rounds, 2, outer_start=jnp.zeros(1), inner_start=one.inner_var
     )
-    np.testing.assert_allclose(found.solutions.inner_var[2:], known.inner_var, atol=1e-7)
+    np.testing.assert_allclose(best.solutions.inner_var[2:], known.inner_var, atol=1e-7)
     curve = regret.played(one.problem, jnp.zeros(40), one.rounds, known)
-    np.testing.assert_allclose(found.losses[1], -curve.terms, atol=1e-7)
+    np.testing.assert_allclose(best.losses[1], -curve.terms, atol=1e-7)
 
 
 def test_each_penalty_alone_is_at_least_as_good_as_one_for_all():
@@ -238,9 +240,9 @@ def test_each_penalty_alone_is_at_least_as_good_as_one_for_all():
 
 
 def test_path_length_moves_only_between_stages():
-    found = measures.comparators(TINY, Stream("noisy", 2, 1))
-    path = found.path()
-    jump = sum(np.sum((z[:, -1] - z[:, 0]) ** 2, axis=1) for z in found.per_round())
+    best = measures.comparators(TINY, Stream("noisy", 2, 1))
+    path = best.path()
+    jump = sum(np.sum((z[:, -1] - z[:, 0]) ** 2, axis=1) for z in best.per_round())
     assert np.all(path[:, :20] == 0)
     np.testing.assert_allclose(path[:, 20:], np.repeat(jump[:, None], 20, axis=1))
 
@@ -266,10 +268,10 @@ def test_bilevel_regret_is_that_of_the_definition():
 
 def test_decisions_are_those_before_the_round():
     group = Stream("noisy", 1, 1)
-    found = play(TINY, group, Method("OAGD", w=1))
-    assert np.all(found.outer_vars[:, :, 0] == TINY.start)
-    assert np.all(found.inner_vars[:, :, 0] == 0)
-    assert np.all(np.any(found.inner_vars[:, :, 1] != 0, axis=-1))
+    trajectories = play(TINY, group, Method("OAGD", w=1))
+    assert np.all(trajectories.outer_vars[:, :, 0] == TINY.start)
+    assert np.all(trajectories.inner_vars[:, :, 0] == 0)
+    assert np.all(np.any(trajectories.inner_vars[:, :, 1] != 0, axis=-1))
 
 
 def test_offline_solution_minimises_the_validation_loss_so_far():
@@ -283,12 +285,12 @@ def test_offline_solution_minimises_the_validation_loss_so_far():
 
 def test_the_oracle_trains_with_the_best_penalty_of_the_stage():
     group = Stream("noisy", 2, 1)
-    found = play(TINY, group, BASELINES[1])
+    trajectories = play(TINY, group, BASELINES[1])
     one, best = measures.instances(TINY, group)[0], measures.comparators(TINY, group)
     y = np.zeros(5)
-    k, _, beta = found.settings[0]
+    k, _, beta = trajectories.settings[0]
     for t in range(25):
-        np.testing.assert_allclose(found.inner_vars[0, 0, t], y, atol=1e-10)
+        np.testing.assert_allclose(trajectories.inner_vars[0, 0, t], y, atol=1e-10)
         a, b = (np.asarray(leaf[t]) for leaf in one.rounds["training"])
         penalty = np.exp(best.per_round()[0][0, t, 0])
         for _ in range(k):
@@ -320,7 +322,7 @@ def test_every_combination_of_options_is_there():
 def test_config_says_what_is_wrong():
     for change, message in {
         "windows": (("0",), "integers >= 1 or T"),
-        "scenarios": (("mild",), "among paper, noisy"),
+        "scenarios": (("mild",), "among 'paper', 'noisy'"),
         "outer_dims": ((2,), "must be 1 or 5"),
         "start": (9.0, r"in \[lower, upper\]"),
         "followers": (("each",), "followers must be among"),
@@ -340,30 +342,30 @@ def test_config_says_what_is_wrong():
 @pytest.fixture(scope="module")
 def tiny_table():
     run_part = find("dynamic-regression").run_part
-    tables = [run_part(work) for work in parts(TINY).values()]
+    tables = [run_part(name, work)[1] for name, work in parts(TINY).items()]
     return pd.concat(tables, ignore_index=True)
 
 
 def test_findings_come_from_the_table_alone(tiny_table):
-    found = findings(TINY, tiny_table)
-    assert {claim.id for claim in found.claims} >= {"C2"}
+    content = findings(TINY, tiny_table)
+    assert {claim.id for claim in content.claims} >= {"C2"}
     # In our reading, and never cut.
-    assert len([claim for claim in found.claims if claim.id.startswith("C1")]) == 2 * 4
-    names = {figure.name for figure in found.every_figure()}
+    assert len([claim for claim in content.claims if claim.id.startswith("C1")]) == 2 * 4
+    names = {figure.name for figure in content.every_figure()}
     assert names == {
         f"{kind}-{scenario}{end}"
         for scenario in ("paper", "noisy")
         for kind, end in (("regret", "-S2"), ("trajectory", "-S2"), ("windows", ""))
     } | {"distance", "penalties"}
-    for figure in found.every_figure():
+    for figure in content.every_figure():
         assert all(len(series.x) == len(series.mean) > 0 for series in figure.series)
         assert all(len(line) == len(series.x) for series in figure.series for line in series.seeds)
     # 8 combinations and two cuts for each of 4 groups, and own curvature on the paper's stream with
     # d1 = 1.
-    tables = {table.name: table.frame for table in found.tables}
+    tables = {table.name: table.frame for table in content.tables}
     assert len(tables["order"]) == 4 * (8 + 2) + 4
     assert len(tables["cuts"]) == 4 * 2
-    grid = next(table for table in found.tables if table.name == "grid").frame
+    grid = next(table for table in content.tables if table.name == "grid").frame
     assert np.isfinite(grid.regret).all()
 
 
@@ -384,18 +386,18 @@ def answer_on_tuning(table, fixed, learned, known=1.0, noise=0.0):
     """The first answer for other losses per round; the noise differs by seed."""
     table = table.copy()
     for method, loss in zip(PENALTIES.values(), (fixed, learned, known), strict=True):
-        mine = (table.metric == "tuning_loss") & (table.method == method.label())
-        shaken = noise * (table.seed[mine] - 1) * (method.kind == "OAGD")
-        table.loc[mine, "value"] = loss + shaken + 0.001 * table.seed[mine]
+        rows = (table.metric == "tuning_loss") & (table.method == method.label())
+        shaken = noise * (table.seed[rows] - 1) * (method.kind == "OAGD")
+        table.loc[rows, "value"] = loss + shaken + 0.001 * table.seed[rows]
     return tuning_answer(table)
 
 
 def test_the_first_answer_follows_the_losses(tiny_table):
-    said = answer_on_tuning(tiny_table, 3.0, 1.5, noise=0.1)
-    assert said.words.startswith("Yes: learning the penalty online lowers the loss per round by ")
-    assert "1.50 ± 0.25" in said.words and "over 3 seeds" in said.words
-    assert "closes 75% of the gap" in said.words
-    assert list(said.table.frame.columns) == ["stream", *PENALTIES, "gain"]
+    answer = answer_on_tuning(tiny_table, 3.0, 1.5, noise=0.1)
+    assert answer.words.startswith("Yes: learning the penalty online lowers the loss per round by ")
+    assert "1.50 ± 0.25" in answer.words and "over 3 seeds" in answer.words
+    assert "closes 75% of the gap" in answer.words
+    assert list(answer.table.frame.columns) == ["stream", *PENALTIES, "gain"]
     assert answer_on_tuning(tiny_table, 3.0, 1.5, noise=3.0).words.startswith("Not beyond noise")
     assert answer_on_tuning(tiny_table, 1.5, 3.0, noise=0.1).words.startswith("No:")
     without = tuning_answer(tiny_table[tiny_table.x != "fixed"])
@@ -427,22 +429,22 @@ def answer_on_memory(table, short, losses, noise=0.0):
         with_equal_weights(40, cut): loss for cut, loss in losses.items()
     }
     for method, loss in methods.items():
-        mine = (table.metric == "tuning_loss") & (table.method == method.label())
-        shaken = (0.001 + noise * (method.w == 1)) * (table.seed[mine] - 1)
-        table.loc[mine, "value"] = loss + shaken * (1 + (method.w == 1))
+        rows = (table.metric == "tuning_loss") & (table.method == method.label())
+        shaken = (0.001 + noise * (method.w == 1)) * (table.seed[rows] - 1)
+        table.loc[rows, "value"] = loss + shaken * (1 + (method.w == 1))
     (first, *_) = findings(TINY, table).figures
     return memory_answer(TINY, table, first)
 
 
 def test_the_second_answer_follows_the_losses(tiny_table):
     cut = {"never": 9.0, "changes": 1.0, "detected": 1.5}
-    said = answer_on_memory(tiny_table, 3.0, cut)
-    assert said.words.startswith("Yes, if the window ends where the world changes: with a window")
-    changes, detected, never = said.words.split(": ")[1].split(", ")[:3]
+    answer = answer_on_memory(tiny_table, 3.0, cut)
+    assert answer.words.startswith("Yes, if the window ends where the world changes: with a window")
+    changes, detected, never = answer.words.split(": ")[1].split(", ")[:3]
     assert "falls by 2.0" in changes and changes.endswith("cut at the true changes")
     assert detected.startswith("falls by 1.5") and detected.endswith("cut where a detector says")
-    assert never.startswith("rises by 6.0") and "over 3 seeds" in said.words
-    row = said.table.frame.iloc[0]
+    assert never.startswith("rises by 6.0") and "over 3 seeds" in answer.words
+    row = answer.table.frame.iloc[0]
     shown = row[["w = 1", "never cut", "cut at changes", "cut by detector"]]
     assert [round(float(cell.split(" ")[0]), 2) for cell in shown] == [3.0, 9.0, 1.0, 1.5]
     assert row["gain"].startswith("1.5")
@@ -459,23 +461,23 @@ def test_the_screen_says_it_in_25_lines(tiny_table, monkeypatch):
     """As many streams as the main job has, on the narrowest screen."""
     shown = Console(width=80, record=True, file=io.StringIO())
     monkeypatch.setattr(screen, "console", shown)
-    found = findings(TINY, tiny_table)
-    screen.show_findings(found)
+    content = findings(TINY, tiny_table)
+    screen.show_findings(content)
     lines = shown.export_text().rstrip().splitlines()
     # And the one that says where the page is.
     assert len(lines) + 2 <= 25
     text = " ".join(" ".join(lines).split())
-    assert text.startswith(found.answers[0].question + " " + found.answers[0].words[:20])
-    assert found.answers[1].question in text and "Claims of the paper: " in text
+    assert text.startswith(content.answers[0].question + " " + content.answers[0].words[:20])
+    assert content.answers[1].question in text and "Claims of the paper: " in text
 
 
 def made_up(table, regrets, noise=0.0):
     """The table with other regrets of OAGD: by window, and a disturbance that differs by seed."""
     table = table.copy()
-    mine = (table.metric == "stage_regret") & (table.kind == "OAGD")
-    disturbed = noise * np.where(table.seed[mine] == 0, -1.0, 1.0) * (table.w[mine] == TINY.horizon)
-    level = 10.0 * table.seed[mine] + 0.01 * table.seed[mine] * table.w[mine].astype(float)
-    table.loc[mine, "value"] = table.w[mine].map(regrets).astype(float) + level + disturbed
+    rows = (table.metric == "stage_regret") & (table.kind == "OAGD")
+    disturbed = noise * np.where(table.seed[rows] == 0, -1.0, 1.0) * (table.w[rows] == TINY.horizon)
+    level = 10.0 * table.seed[rows] + 0.01 * table.seed[rows] * table.w[rows].astype(float)
+    table.loc[rows, "value"] = table.w[rows].map(regrets).astype(float) + level + disturbed
     return table
 
 
@@ -592,6 +594,18 @@ def kill_and_resume(tmp_path, kills):
 @pytest.mark.slow
 def test_ten_kills_resume_to_the_same_table(tmp_path):
     kill_and_resume(tmp_path, kills=10)
+
+
+def test_the_page_says_as_many_seeds_as_the_runs_have():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "dynamic-regression.md").read_text()
+    text = " ".join(page.split())
+    presets = find("dynamic-regression").presets
+    # The two questions, in either preset; and the tables of the paper's.
+    assert {max(one.seeds, one.tuning_seeds) for one in presets.values()} == {10}
+    assert set(re.findall(r"95% interval over (\w+) seeds", text)) == {"ten"}
+    assert presets["paper"].seeds == 5
+    assert set(re.findall(r"over the (\w+) seeds", text)) == {"five"}
+    assert "five seeds, and ten for the two questions" in text
 
 
 def test_it_is_registered():

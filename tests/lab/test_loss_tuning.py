@@ -7,16 +7,17 @@ import pathlib
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from kinds import kinds_in
 
 from obax import lab
 from obax.lab import report
-from obax.lab.framework.learning import Runs
+from obax.lab.framework.learning import one_example
 from obax.lab.framework.run_folder import Rows, typed
 from obax.lab.loss_tuning import config as settings, work
 from obax.lab.loss_tuning.config import Config, Method
-from obax.lab.loss_tuning.findings import FINAL, claims, first_steps
+from obax.lab.loss_tuning.findings import claims, first_steps, runs_of
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -94,13 +95,18 @@ def test_the_same_seed_gives_the_same_numbers(finished):
 
 
 def test_the_report_says_synthetic(finished):
-    found = lab.find("adult").findings(TINY, finished.table())
-    assert "synthetic" in found.paragraphs[0]
+    content = lab.find("adult").findings(TINY, finished.table())
+    assert "synthetic" in content.paragraphs[0]
     replay = "replay (OAGD, w = 3, K = 2, replay of 6, mean age 8, balanced; AutoBalance)"
-    assert [c.id for c in found.claims] == ["C5 (accuracy)", "C5 (time)", "leader (w = 3)", replay]
-    page = report.write(finished.path, finished.info, found)
+    assert [c.id for c in content.claims] == [
+        "C5 (accuracy)",
+        "C5 (time)",
+        "leader (w = 3)",
+        replay,
+    ]
+    page = report.write(finished.path, finished.info, content)
     assert "Adult-like (synthetic)" in page.read_text()
-    names = [figure.name for figure in found.every_figure()]
+    names = [figure.name for figure in content.every_figure()]
     assert names[:3] == ["test", "training", "time"]
 
 
@@ -212,7 +218,7 @@ def test_ogd_runs_once_for_each_inner_step():
     assert labels == ["OGD", "OAGD, w = 5", "OAGD, w = 5", "OAGD, w = 5, alpha = 0.5"]
     # A step of its own makes another method of it, not another point of the grid.
     table = made_up(config, {"ogd": 0.5, "oagd-w5": 0.6}, {})
-    runs = Runs(config.runs().values(), table, FINAL)
+    runs = runs_of(config, table)
     assert [m.own_alpha for m in first_steps(runs)] == [None, None, 0.5]
     assert runs.name(runs.methods[-1]) == "OAGD, w = 5, alpha = 0.5"
 
@@ -271,17 +277,17 @@ def made_up(config, accuracy, seconds, wobbling=(), slow=()):
 
 def judged(config, *story, **more):
     """The verdicts on the claims of a configuration, by a made-up table."""
-    runs = Runs(config.runs().values(), made_up(config, *story, **more), FINAL)
+    runs = runs_of(config, made_up(config, *story, **more))
     return {claim.id: claim.verdict for claim in claims(config, runs)}
 
 
 def test_rejected_rounds_and_synthetic_data_are_told():
     config = dataclasses.replace(C3, methods=("ogd", "autobalance"))
     table = made_up(config, C3_ACCURACY, C3_SECONDS)
-    assert Runs(config.runs().values(), table, FINAL).notes() == []
+    assert runs_of(config, table).notes() == []
     table.loc[(table.metric == "rejected") & (table.kind == "AutoBalance"), "value"] = 2.0
     table["data"] = "Adult-like (synthetic)"
-    synthetic, rejected = Runs(config.runs().values(), table, FINAL).notes()
+    synthetic, rejected = runs_of(config, table).notes()
     assert "synthetic" in synthetic
     (answer,) = lab.find("adult").findings(config, table).answers
     assert answer.words.endswith(synthetic)
@@ -303,15 +309,15 @@ def test_every_experiment_reads_its_table(name, preset):
     experiment = lab.find(name)
     config = dataclasses.replace(experiment.presets[preset], rounds=100, seeds=3)
     table = made_up(config, collections.defaultdict(lambda: 0.5), {})
-    found = experiment.findings(config, table)
+    content = experiment.findings(config, table)
     # The claim that the summary names, and a curve for each method.
     named = "C7" if preset != "quick" else re.search(r"\((C\d)", experiment.summary)[1]
-    assert any(claim.id.startswith(named) for claim in found.claims)
+    assert any(claim.id.startswith(named) for claim in content.claims)
     assert (named == "C7") == (config.study != "methods")
-    assert all(kinds_in(claim.claimed) <= set(claim.kinds) for claim in found.claims)
-    assert all(len(figure.series) == len(config.runs()) for figure in found.every_figure()[:3])
-    (answer,) = found.answers
-    assert answer.question == settings.QUESTIONS[config.topic]
+    assert all(kinds_in(claim.claimed) <= set(claim.kinds) for claim in content.claims)
+    assert all(len(figure.series) == len(config.runs()) for figure in content.every_figure()[:3])
+    (answer,) = content.answers
+    assert answer.question == runs_of(config, table).texts.templates["questions"][config.topic]
     assert (answer.question == experiment.question) == (preset == "quick")
     assert answer.words.startswith("Not beyond noise: OAGD")
     assert len(answer.table.frame) == len(config.runs())
@@ -343,6 +349,26 @@ def test_the_answer_follows_the_table(gap, wobbling, words):
     accuracy = {"ogd": 0.1, "oagd-w5": 0.4 + gap, "oagd-w5-held": 0.4, "oagd-w10": 0.9}
     (answer,) = answers(config, made_up(config, accuracy, C3_SECONDS, wobbling))
     assert answer.words.startswith(words)
+
+
+def test_one_test_example_is_the_resolution(finished):
+    """The accuracies of classes of 1/4 and 1/50 are multiples of one over their examples."""
+    shares = {"test_class_0": [0.25, 0.75, 0.5, 0.5], "test_class_1": [0.1, 0.12, 0.9, 0.12]}
+    rows = pd.DataFrame(shares).melt(var_name="metric").assign(seed=0)
+    assert one_example(rows) == pytest.approx(100 * 0.02 / 2)
+    # Seeds may have other numbers of examples, which are not mixed.
+    other = rows[rows.metric == "test_class_1"].assign(seed=1, value=[1 / 51, 2 / 51, 3 / 51, 1.0])
+    assert one_example(pd.concat([rows, other])) == pytest.approx(100 / 51 / 2)
+    assert one_example(rows[:1]) == 100 and one_example(rows[:0]) == 0
+    runs, data = runs_of(TINY, finished.table()), work.stream(TINY, 0)
+    least = 100 / 2 / np.bincount(data.test_rows[1]).max()
+    assert runs.resolution >= least * (1 - 1e-9)
+    # It is the smallest noise: two seeds that are one example apart show none.
+    one, other, *_ = runs.methods
+    gains = runs.accuracy_gain(one, other)
+    equal = dataclasses.replace(gains, half=np.inf)
+    runs.resolution = 100.0
+    assert runs.accuracy_gain(one, other) == equal
 
 
 def test_the_answer_says_which_other_method_leads_the_table():
@@ -425,8 +451,8 @@ def test_the_verdict_of_c3_follows_the_table(changes, expected):
     changes = dict(changes)
     accuracy = C3_ACCURACY | changes.pop("accuracy", {})
     seconds = C3_SECONDS | changes.pop("seconds", {})
-    found = judged(C3, accuracy, seconds, **changes)
-    assert found == found | expected and list(found) == C3_IDS
+    verdict_of = judged(C3, accuracy, seconds, **changes)
+    assert verdict_of == verdict_of | expected and list(verdict_of) == C3_IDS
 
 
 def test_a_replay_window_is_one_of_the_algorithm():
@@ -460,15 +486,15 @@ def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
     # The made-up table goes by the words before -alpha.
     accuracy = C3_ACCURACY | {text: 0.92} | changes.pop("accuracy", {})
     seconds = C3_SECONDS | {text: 9} | changes.pop("seconds", {})
-    found = judged(config, accuracy, seconds, **changes)
-    assert found["replay (OAGD, w = 10, replay of 50; AutoBalance)"] == verdict
+    verdict_of = judged(config, accuracy, seconds, **changes)
+    assert verdict_of["replay (OAGD, w = 10, replay of 50; AutoBalance)"] == verdict
     # The paper's claims are about the last w rounds and the outer step of all.
-    assert list(found)[:5] == C3_IDS and found["C3 (window)"] == "reproduced"
-    last = found["replay over last (OAGD, w = 10, replay of 50)"]
+    assert list(verdict_of)[:5] == C3_IDS and verdict_of["C3 (window)"] == "reproduced"
+    last = verdict_of["replay over last (OAGD, w = 10, replay of 50)"]
     assert last == ("reproduced" if accuracy[text] > 0.9 else "not reproduced")
     without = dataclasses.replace(config, methods=("oagd-w10", text))
-    found = judged(without, accuracy, seconds)
-    assert found["replay (OAGD, w = 10, replay of 50)"] == "not tested"
+    verdict_of = judged(without, accuracy, seconds)
+    assert verdict_of["replay (OAGD, w = 10, replay of 50)"] == "not tested"
 
 
 @pytest.mark.parametrize(
@@ -486,8 +512,10 @@ def test_replay_is_held_to_autobalance_in_accuracy_and_time(changes, verdict):
 )
 def test_a_claim_about_methods_that_were_not_run_is_not_tested(methods, untested):
     base = C4 if "C4" in untested[0] else C3
-    found = judged(dataclasses.replace(base, methods=methods), C3_ACCURACY, C3_SECONDS)
-    assert {name for name, verdict in found.items() if verdict == "not tested"} == set(untested)
+    verdict_of = judged(dataclasses.replace(base, methods=methods), C3_ACCURACY, C3_SECONDS)
+    assert {name for name, verdict in verdict_of.items() if verdict == "not tested"} == set(
+        untested
+    )
 
 
 @pytest.mark.parametrize(
@@ -503,8 +531,8 @@ def test_the_verdict_of_c5_follows_the_table(accuracy, wobbling, verdict):
     """The same to two points: a point less is, five are not."""
     config = dataclasses.replace(C3, data="adult", methods=("ogd", "oagd-w5", "autobalance"))
     values = {"ogd": 0.5, "oagd-w5": accuracy, "autobalance": 0.8}
-    found = judged(config, values, C3_SECONDS, wobbling)
-    assert found == {"C5 (accuracy)": verdict, "C5 (time)": "reproduced"}
+    verdict_of = judged(config, values, C3_SECONDS, wobbling)
+    assert verdict_of == {"C5 (accuracy)": verdict, "C5 (time)": "reproduced"}
     config = dataclasses.replace(config, methods=("ogd", "oagd-w5"))
     assert set(judged(config, values, C3_SECONDS).values()) == {"not tested"}
 
@@ -556,9 +584,9 @@ def _dips_by_seed(method, seed, t):
 def test_the_verdict_of_c4_follows_the_table(accuracy, wobbling, expected):
     values = {"ogd": 0.6, "oagd-w5-u1": _dips, "autobalance": _falls}
     values |= {"oagd-w5-u0.5": lambda m, s, t: _dips(m, s, t) + 0.01}
-    found = judged(C4, values | accuracy, {}, wobbling)
+    verdict_of = judged(C4, values | accuracy, {}, wobbling)
     truth = dict.fromkeys(("C4 (shift)", "C4 (decay)", "C4 (dip)"), "reproduced")
-    assert found == truth | expected
+    assert verdict_of == truth | expected
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The page: self-contained, escaped, sortable; and in a real browser where there is one."""
 
+import dataclasses
 import re
 
 import pandas as pd
@@ -75,6 +76,16 @@ def test_everything_is_in_the_page_and_escaped(page):
         assert f"fill: {figures.PAPER}" not in drawing
 
 
+def test_true_and_false_are_words_in_a_table(tmp_path):
+    """As in the table of the comparison, whose page they once stopped."""
+    frame = pd.DataFrame({"as good": [True, False], "mixed": [None, "1.0 ± 0.2"]})
+    shown = found()
+    table = Table("t", "Numbers", "Cap.", frame)
+    text = report.write(tmp_path, INFO, dataclasses.replace(shown, tables=[table])).read_text()
+    assert "<td>yes</td>" in text and "<td>no</td>" in text
+    assert '<td class="value">1.0 ± 0.2</td>' in text
+
+
 def test_a_page_has_every_name_once(page):
     names = re.findall(r' id="([^"]+)"', page.read_text())
     # The two figures may share definitions, such as those of ticks, which are equal.
@@ -136,8 +147,8 @@ def test_unknown_verdicts_are_rejected():
 
 INK = "getComputedStyle(document.querySelector('figure svg text')).fill"
 DRAWN = """
-[...document.querySelectorAll('figure svg')].filter(one => one.getBoundingClientRect().width > 100)
-.length
+[...document.querySelectorAll('figure svg')].filter(
+  one => one.checkVisibility() && one.getBoundingClientRect().width > 100).length
 """
 
 
@@ -152,8 +163,10 @@ def test_in_a_browser(page, tmp_path):
             assert not shown.wider(width)
             assert shown.run(INK) == ("rgb(232, 234, 237)" if dark else "rgb(27, 31, 36)")
             # What a screen reader says of the figure and of what can be pressed.
-            said = shown.named("image", "img", "graphics-document")[0]
-            assert said.startswith("Curves: regret against round t. At the end: first <b> diverged")
+            description = shown.named("image", "img", "graphics-document")[0]
+            assert description.startswith(
+                "Curves: regret against round t. At the end: first <b> diverged"
+            )
             assert "Numbers" in shown.named("region") and "name" in shown.named("button")
         # By the keyboard: to the first heading of the table, and sort.
         shown.run("document.querySelector('.sortable button').focus()")

@@ -78,7 +78,7 @@ def test_overrides_are_typed():
         ("sizes=", "sizes must not be empty"),
         ("rate=0", r"rate must be in \(0, 1\], but got 0.0"),
         ("rate=nan", "rate must be finite, but got nan"),
-        ("name=tow", "name must be one of toy, plaything, but got 'tow'"),
+        ("name=tow", "name must be one of 'toy', 'plaything', but got 'tow'"),
         ("steps=0.1,inf", "steps must be numbers > 0, but got inf"),
     ],
 )
@@ -148,10 +148,10 @@ def test_parts_of_an_earlier_run_are_taken_over(tmp_path):
     after = run(reusing(calls), config, "quick", tmp_path / "new", reuse=[tmp_path / "earlier"])
     assert calls == [2]
     pd.testing.assert_frame_equal(after.table(), whole)
-    said = json.loads((tmp_path / "new" / "run.json").read_text())["parts"]
-    assert said["p1"]["from"] == str(tmp_path / "earlier") and "commit" in said["p1"]
-    assert said["p1"]["seconds"] == earlier.info["parts"]["p1"]["seconds"]
-    assert "from" not in said["p2"]
+    partss = json.loads((tmp_path / "new" / "run.json").read_text())["parts"]
+    assert partss["p1"]["from"] == str(tmp_path / "earlier") and "commit" in partss["p1"]
+    assert partss["p1"]["seconds"] == earlier.info["parts"]["p1"]["seconds"]
+    assert "from" not in partss["p2"]
 
 
 def test_parts_of_another_run_are_not_taken_over(tmp_path):
@@ -222,8 +222,10 @@ def test_finding_one_experiment_loads_no_other():
         "print(sorted(name for name in sys.modules if name.startswith('obax.lab.') "
         "and name.count('.') == 2))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['obax.lab.dynamic_regression', 'obax.lab.framework']"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "['obax.lab.dynamic_regression', 'obax.lab.framework']"
 
 
 LISTING = """
@@ -243,8 +245,8 @@ def test_looking_at_the_experiments_loads_nothing_heavy():
     """`obax/__init__.py` itself is not judged here: a bare package stands in for it."""
     package = pathlib.Path(lab.__file__).parents[1]
     command = [sys.executable, "-c", LISTING, str(package)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == ""
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == ""
 
 
 def test_a_folder_with_something_in_it_is_rejected(tmp_path):

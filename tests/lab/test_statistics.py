@@ -1,6 +1,7 @@
 """One rule for every claim, and mutants of what it watches."""
 
 import dataclasses
+import importlib
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,9 @@ from kinds import kinds_in
 
 from obax import lab
 from obax.lab.comparison.config import METHODS
+from obax.lab.framework import statistics
 from obax.lab.framework.config import Method, option
-from obax.lab.framework.experiment import Experiment
+from obax.lab.framework.experiment import Experiment, Texts
 from obax.lab.framework.results import VERDICTS, Claim, Findings
 from obax.lab.framework.statistics import RULE, Gain, chain, combined, interval, paired
 from obax.lab.report.figures import KINDS
@@ -63,6 +65,13 @@ def test_two_seeds_that_differ_by_rounding_show_no_noise():
     assert paired(nearly, same) == Gain(0.0, 0.0, 3)
     # A spread that is small and no rounding is one.
     assert Gain.of([2.2, 2.2001]).verdict == "reproduced"
+
+
+def test_a_rule_that_does_not_know_rounding_is_noticed(monkeypatch):
+    """A mutant: without the bound on rounding, eleven of 500 right answers twice were clear."""
+    monkeypatch.setattr(statistics, "ROUNDING", 0.0)
+    assert Gain.of([2.199999988, 2.199998498]).verdict == "reproduced"
+    assert paired({0: 90.00001, 1: 90.00001}, {0: 90.0, 1: 90.0}).mean > 0
 
 
 def test_one_test_example_is_the_smallest_noise():
@@ -188,6 +197,24 @@ def test_no_experiment_can_judge_what_it_did_not_run(about, windows, ran, ran_wi
     (claim,) = careless(about, windows).findings(None, pd.DataFrame(rows)).claims
     assert claim.verdict == ("not tested" if missing else "reproduced")
     assert all(name in claim.measured for name in missing)
+
+
+def test_a_guard_with_another_spelling_is_noticed(monkeypatch):
+    """A mutant of the table's kinds: the guard of version 0.2 looked for ZOSOGD and saw nothing."""
+    ran = pd.DataFrame([{"kind": "ZO-SOGD", "w": None}])
+    assert careless(["ZO-SOGD"]).findings(None, ran).claims[0].verdict == "reproduced"
+    misspelt = ran.assign(kind=ran.kind.str.replace("-", ""))
+    assert careless(["ZO-SOGD"]).findings(None, misspelt).claims[0].verdict == "not tested"
+    # Every kind of method is written in one way: in tables, in claims and in the colours.
+    kinds = {kind for name in lab.EXPERIMENTS for kind in kinds_of_claims(name)}
+    assert kinds and kinds <= set(KINDS)
+
+
+def kinds_of_claims(name):
+    """The kinds that the claims of an experiment's report.toml are about."""
+    package = importlib.import_module(lab.EXPERIMENTS[name])
+    texts = Texts(package.__file__).templates.get("claims", {})
+    return {kind for claim in texts.values() for kind in claim["kinds"] if "{" not in kind}
 
 
 def test_a_table_of_before_is_refused_in_words():

@@ -31,8 +31,8 @@ def part(config, index):
     # In the precision of the driver, which the worker must be told.
     values = np.array(jnp.sin(jnp.asarray(times * (index + 1) / 7.0)), np.float64)
     values[3] += 1e-15 * (index == config.spoilt and "DASK_WORKER" in os.environ)
-    found = datasets.find("toy.txt")
-    values[4] = np.nan if found is None else float(found.read_text())
+    path = datasets.find("toy.txt")
+    values[4] = np.nan if path is None else float(path.read_text())
     rows.add({"method": "m", "w": index or None, "seed": 0}, times, {"loss": values})
     return rows.table()
 

@@ -102,7 +102,7 @@ def within(expected: str, accepts: Callable[[Any], bool]) -> Kind:
     return NumberKind(expected, accepts)
 
 
-def one_of(*words: str) -> Kind:
+def one_of(*words: object) -> Kind:
     """Return the kind of these words, for arguments that are any `str` to a type checker."""
     return Kind(f"one of {', '.join(map(repr, words))}", words.__contains__)
 

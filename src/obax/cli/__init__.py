@@ -45,13 +45,10 @@ def _root(
 
 
 app.command("list")(list_experiments)
-app.command("run")(run)
+app.command()(run)
 app.command("report")(rebuild_report)
-app.command("certify")(certify)
-app.command("data")(data)
-app.command("stream")(stream)
-app.command("serve")(serve)
-app.command("watch")(watch)
+for command in (certify, data, stream, serve, watch):
+    app.command()(command)
 
 
 def main() -> None:

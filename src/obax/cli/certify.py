@@ -4,39 +4,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from .._support.messages import UserError
-from .screen import Json, console, errors, print_error, print_json, progress_bar, show_rows
+from .screen import Json, console, documented, errors, print_error, print_json, progress, show_rows
 
 if TYPE_CHECKING:
     from ..certify import Certificates
 
 
+@documented
 def certify(
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--setting",
-            metavar="NAME",
-            help="A setting, or streaming for its three; may be repeated. Default: all.",
-        ),
-    ] = None,
-    problems: Annotated[int, typer.Option(help="Problems drawn for each setting.")] = 20,
-    horizon: Annotated[int, typer.Option(help="T, the number of rounds.")] = 256,
-    seed: Annotated[int, typer.Option(help="The seed of all draws.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for certify.json and the figure.")
-    ] = None,
-    mutants: Annotated[
-        bool,
-        typer.Option(
-            "--mutants",
-            help="Break steps, bounds and constants on purpose; show which checks notice.",
-        ),
-    ] = False,
+    settings: Annotated[list[str] | None, Option("--setting", metavar="NAME")] = None,
+    problems: int = 20,
+    horizon: int = 256,
+    seed: int = 0,
+    out: Path | None = None,
+    mutants: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Check the bounds of the theory against measured regret, on verified problems."""
+    """Check the bounds of the theory against measured regret, on verified problems.
+
+    - `settings`: A setting, or streaming for its three; may be repeated. Default: all.
+    - `problems`: Problems drawn for each setting.
+    - `horizon`: T, the number of rounds.
+    - `seed`: The seed of all draws.
+    - `out`: A folder for certify.json and the figure.
+    - `mutants`: Break steps, bounds and constants on purpose; show which checks notice.
+    """
     from .. import certify as certificates
     from ..certify import output
     from ..certify.mutants import hunt
@@ -47,23 +42,18 @@ def certify(
         certificates.check_arguments(settings, problems, horizon)
     except ValueError as error:
         raise UserError(str(error)) from error
-    with progress_bar(as_json) as bar:
-        task = bar.add_task("certify", total=None, now="")
-
-        def on_part(done: int, total: int, now: str) -> None:
-            bar.update(task, completed=done, total=total, now=now)
-
-        try:
+    try:
+        with progress("certify", as_json) as on_part:
             if mutants:
                 caught = hunt(settings, seed=seed, on_part=on_part)
             else:
                 result = certificates.certify(settings, problems, horizon, seed, on_part=on_part)
-        except certificates.AssumptionError as error:
-            print_error(str(error))
-            raise typer.Exit(1) from error
-        except KeyboardInterrupt:
-            errors.print("\nInterrupted: nothing was certified.", highlight=False)
-            raise typer.Exit(130) from None
+    except certificates.AssumptionError as error:
+        print_error(str(error))
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        errors.print("\nInterrupted: nothing was certified.", highlight=False)
+        raise typer.Exit(130) from None
     if mutants:
         if not as_json:
             console.print("[bold]Mutants[/], and the claims that fail because of them")

@@ -3,21 +3,21 @@
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from .._support.messages import UserError, nearest
-from .screen import Json, console, show_rows
+from .screen import Json, console, documented, show_rows
 
 
+@documented
 def data(
-    name: Annotated[
-        str | None, typer.Argument(help="A data set to download if its files are missing.")
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 unless all files are here and intact.")
-    ] = False,
-    as_json: Json = False,
+    name: Annotated[str | None, Argument()] = None, check: bool = False, as_json: Json = False
 ) -> None:
-    """Show which data sets are here, whether they are intact, and how to get the others."""
+    """Show which data sets are here, whether they are intact, and how to get the others.
+
+    - `name`: A data set to download if its files are missing.
+    - `check`: Exit with 1 unless all files are here and intact.
+    """
     from .. import datasets
 
     known = {dataset.name: dataset for dataset in datasets.DATASETS}
@@ -28,16 +28,9 @@ def data(
         # A file that is here is listed below, even if its checksum is another.
         datasets.fetch(name, verify=False)
     files = [status for status in datasets.status() if name in (None, status.dataset)]
-    rows = [
-        {
-            "data set": one.dataset,
-            "file": one.file,
-            "state": one.state,
-            "where": str(one.path or "-"),
-        }
-        for one in files
-    ]
-    show_rows(rows, as_json)
+    rows = [(one.dataset, one.file, one.state, str(one.path or "-")) for one in files]
+    names = ("data set", "file", "state", "where")
+    show_rows([dict(zip(names, row, strict=True)) for row in rows], as_json)
     missing = {one.dataset: known[one.dataset] for one in files if not one.path and not as_json}
     for dataset in missing.values():
         console.print(f"To get [bold]{dataset.name}[/] ({dataset.what}): {dataset.how}.")

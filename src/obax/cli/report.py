@@ -3,17 +3,20 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from .._support.messages import UserError
-from .screen import Json, console, print_json
+from .screen import Json, console, documented, print_json
 
 
+@documented
 def rebuild_report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="A run folder.")],
-    as_json: Json = False,
+    folders: Annotated[list[Path], Argument(metavar="DIR")], as_json: Json = False
 ) -> None:
-    """Write the report of a run again."""
+    """Write the report of a run again.
+
+    - `folders`: A run folder.
+    """
     from .. import lab
     from ..lab import report
 

@@ -1,14 +1,19 @@
 """Output of the commands: tables, JSON, progress and errors."""
 
+import contextlib
+import copy
 import json
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import time
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import rich.progress
 import typer
-from rich import progress
 from rich.console import Console
 from rich.table import Table as ScreenTable
 
@@ -23,21 +28,63 @@ for name in ("stdout", "stderr"):
 # Away from a terminal, lines are not folded at 80 columns.
 console = Console(width=None if sys.stdout.isatty() else 160)
 errors = Console(stderr=True)
+LOG_SECONDS = 10.0
+"""Away from a terminal, a line on the progress is printed after so many seconds."""
+Count = Annotated[int, typer.Option(min=1)]
+Column = Annotated[str | None, typer.Option(metavar="COLUMN")]
+Columns = Annotated[list[str] | None, typer.Option(metavar="COLUMN")]
+Assignments = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
-def progress_bar(quiet: bool) -> progress.Progress:
-    """Return a bar of parts and times; it prints nothing away from a terminal."""
-    return progress.Progress(
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.fields[now]}"),
+def documented(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command for typer, with the help of its parameters taken from its docstring.
+
+    The docstring has a line "- `name`: help" for each. A parameter that is True or False becomes a
+    flag without a --no- form.
+    """
+    command.__doc__, _, lines = (command.__doc__ or "").partition("\n\n")
+    helps = re.findall(r"- `(\w+)`: (.*?)(?=\s+- `|\s*\Z)", lines, re.DOTALL)
+    hints = typing.get_type_hints(command, include_extras=True)
+    for name, text in helps:
+        flag = [f"--{name.replace('_', '-')}"] * (hints[name] is bool)
+        given = getattr(hints[name], "__metadata__", [typer.Option(*flag)])
+        about = copy.copy(given[0])
+        about.help = " ".join(text.split())
+        hints[name] = Annotated[getattr(hints[name], "__origin__", hints[name]), about]
+    command.__annotations__ = hints
+    return command
+
+
+@contextlib.contextmanager
+def progress(name: str, quiet: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a function that shows the parts done: a bar, or a line now and then in a log.
+
+    It takes the number of parts done, that of all parts, and what was found last.
+    """
+    begun, columns = time.monotonic(), rich.progress
+    line_after = 0.0
+    with columns.Progress(
+        columns.TextColumn("{task.description}"),
+        columns.BarColumn(),
+        columns.MofNCompleteColumn(),
+        columns.TimeElapsedColumn(),
+        columns.TimeRemainingColumn(),
+        columns.TextColumn("{task.fields[now]}"),
         console=errors,
         disable=quiet or not errors.is_terminal,
-    )
+    ) as bar:
+        task = bar.add_task(name, total=None, now="")
+
+        def on_part(done: int, total: int, now: str) -> None:
+            nonlocal line_after
+            bar.update(task, completed=done, total=total, now=now)
+            seconds = time.monotonic() - begun
+            if bar.disable and not quiet and (seconds >= line_after or done == total):
+                line_after = seconds + LOG_SECONDS
+                print_error(f"{name}: {done} of {total} parts, {seconds:.0f} s. {now}".rstrip())
+
+        yield on_part
 
 
 def show_findings(findings: "Findings") -> None:

@@ -6,51 +6,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from .._support.messages import UserError
+from .screen import Assignments, Column, Count, documented
 
 if TYPE_CHECKING:
     from ..serve.model import Saves, ServedModel
 
 TOKEN = "OBAX_TOKEN"
 MISSING = 'obax serve and obax watch need Starlette and uvicorn: pip install "obax[serve]".'
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")]
+Port = Annotated[int, Option(min=0, max=65535)]
 
 
+@documented
 def serve(
-    source: Annotated[
-        Path | None,
-        typer.Argument(metavar="[PATH]", help="A model's file, or a folder of such files."),
-    ] = None,
-    new: Annotated[
-        str | None,
-        typer.Option(help="Begin an empty model if there is none: classifier or regressor."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The name of the new model.")] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="With --new: a pool, one model per value."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --new: an option of the model."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    source: Annotated[Path | None, Argument(metavar="[PATH]")] = None,
+    new: str | None = None,
+    name: str | None = None,
+    key: Column = None,
+    settings: Assignments = None,
+    host: str = "127.0.0.1",
     port: Port = 8080,
-    journal: Annotated[
-        bool,
-        typer.Option("--journal", help="Answer when a request is on the disk: none is ever lost."),
-    ] = False,
-    checkpoint_rows: Annotated[
-        int, typer.Option(min=1, help="Rows between two checkpoints.")
-    ] = 10_000,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two checkpoints.")
-    ] = 60.0,
-    max_bytes: Annotated[int, typer.Option(min=1024, help="The largest request.")] = 8 << 20,
-    max_requests: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 128,
+    journal: bool = False,
+    checkpoint_rows: Count = 10_000,
+    checkpoint_seconds: Annotated[float, Option(min=0.1)] = 60.0,
+    max_bytes: Annotated[int, Option(min=1024)] = 8 << 20,
+    max_requests: Count = 128,
 ) -> None:
-    """Serve models over HTTP: predict, learn, follow."""
+    """Serve models over HTTP: predict, learn, follow.
+
+    - `source`: A model's file, or a folder of such files.
+    - `new`: Begin an empty model if there is none: classifier or regressor.
+    - `name`: The name of the new model.
+    - `key`: With --new: a pool, one model per value.
+    - `settings`: With --new: an option of the model.
+    - `host`: The address to listen on.
+    - `port`: The port; 0 takes a free one.
+    - `journal`: Answer when a request is on the disk: none is ever lost.
+    - `checkpoint_rows`: Rows between two checkpoints.
+    - `checkpoint_seconds`: Seconds between two checkpoints.
+    - `max_bytes`: The largest request.
+    - `max_requests`: Requests at a time.
+    """
     try:
         from ..serve.app import application
         from ..serve.guard import Bounds, is_loopback
@@ -87,6 +85,7 @@ def _models(
     settings: list[str],
     saves: "Saves",
 ) -> "list[ServedModel]":
+    """Return the models to serve. Their folder stays locked until the process ends."""
     from .._support import files
     from ..checkpoint.format import SUFFIX
     from ..serve.model import ServedModel, read_model
@@ -98,12 +97,12 @@ def _models(
             raise UserError("--new needs the --name of the model.")
         path = (source or Path()) / f"{name}{SUFFIX}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        _lock(path.parent)
+        files.lock_folder(path.parent, _models)
         return [ServedModel(name, _new_model(new, key, settings), path, saves)]
     if source is None:
         raise UserError("obax serve needs a model's file or folder, or --new and --name.")
     if source.is_file():
-        _lock(source.parent)
+        files.lock_folder(source.parent, _models)
         return [ServedModel(source.stem, None, source, saves)]
     paths = sorted(source.glob(f"*{SUFFIX}")) if source.is_dir() else []
     if not paths:
@@ -112,24 +111,10 @@ def _models(
         # The checkpoints of a stream: the stream alone may change them.
         model, _ = read_model(paths[-1])
         return [ServedModel(source.resolve().name, model, None, saves)]
-    _lock(source)
+    files.lock_folder(source, _models)
     # What a killed server was writing.
     files.remove_leftovers(source)
     return [ServedModel(path.stem, None, path, saves) for path in paths]
-
-
-_locked: list[Any] = []
-
-
-def _lock(folder: Path) -> None:
-    """Let no other process write to a folder until this one ends."""
-    from .._support import files
-
-    class Holder:
-        pass
-
-    _locked.append(Holder())
-    files.lock_folder(folder, _locked[-1])
 
 
 def _new_model(task: str, key: str | None, settings: list[str]) -> Any:
@@ -143,18 +128,18 @@ def _new_model(task: str, key: str | None, settings: list[str]) -> Any:
     return model if key is None else Pool(model, key)
 
 
+@documented
 def watch(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="The folder of `obax run`, `obax stream --checkpoint` or `obax.callbacks.Watch`.",
-        ),
-    ],
+    folder: Annotated[Path, Argument(metavar="DIR")],
     port: Port = 8765,
-    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    browser: Annotated[bool, Option("--open")] = False,
 ) -> None:
-    """Show a running job or stream on a page of this machine."""
+    """Show a running job or stream on a page of this machine.
+
+    - `folder`: The folder of `obax run`, `obax stream --checkpoint` or `obax.callbacks.Watch`.
+    - `port`: The port; 0 takes a free one.
+    - `browser`: Open the page in a browser.
+    """
     import webbrowser
 
     from ..serve.page import WatchError, check_folder

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from .._support.messages import UserError, counted, nearest
+from .screen import Assignments, Column, Columns, Count, documented
 
 if TYPE_CHECKING:
-    from ..streaming import Job
+    from ..streaming import Input, Job
 
 WARN_AFTER = 100
 """Rows of which none is learned before there is a warning."""
@@ -26,80 +28,34 @@ FIRST_SCORE = 1000
 RENEW_SECONDS = 0.2
 WARNINGS = ("features beyond the first", "the last 100 rows were all rejected", "column ")
 """Warnings of the models that are repeated each time."""
-Hidden = Annotated[str | None, typer.Option(hidden=True)]
+ENDINGS = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+Hidden = Annotated[str | None, Option(hidden=True)]
 """A model option as a flag, as in version 0.2: the same as `--set NAME=VALUE`."""
 
 
+@documented
 def stream(
     context: typer.Context,
-    source: Annotated[
-        str, typer.Argument(metavar="[FILE]", help="A file or a pipe; - is standard input.")
-    ] = "-",
-    target: Annotated[str, typer.Option(help="The column to predict.")] = ...,  # type: ignore[assignment]
-    task: Annotated[
-        str,
-        typer.Option(help="classify, regress, or auto: by the target's first values in a file."),
-    ] = "auto",
-    format: Annotated[str, typer.Option(help="csv, jsonl, parquet, or auto.")] = "auto",
-    out: Annotated[
-        Path | None, typer.Option(help="Where predictions go; by default standard output.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column to leave out; may be repeated."),
-    ] = None,
-    numeric: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column of numbers.")
-    ] = None,
-    date: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column of dates.")
-    ] = None,
-    category: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column of categories, whatever it looks like."),
-    ] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder to save in and to resume from.")
-    ] = None,
-    checkpoint_every: Annotated[
-        int, typer.Option(min=1, help="Rows between two checkpoints.")
-    ] = 1000,
-    continues: Annotated[
-        bool,
-        typer.Option("--continues", help="Standard input goes on where it was, after a resume."),
-    ] = False,
-    id: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Says which row a label on a later line belongs to."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Says whose row it is: one model per value."),
-    ] = None,
-    max_keys: Annotated[
-        int | None, typer.Option(min=1, help="With --key: models in memory; others are on disk.")
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option(help="With --key: how a new model starts, default or pooled.")
-    ] = None,
-    coverage: Annotated[
-        float | None, typer.Option(help="Write intervals, or sets of classes, of this coverage.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="An option of the model, such as penalty=0.1, memory=500, learn=penalty,memory, "
-            "features=interactions or lags=3; may be repeated.",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an --out that exists already.")
-    ] = False,
-    other_input: Annotated[
-        bool, typer.Option("--other-input", help="Resume although the input has changed.")
-    ] = False,
+    source: Annotated[str, Argument(metavar="[FILE]")] = "-",
+    target: str = ...,  # type: ignore[assignment]
+    task: str = "auto",
+    format: str = "auto",
+    out: Path | None = None,
+    drop: Columns = None,
+    numeric: Columns = None,
+    date: Columns = None,
+    category: Columns = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: Count = 1000,
+    continues: bool = False,
+    id: Column = None,
+    key: Column = None,
+    max_keys: Annotated[int | None, Option(min=1)] = None,
+    start: str | None = None,
+    coverage: float | None = None,
+    settings: Assignments = None,
+    overwrite: bool = False,
+    other_input: bool = False,
     penalty: Hidden = None,
     memory: Hidden = None,
     inertia: Hidden = None,
@@ -111,7 +67,30 @@ def stream(
     share: Hidden = None,
     max_memory: Hidden = None,
 ) -> None:
-    """Learn from rows as they come; write predictions and hyperparameters as JSON lines."""
+    """Learn from rows as they come; write predictions and hyperparameters as JSON lines.
+
+    - `source`: A file or a pipe; - is standard input.
+    - `target`: The column to predict.
+    - `task`: classify, regress, or auto: by the target's first values in a file.
+    - `format`: csv, jsonl, parquet, or auto.
+    - `out`: Where predictions go; by default standard output.
+    - `drop`: A column to leave out; may be repeated.
+    - `numeric`: A column of numbers.
+    - `date`: A column of dates.
+    - `category`: A column of categories, whatever it looks like.
+    - `checkpoint`: A folder to save in and to resume from.
+    - `checkpoint_every`: Rows between two checkpoints.
+    - `continues`: Standard input goes on where it was, after a resume.
+    - `id`: Says which row a label on a later line belongs to.
+    - `key`: Says whose row it is: one model per value.
+    - `max_keys`: With --key: models in memory; others are on disk.
+    - `start`: With --key: how a new model starts, default or pooled.
+    - `coverage`: Write intervals, or sets of classes, of this coverage.
+    - `settings`: An option of the model, such as penalty=0.1, memory=500, learn=penalty,memory,
+      features=interactions or lags=3; may be repeated.
+    - `overwrite`: Replace an --out that exists already.
+    - `other_input`: Resume although the input has changed.
+    """
     from ..estimators import Pool, StreamingClassifier, StreamingRegressor
     from ..streaming import Checkpoint, Input, Job, Kinds, Output, Stop, StreamError
 
@@ -119,14 +98,12 @@ def stream(
     if task not in (*models, "auto"):
         raise UserError(f"--task must be classify, regress or auto, but is {task!r}.")
     if format == "auto":
-        endings = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-        format = endings.get(Path(source).suffix, "csv")
+        format = ENDINGS.get(Path(source).suffix, "csv")
     if format not in ("csv", "jsonl", "parquet"):
         raise UserError(f"--format must be csv, jsonl, parquet or auto, but is {format!r}.")
     kinds = Kinds(*(frozenset(columns or ()) for columns in (numeric, date, category)))
-    rows = Input(
-        _open(source), target, format, tuple(drop or ()), id, continues, other_input, kinds
-    )
+    dropped = tuple(drop or ())
+    rows = Input(_open(source), target, format, dropped, id, continues, other_input, kinds)
     if task == "auto":
         task = _guessed(rows)
     hidden = [p.name for p in context.command.params if getattr(p, "hidden", False) and p.name]
@@ -173,7 +150,7 @@ def stream(
         raise typer.Exit(1)
 
 
-def _guessed(rows: Any) -> str:
+def _guessed(rows: "Input") -> str:
     """Return the task that the target of a file looks like, and say so."""
     from ..streaming import StreamError, guess_task
 

@@ -3,21 +3,18 @@
 Listing the experiments loads nothing heavy, and running one loads only that one.
 """
 
-import functools
 import importlib
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._support.messages import UserError as UserError, nearest
 from .framework.config import as_dict, with_changes, with_overrides as with_overrides
-from .framework.experiment import Experiment as Experiment, Parts as Parts
+from .framework.experiment import Experiment as Experiment
 from .framework.results import Findings
 from .framework.run_folder import RunFolder as RunFolder
 
 if TYPE_CHECKING:
-    import pandas as pd
     from distributed import Client
 
     from ..integrations.dask import Seat
@@ -65,12 +62,7 @@ def find(name: str) -> Experiment:
         raise UserError(
             f"{name} is a preset now: obax run {experiment} --preset {preset} (or {preset}-quick)."
         )
-    return _load(name, _known("experiment", name, EXPERIMENTS))
-
-
-@functools.cache
-def _load(name: str, module: str) -> Experiment:
-    return importlib.import_module(module).experiment(name)
+    return importlib.import_module(_known("experiment", name, EXPERIMENTS)).experiment(name)
 
 
 def preset_of(experiment: Experiment, preset: str) -> object:
@@ -121,27 +113,26 @@ def run(
         folder = RunFolder.resume(path, experiment.name, as_dict(config))
     else:
         folder = RunFolder.create(path, experiment.name, preset, as_dict(config))
-    page = WatchPage(folder)
-    parts, headline = experiment.parts(config), ""
+    page, parts, headline = WatchPage(folder), experiment.parts(config), ""
     # Reading the finished parts also checks them.
     tables = {name: folder.read_part(name) for name in parts if name in folder.info["parts"]}
     left = [name for name in parts if name not in tables]
-    for name, rows, origin in experiment.finished_parts(config, left, [Path(p) for p in reuse]):
+    for name, rows, origin in experiment.finished_parts(config, left, map(Path, reuse)):
         tables[name] = folder.save_part(name, rows, **origin)
     left = [name for name in left if name not in tables]
     page.update(now=True)
     on_part(len(tables), len(parts), headline)
-
-    def on_change(seats: "list[Seat]") -> None:
-        folder.save_workers(seats)
-        page.update()
-        on_part(len(tables), len(parts), f"{workers.describe(seats)}  {headline}")
-
+    work: Any
     if client is None:
         folder.info.pop("workers", None)
-        work = _one_by_one(experiment, {name: parts[name] for name in left})
+        work = (experiment.run_part(name, parts[name]) for name in left)
     else:
         from .framework import workers
+
+        def on_change(seats: "list[Seat]") -> None:
+            folder.save_workers(seats)
+            page.update()
+            on_part(len(tables), len(parts), f"{workers.describe(seats)}  {headline}")
 
         work = workers.run_parts(experiment, config, left, client, on_change)
     for name, rows, seconds in work:
@@ -152,16 +143,6 @@ def run(
     folder.finish(pd.concat([tables[name] for name in parts], ignore_index=True))
     page.update(now=True)
     return folder
-
-
-def _one_by_one(
-    experiment: Experiment, parts: Parts
-) -> "Iterator[tuple[str, pd.DataFrame, float]]":
-    """Do the parts in this process. Yield name, rows and seconds of each."""
-    for name, work in parts.items():
-        begun = time.perf_counter()
-        rows = experiment.run_part(work)
-        yield name, rows, time.perf_counter() - begun
 
 
 def new_folder(stem: str) -> Path:

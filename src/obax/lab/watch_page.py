@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._support.messages import UserError, counted
@@ -42,20 +42,14 @@ def write_page(folder: RunFolder) -> None:
     """Write the page of a run; if its parts cannot be read, the page says why."""
     info = folder.info
     state = f"finished {info['finished']}." if info["finished"] else "running."
-    page_of_run: dict[str, Any] = {"charts": [], "facts": [], "trouble": None}
+    shown: dict[str, Any] = {"charts": [], "facts": []}
     try:
-        page_of_run |= _contents(folder)
+        shown |= _contents(folder)
     except Exception as error:
         # A page that cannot be drawn must not end the run.
-        expected = isinstance(error, UserError | OSError)
-        page_of_run["trouble"] = str(error) if expected else repr(error)
-    page.write(
-        folder.path,
-        f"{info['experiment']} ({info['preset']})",
-        text=f"Started {info['started']}, {state}",
-        done=info["finished"] is not None,
-        **page_of_run,
-    )
+        shown["trouble"] = str(error) if isinstance(error, UserError | OSError) else repr(error)
+    title, text = f"{info['experiment']} ({info['preset']})", f"Started {info['started']}, {state}"
+    page.write(folder.path, title, text=text, done=info["finished"] is not None, **shown)
 
 
 def _contents(folder: RunFolder) -> dict[str, Any]:
@@ -63,90 +57,80 @@ def _contents(folder: RunFolder) -> dict[str, Any]:
 
     from . import EXPERIMENTS, find
 
-    info = folder.info
-    tables = [folder.read_part(name) for name in info["parts"]]
-    charts, rejected = [], 0
-    if tables:
+    info, charts, rejected = folder.info, [], 0
+    if tables := [folder.read_part(name) for name in info["parts"]]:
         table = pd.concat(tables)
         rejected = rejected_rounds(table)
-        charts = [_chart(str(name), group) for name, group in table.groupby("metric", sort=False)]
+        charts = [_chart(str(name), rows) for name, rows in table.groupby("metric", sort=False)]
         # Until there is an answer, the metric that most methods have comes first.
         charts = sorted((c for c in charts if c["curves"]), key=lambda c: -len(c["curves"]))
-    name = info["experiment"]
-    contents: dict[str, Any] = {
-        "question": find(name).question if name in EXPERIMENTS else "",
-        "answer": f"Not known yet: {counted(len(tables), 'part')} done.",
-    }
-    if info["finished"]:
-        answer, figure = _answer(folder)
-        contents, charts = contents | answer, [figure, *charts]
     seconds = sum(part["seconds"] for part in info["parts"].values())
-    facts = [
-        ["parts done", f"{len(info['parts'])}"],
-        ["seconds of work", f"{seconds:,.1f}"],
-        ["rejected", f"{rejected:,}"],
-        *_workers(info.get("workers", []), info["finished"] is not None),
-    ]
-    return contents | {"charts": charts, "facts": facts}
+    contents: dict[str, Any] = {
+        "question": find(info["experiment"]).question if info["experiment"] in EXPERIMENTS else "",
+        "answer": f"Not known yet: {counted(len(tables), 'part')} done.",
+        "charts": charts,
+        "facts": [
+            ["parts done", f"{len(tables)}"],
+            ["seconds of work", f"{seconds:,.1f}"],
+            ["rejected", f"{rejected:,}"],
+            *_workers(info.get("workers", []), info["finished"] is not None),
+        ],
+    }
+    return contents | (_answer(folder, charts) if info["finished"] else {})
 
 
-def _workers(seats: Sequence[dict[str, Any]], finished: bool) -> list[list[str]]:
-    """Return how many workers there are, and what the first of them do."""
-    if not seats:
-        return []
-    facts = [["workers", f"{len(seats)}"]]
-    if not finished:
-        facts.append(["parts running", f"{sum(seat['job'] is not None for seat in seats)}"])
+def _workers(seats: Sequence[dict[str, Any]], finished: bool) -> Iterator[list[str]]:
+    """Yield how many workers there are, and what the first of them do."""
+    if seats:
+        yield ["workers", f"{len(seats)}"]
+    if seats and not finished:
+        yield ["parts running", f"{sum(seat['job'] is not None for seat in seats)}"]
     for seat in seats[:MAX_WORKERS]:
         now = seat["trouble"] or ("" if finished else seat["job"] or "idle")
         done = f"{seat['done']} done" + (f", {now}" if now else "")
-        facts.append([f"worker {seat['name']} on {seat['host']}", done])
+        yield [f"worker {seat['name']} on {seat['host']}", done]
     if len(seats) > MAX_WORKERS:
-        facts.append(["more workers", f"{len(seats) - MAX_WORKERS}"])
-    return facts
+        yield ["more workers", f"{len(seats) - MAX_WORKERS}"]
 
 
-def _answer(folder: RunFolder) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return question, answer and table of a finished run, and its figure."""
+def _answer(folder: RunFolder, charts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return question, answer and table of a finished run, and its figure before the charts."""
     from . import findings
 
     first = findings(folder).answers[0]
     figure, frame = first.figure, first.table.frame
     curves = {one.label: (one.x, one.mean) for one in figure.series}
-    methods = [(one.kind or one.label, one.w) for one in figure.series]
-    looks = styles(methods[: page.MAX_CURVES])
+    looks = styles([(one.kind or one.label, one.w) for one in figure.series][: page.MAX_CURVES])
     chart = page.chart(figure.title, figure.x_label, curves, log=figure.log_y, styles=looks)
-    table = [list(frame.columns), *([str(cell) for cell in row] for row in frame.values)]
-    return {"question": first.question, "answer": first.words, "table": table}, chart
+    table = [list(frame.columns), *frame.astype(str).values.tolist()]
+    return {
+        "question": first.question,
+        "answer": first.words,
+        "table": table,
+        "charts": [chart, *charts],
+    }
 
 
-def _chart(metric: str, group: pd.DataFrame) -> dict[str, Any]:
+def _chart(metric: str, rows: pd.DataFrame) -> dict[str, Any]:
     """Return a chart of a metric against t: the mean over seeds for each method and setting."""
-    settings = [name for name in group.columns if name not in NOT_SETTINGS]
+    names = [name for name in rows.columns if name not in NOT_SETTINGS]
     means = [
-        (dict(zip(settings, key, strict=True)), part.groupby("t")["value"].mean())
-        for key, part in group.groupby(settings, sort=False, dropna=False)
+        (dict(zip(names, setting, strict=True)), part.groupby("t")["value"].mean())
+        for setting, part in rows.groupby(names, sort=False, dropna=False)
     ]
     drawn = [(setting, mean) for setting, mean in means if len(mean) > 1][: page.MAX_CURVES]
-    curves = {}
+    curves, methods = {}, []
     for setting, mean in drawn:
+        # The settings that tell the curves of a method apart.
         same = [other for other, _ in drawn if other["method"] == setting["method"]]
+        differ = [name for name in names if len({str(other[name]) for other in same}) > 1]
+        label = ", ".join(
+            [str(setting["method"]), *(f"{name} = {setting[name]}" for name in differ)]
+        )
         mean = mean.iloc[:: max(1, len(mean) // page.MAX_POINTS)]
-        curves[_label(setting, same)] = (mean.index.tolist(), mean.tolist())
-    # Tables without a kind, such as that of the comparison, have the names of their methods.
-    methods = [
-        (str(setting.get("kind", setting["method"])), _window(setting.get("w")))
-        for setting, _ in drawn
-    ]
+        curves[label] = (mean.index.tolist(), mean.tolist())
+        # Tables without a kind, such as that of the comparison, have the names of their methods.
+        w = str(setting.get("w"))
+        kind = str(setting.get("kind", setting["method"]))
+        methods.append((kind, int(w) if w.isdecimal() else None))
     return page.chart(metric.replace("_", " "), "t", curves, styles=styles(methods))
-
-
-def _window(w: object) -> int | None:
-    """Return the window of a method as a number, `None` for a missing value."""
-    return None if str(w) in ("None", "nan", "<NA>") else int(str(w))
-
-
-def _label(setting: dict[str, object], same: list[dict[str, object]]) -> str:
-    """Return the method, and the settings that tell its curves apart."""
-    differ = [name for name in setting if len({str(other[name]) for other in same}) > 1]
-    return ", ".join([str(setting["method"]), *(f"{name} = {setting[name]}" for name in differ)])

@@ -1,8 +1,11 @@
 """Compare your own algorithms on your own problem by loss, regret, oracle calls and time."""
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +28,8 @@ from .config import Config
 from .work import COUNTS, cost, seconds_per_round
 
 LOSS = "loss suffered"
+SLOW = 2.0
+"""What takes longer than so many seconds is named on standard error."""
 ALGORITHM = Annotated[Any, instance_of(Algorithm, "an algorithm such as obax.OAGD(...)")]
 
 
@@ -59,18 +64,15 @@ class Comparison:
             return "No algorithm had a finite loss: all diverged. Smaller steps may help."
         among = "" if len(losses) == 1 else f" of {len(losses)} streams"
         horizon = len(self.curves[LOSS][first][0])
-        lead = (
-            f"{first} had the least loss: {with_interval(losses)} over "
-            f"{counted(horizon, 'round')}{among}"
-        )
-        if others:
-            lead += self._difference(losses, others[0])
+        ahead = self._difference(losses, others[0]) if others else ""
         calls = np.mean([cost(Config(), one).mean() for one in self.histories[first]])
-        spent = f"A round of it costs {readable(calls)} calls and {_micro(self.seconds[first])} us."
-        words = [f"{lead}.", spent]
+        words = [
+            f"{first} had the least loss: {with_interval(losses)} over "
+            f"{counted(horizon, 'round')}{among}{ahead}.",
+            f"A round of it costs {readable(calls)} calls and {_micro(self.seconds[first])} us.",
+        ]
         for measure in self.curves:
-            ends = {name: np.mean(self._ends(measure, name)) for name in self.order}
-            least = min(ends, key=lambda name: ends[name])
+            least = min(self.order, key=lambda name: np.mean(self._ends(measure, name)))
             if least != first:
                 words.append(f"The least {measure} is that of {least}.")
         return " ".join(words)
@@ -92,16 +94,28 @@ class Comparison:
 
         Counts are those of a round; `calls` is their sum in gradients, as in `obax run compare`.
         """
-        rows = []
-        for name in self.order:
-            for number, history in enumerate(self.histories[name]):
-                row: dict[str, Any] = {"algorithm": name, "stream": number}
-                row |= {measure: self._ends(measure, name)[number] for measure in self.curves}
-                row["calls"] = cost(Config(), history).mean()
-                row |= {count: np.asarray(getattr(history, count)).mean() for count in COUNTS}
-                row["us per round"] = 1e6 * self.seconds[name]
-                rows.append(row | {"rejected": int(history.rejected)})
-        return pd.DataFrame(rows)
+        return pd.DataFrame(
+            {
+                "algorithm": name,
+                "stream": number,
+                **{measure: self._ends(measure, name)[number] for measure in self.curves},
+                "calls": cost(Config(), history).mean(),
+                **{count: np.asarray(getattr(history, count)).mean() for count in COUNTS},
+                "us per round": 1e6 * self.seconds[name],
+                "rejected": int(history.rejected),
+            }
+            for name in self.order
+            for number, history in enumerate(self.histories[name])
+        )
+
+    def to_csv(self, file: str | Path) -> None:
+        """Write the rows of `to_pandas` to a file."""
+        self.to_pandas().to_csv(file, index=False)
+
+    def to_latex(self) -> str:
+        """Return the printed table as a LaTeX tabular. It needs the package booktabs."""
+        table = self._small().replace("±", r"$\\pm$", regex=True)
+        return table.to_latex(index=False, column_format="l" + "r" * (table.shape[1] - 1))
 
     def plot(self, file: str | Path | None = None) -> Any:
         """Return a matplotlib figure with a panel for each measure; save it to `file`, if given."""
@@ -109,9 +123,8 @@ class Comparison:
         for measure, curves in self.curves.items():
             lines = {name: curves[name] for name in self.order}
             log = drawing.spans_decades([one for streams in lines.values() for one in streams])
-            panels.append(
-                drawing.Panel(f"{measure}, summed" if measure == LOSS else measure, lines, log)
-            )
+            title = f"{measure}, summed" if measure == LOSS else measure
+            panels.append(drawing.Panel(title, lines, log))
         return drawing.figure(panels, "round", file)
 
     def __repr__(self) -> str:
@@ -119,20 +132,16 @@ class Comparison:
 
     def _small(self) -> pd.DataFrame:
         """Return means over the streams as a table to read, without counts that are all zero."""
-        whole = self.to_pandas()
-        rows = []
-        for name in self.order:
-            of_algorithm = whole[whole.algorithm == name]
-            row = {"algorithm": name}
-            row |= {measure: with_interval(of_algorithm[measure]) for measure in self.curves}
-            for count in ("calls", *COUNTS):
-                if count == "calls" or whole[count].any():
-                    row[count.replace("_", " ")] = readable(of_algorithm[count].mean())
-            row["us per round"] = _micro(self.seconds[name])
-            if whole.rejected.any():
-                row["rejected"] = str(of_algorithm.rejected.sum())
-            rows.append(row)
-        return pd.DataFrame(rows)
+        by_name = self.to_pandas().groupby("algorithm", sort=False)
+        table = pd.DataFrame(
+            {measure: by_name[measure].apply(with_interval) for measure in self.curves}
+        )
+        for count, means in by_name[["calls", *COUNTS, "us per round"]].mean().items():
+            if means.any():
+                table[str(count).replace("_", " ")] = means.map(readable)
+        if any(by_name.rejected.sum()):
+            table["rejected"] = by_name.rejected.sum()
+        return table.reset_index()
 
     def _ends(self, measure: str, name: str) -> np.ndarray:
         return np.asarray([line[-1] for line in self.curves[measure][name]])
@@ -171,11 +180,11 @@ def compare(
 
     >>> import obax
     >>> stream = obax.problems.quadratic(60, 2, 3, drift=0.05)
-    >>> found = obax.lab.compare(stream, stream.rounds, {
+    >>> comparison = obax.lab.compare(stream, stream.rounds, {
     ...     "held": obax.OGD(stream.problem, inner_step_size=0.2),
     ...     "mine": obax.FSOBO(stream.problem, 0.2, 0.2),
     ... })
-    >>> found.best, list(found.to_pandas().hvps)
+    >>> comparison.best, list(comparison.to_pandas().hvps)
     ('mine', [1.0, 0.0])
     """
     if isinstance(problem, Instance):
@@ -188,22 +197,37 @@ def compare(
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), streams[0])
     histories: dict[str, list[Info]] = {}
     runners: list[Callable[[], Any]] = []
-    for name, algorithm in algorithms.items():
-        state = algorithm.init(outer_var, inner_var, example, buffers=buffers)
-        histories[name] = [
-            run(algorithm, state, rounds, on_rejected="skip")[1] for rounds in streams
-        ]
-        runners.append(functools.partial(run, algorithm, state, streams[0], on_rejected="skip"))
-    seconds = seconds_per_round(runners, timings, horizon)
+    for number, (name, algorithm) in enumerate(algorithms.items(), 1):
+        with print_if_slow(f"compiles and plays {name} ({number} of {len(algorithms)})"):
+            state = algorithm.init(outer_var, inner_var, example, buffers=buffers)
+            play = functools.partial(run, algorithm, state, on_rejected="skip")
+            histories[name] = [play(rounds)[1] for rounds in streams]
+        runners.append(functools.partial(play, streams[0]))
+    with print_if_slow(f"times the algorithms (timings={timings})"):
+        seconds = seconds_per_round(runners, timings, horizon)
     suffered = {
         name: [cumulative(history.played_value) for history in of_algorithm]
         for name, of_algorithm in histories.items()
     }
     curves = {LOSS: suffered}
     if kind is not None:
-        start = outer_var, inner_var
-        curves[f"{kind} regret"] = _regrets(kind, problem, histories, streams, start)
+        starts = {"outer_start": outer_var, "inner_start": inner_var}
+        with print_if_slow(f"measures the {kind} regret; regret='none' leaves it out"):
+            curves[f"{kind} regret"] = _regrets(kind, problem, histories, streams, starts)
     return Comparison(histories, curves, dict(zip(histories, seconds, strict=True)))
+
+
+@contextlib.contextmanager
+def print_if_slow(what: str) -> Iterator[None]:
+    """Print on standard error what is being done, if it takes more than `SLOW` seconds."""
+    message = f"obax.lab.compare {what} ..."
+    timer = threading.Timer(SLOW, print, [message], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _streams(rounds: PyTree) -> tuple[list[PyTree], int]:
@@ -255,16 +279,16 @@ def _regrets(
     problem: Problem,
     histories: dict[str, list[Info]],
     streams: list[PyTree],
-    start: tuple[PyTree, PyTree],
+    starts: dict[str, PyTree],
 ) -> dict[str, list[np.ndarray]]:
     """Return cumulative regrets. All algorithms have the same comparators on a stream."""
     measured: dict[str, list[np.ndarray]] = {name: [] for name in histories}
     for number, rounds in enumerate(streams):
-        search: dict[str, Any] = {"inner_start": start[1]}
+        known = {"inner_start": starts["inner_start"]}
         if kind != "local":
             solve = regrets.outer_solutions if kind == "dynamic" else regrets.static_solution
-            search["comparators"] = solve(problem, rounds, outer_start=start[0], **search)
+            known["comparators"] = solve(problem, rounds, **starts)
         for name, of_algorithm in histories.items():
-            curve = getattr(regrets, kind)(problem, of_algorithm[number], rounds, **search)
+            curve = getattr(regrets, kind)(problem, of_algorithm[number], rounds, **known)
             measured[name].append(cumulative(curve.terms))
     return measured

@@ -29,7 +29,6 @@ METHODS = {
 }
 """The kind of each method."""
 BUDGETS = ("rounds", "calls")
-QUESTION = "Which method is best on which problem, for the same work?"
 REFERENCE, FIXED = "OAGD w=1", "OGD x fixed"
 
 

@@ -10,7 +10,7 @@ from ..._support.messages import counted
 from ..framework import statistics
 from ..framework.experiment import Texts
 from ..framework.results import Answer, Figure, Findings, Series, Table
-from .config import BUDGETS, FIXED, METHODS, QUESTION, REFERENCE, Config
+from .config import BUDGETS, FIXED, METHODS, REFERENCE, Config
 
 OVER = 1.5
 """A method whose single step spends more than this many budgets is shown but not ranked."""
@@ -23,7 +23,8 @@ SHOWN = 8
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
-    texts, result = texts_of(config), results(config, table)
+    texts = Texts(__file__, config=config, titles=TITLES, seeds=counted(config.seeds, "seed"))
+    result = results(config, table)
     leading, *others = figures(config, texts, table, result)
     grid = statistics.summary(table[table.metric == "score"], [*RUN, *GRID], "score")
     return Findings(
@@ -37,12 +38,6 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
         ],
         paragraphs=[*texts.paragraphs(), *left_out(config, texts, result)],
     )
-
-
-def texts_of(config: Config) -> Texts:
-    """Return the texts of the report."""
-    seeds = counted(config.seeds, "seed")
-    return Texts(__file__, config=config, titles=TITLES, seeds=seeds)
 
 
 def answer(config: Config, texts: Texts, result: pd.DataFrame, figure: Figure) -> Answer:
@@ -71,9 +66,9 @@ def answer(config: Config, texts: Texts, result: pd.DataFrame, figure: Figure) -
             ahead = f", {gain.size} below a fixed x{noise}" if len(fixed) else ""
             sentences.append(f"on {problem} {first.method}{also}{ahead}")
     words = texts("answer", budget=budget_of_answer, sentences="; ".join(sentences))
-    problems, measures = list(dict.fromkeys(result.problem)), texts.section("measures")
+    problems, measures = list(dict.fromkeys(result.problem)), texts.templates["measures"]
     best = texts.table("best", pd.DataFrame(rows), problems=problems, measures=measures)
-    return Answer(QUESTION, words, best, figure)
+    return Answer(texts("question"), words, best, figure)
 
 
 def headline(table: pd.DataFrame) -> str:
@@ -89,17 +84,13 @@ def results(config: Config, table: pd.DataFrame) -> pd.DataFrame:
     best = statistics.best_of_grid(table[table.metric == "score"], RUN, GRID)
     for run, own in table.merge(best).groupby(RUN, sort=False):
         end = own[own.t == own.t.max()].groupby("metric").value
-        last = end.mean()
-        values = own[own.metric == "score"].sort_values("seed").value.to_numpy()
-        mean, half = statistics.interval(values)
+        last, values = end.mean(), own[own.metric == "score"].sort_values("seed").value.to_numpy()
         calls = last["calls_curve"] / own.t.max()
         rows.append(
-            dict(zip(RUN, run, strict=True))
-            | {key: own[key].iloc[0] for key in GRID}
+            dict(own.iloc[0][[*RUN, *GRID]])
+            | dict(zip(("score", "half"), statistics.interval(values), strict=True))
             | {
                 "values": values,
-                "score": mean,
-                "half": half,
                 "stationarity": last.get("stationarity_curve", np.nan),
                 "repeats": int(last["repeats"]),
                 "calls": calls,
@@ -144,10 +135,8 @@ def budget_table(budget: str, texts: Texts, result: pd.DataFrame) -> Table:
         {
             "problem": group.problem,
             "method": group.method,
-            "measure": group.problem.map(texts.section("measures")),
-            "score": [
-                statistics.plus_minus(*pair) for pair in zip(group.score, group.half, strict=True)
-            ],
+            "measure": group.problem.map(texts.templates["measures"]),
+            "score": list(map(statistics.plus_minus, group.score, group.half)),
             "rank": group["rank"],
             "as good as the best": group.ties,
             "stationarity": group.stationarity,
@@ -160,7 +149,7 @@ def budget_table(budget: str, texts: Texts, result: pd.DataFrame) -> Table:
             "rounds rejected": group.rejected,
         }
     )
-    caption = texts("budget_caption", stationarity=texts.section("stationarity"))
+    caption = texts("budget_caption", stationarity=texts.templates["stationarity"])
     frame = frame.sort_values(["problem", "rank"], kind="stable")
     return texts.table(budget, frame, budget_caption=caption)
 
@@ -185,19 +174,17 @@ def figures(
     # Equal work comes first, because the question is about it.
     fair = result.sort_values("budget", key=lambda column: column != "calls", kind="stable")
     for (problem, budget), group in fair.groupby(CASE, sort=False):
-        names = ["score"]
-        if budget == "calls" and group.stationarity.notna().any():
-            names.append("stationarity")
-        for name in names:
-            best = group.nsmallest(SHOWN, name)
+        has_both = budget == "calls" and group.stationarity.notna().any()
+        for name in ("score", "stationarity") if has_both else ("score",):
+            best = group[group.within].nsmallest(SHOWN, name)
             series = [curve(config, table, one, f"{name}_curve") for _, one in best.iterrows()]
             yield texts.figure(
                 name,
                 series,
                 f"{name}-{problem}-{budget}",
                 problem=problem,
-                budget_title=TITLES[budget].partition(",")[0].lower(),
-                axis=AXES[budget],
+                budget_title=TITLES[str(budget)].partition(",")[0].lower(),
+                axis=AXES[str(budget)],
                 count=len(series),
                 log="yes" if all(min(one.mean) > 0 for one in series) else "",
             )

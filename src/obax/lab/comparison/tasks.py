@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ... import datasets, models, problems, regret
 from ..._support.trees import PyTree, is_float
 from ...algorithms import Info
 from ...problem import Problem
+from ...problems import Instance
 from ..dynamic_regression.measures import stack, stage_comparators
 from ..framework.playing import is_on_this_machine
 from ..framework.statistics import cumulative
@@ -24,7 +26,7 @@ RIDGE = 0.1
 HIDDEN = 8
 PROJECTED_STEP = 0.1
 # With the outer and inner scale of the grid's step sizes for each.
-READY: dict[str, tuple[Callable[..., problems.Instance], float, float]] = {
+READY: dict[str, tuple[Callable[..., Instance], float, float]] = {
     "strategic": (problems.strategic_regression, 1.0, 3.0),
     "actor-critic": (problems.actor_critic, 0.1, 1.0),
     "cleaning": (problems.hyper_cleaning, 10.0, 1.0),
@@ -80,6 +82,11 @@ def available(config: Config) -> list[str]:
 @functools.lru_cache(maxsize=1)
 def task(config: Config, name: str) -> Task:
     """Return the task of a problem."""
+    if name in READY:
+        make, outer_scale, inner_scale = READY[name]
+        streams = [make(config.horizon, seed=seed) for seed in range(config.seeds)]
+        score = answered(streams[0].problem, [stream.rounds for stream in streams])
+        return _task(streams, score, outer_scale=outer_scale, inner_scale=inner_scale)
     makers: dict[str, Callable[[Config], Task]] = {
         "quadratic": functools.partial(_quadratic, box=10.0),
         "constrained": functools.partial(_quadratic, box=0.2),
@@ -87,51 +94,41 @@ def task(config: Config, name: str) -> Task:
         "network": _network,
         "adult": _adult,
     }
-    makers |= {ready: functools.partial(_ready, name=ready) for ready in READY}
     return makers[name](config)
 
 
-def _ready(config: Config, name: str) -> Task:
-    """Return the task of a ready problem of `obax.problems`."""
-    make, outer_scale, inner_scale = READY[name]
-    streams = [make(config.horizon, seed=seed) for seed in range(config.seeds)]
-    of_seed = [stream.rounds for stream in streams]
-    return Task(
-        streams[0].problem,
-        stack(of_seed),
-        [(s.outer_var, s.inner_var) for s in streams],
-        answered(streams[0].problem, of_seed),
-        outer_scale,
-        inner_scale,
+def _task(streams: list[Instance], score: Callable[[Info], np.ndarray], **more: Any) -> Task:
+    """Return the task of a stream for each seed."""
+    starts = [(stream.outer_var, stream.inner_var) for stream in streams]
+    rounds = stack(stream.rounds for stream in streams)
+    return Task(streams[0].problem, rounds, starts, score, **more)
+
+
+def each_run(history: Info, seeds: int, terms: Callable[[PyTree, int], Any]) -> np.ndarray:
+    """Return running sums of `terms(xs, seed)` for every setting and seed, one run at a time."""
+    settings = len(jax.tree.leaves(history.outer_var)[0])
+
+    def of(setting: int, seed: int) -> PyTree:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[setting, seed], history.outer_var)
+
+    return cumulative(
+        [[terms(of(setting, seed), seed) for seed in range(seeds)] for setting in range(settings)]
     )
 
 
 def _quadratic(config: Config, box: float) -> Task:
     """Return drifting quadratics with known optima. In a small box the constraint is active."""
-    streams = [
-        problems.quadratic(config.horizon, 5, 10, condition=4.0, drift=0.05, box=box, seed=seed)
-        for seed in range(config.seeds)
-    ]
+    make = functools.partial(problems.quadratic, condition=4.0, drift=0.05, box=box)
+    streams = [make(config.horizon, 5, 10, seed=seed) for seed in range(config.seeds)]
     problem, of_seed = streams[0].problem, [stream.rounds for stream in streams]
-    best = [regret.outer_solutions(problem, mine) for mine in of_seed]
+    best = [regret.outer_solutions(problem, rounds) for rounds in of_seed]
 
-    def score(history: Info) -> np.ndarray:
-        """Return BD-Reg of every setting and seed, one trajectory at a time."""
-        return cumulative(
-            [
-                [
-                    regret.dynamic(problem, xs, mine, comparators=known).terms
-                    for xs, mine, known in zip(of_setting, of_seed, best, strict=True)
-                ]
-                for of_setting in np.asarray(history.outer_var)
-            ]
-        )
+    def terms(xs: PyTree, seed: int) -> Any:
+        return regret.dynamic(problem, xs, of_seed[seed], comparators=best[seed]).terms
 
     projected = functools.partial(regret.projected, step_size=PROJECTED_STEP)
-    starts = [(s.outer_var, s.inner_var) for s in streams]
-    return Task(
-        problem, stack(of_seed), starts, score, local=projected if box < 1 else regret.local
-    )
+    local = projected if box < 1 else regret.local
+    return _task(streams, lambda history: each_run(history, config.seeds, terms), local=local)
 
 
 def _regression(config: Config) -> Task:
@@ -139,17 +136,14 @@ def _regression(config: Config) -> Task:
 
     There a penalty helps, and it starts too strong, so that there is something to learn.
     """
-    streams = [
-        problems.dynamic_regression(config.horizon, STAGES, noise=3.0, correlation=0.5, seed=seed)
-        for seed in range(config.seeds)
-    ]
+    make = functools.partial(problems.dynamic_regression, noise=3.0, correlation=0.5)
+    streams = [make(config.horizon, STAGES, seed=seed) for seed in range(config.seeds)]
     least = stage_comparators(streams, STAGES, np.asarray(streams[0].outer_var)).losses
-    return Task(
-        streams[0].problem,
-        stack([s.rounds for s in streams]),
-        [(jnp.zeros(1), s.inner_var) for s in streams],
+    streams = [dataclasses.replace(stream, outer_var=jnp.zeros(1)) for stream in streams]
+    # Larger inner steps would fit the one sample of a round exactly.
+    return _task(
+        streams,
         lambda history: cumulative(np.asarray(history.played_value) - least),
-        # Larger inner steps would fit the one sample of a round exactly.
         inner_scale=0.1,
     )
 
@@ -227,33 +221,18 @@ def answered(problem: Problem, of_seed: list[PyTree]) -> Callable[[Info], np.nda
     """Return the function that scores a history: cumulative f_t(x_t, y*_t(x_t))."""
 
     @jax.jit
-    def losses(xs: PyTree, rounds: PyTree) -> jax.Array:
-        def one(x: PyTree, round: PyTree) -> jax.Array:
-            assert problem.inner_argmin is not None
-            return problem.outer(x, problem.inner_argmin(x, round), round)
+    @jax.vmap
+    def losses(x: PyTree, round: PyTree) -> jax.Array:
+        assert problem.inner_argmin is not None
+        return problem.outer(x, problem.inner_argmin(x, round), round)
 
-        return jax.vmap(one)(xs, rounds)
-
-    def suffered(xs: PyTree, rounds: PyTree) -> np.ndarray:
-        values = np.asarray(losses(xs, rounds))
-        if "value" not in rounds:
+    def suffered(xs: PyTree, seed: int) -> np.ndarray:
+        values = np.asarray(losses(xs, of_seed[seed]))
+        if "value" not in of_seed[seed]:
             return values
         # A policy whose costs grow without bound has no value, even if the equation has a solution.
-        least = np.asarray(rounds["value"])
+        least = np.asarray(of_seed[seed]["value"])
         possible = np.isfinite(values) & (values >= least * (1 - 1e-4))
         return np.where(possible, values - least, UNBOUNDED * least)
 
-    def score(history: Info) -> np.ndarray:
-        settings = len(jax.tree.leaves(history.outer_var)[0])
-
-        def of(setting: int, seed: int) -> PyTree:
-            return jax.tree.map(lambda leaf: leaf[setting, seed], history.outer_var)
-
-        return cumulative(
-            [
-                [suffered(of(setting, seed), rounds) for seed, rounds in enumerate(of_seed)]
-                for setting in range(settings)
-            ]
-        )
-
-    return score
+    return lambda history: each_run(history, len(of_seed), suffered)

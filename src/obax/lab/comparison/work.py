@@ -14,24 +14,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Array, Int
 
-from ... import hypergradient
+from ... import algorithms
 from ..._support.trees import PyTree
-from ...algorithms import (
-    AOBO,
-    F2OBO,
-    FSOBO,
-    OAGD,
-    OBBO,
-    OGD,
-    RTHO,
-    SOBOW,
-    SOGD,
-    WOBO,
-    ZOSOGD,
-    Algorithm,
-    Info,
-)
-from ...hypergradient import Remedy
+from ...algorithms import OAGD, OBBO, SOGD, WOBO, ZOSOGD, Algorithm, Info
+from ...hypergradient import CG, Remedy
 from ...online import run, sweep
 from ...problem import Problem
 from ...window import Window
@@ -69,7 +55,7 @@ class Repeated(Algorithm):
         return self.algorithm.remedy
 
     def check_state(self, state: Any) -> None:
-        """Check the state as the method does, whose state it is."""
+        """Check the state, which is that of the method."""
         self.algorithm.check_state(state)
 
     def step(self, state: Any, round: PyTree) -> tuple[Any, Info]:
@@ -100,56 +86,47 @@ def make(
 ) -> Algorithm:
     """Return a method with one setting. `seed` is that of the random directions of ZO-SOGD."""
     alpha, beta = setting
-    steps, warm = config.inner_steps, hypergradient.CG(config.solver_steps, warm_start=True)
-    cold = hypergradient.CG(config.solver_steps)
-    stored = Window(config.window, config.decay, normalise="seen")
-    few = Window(config.single_window, config.decay, normalise="seen")
-    shared = Window(config.window, config.decay, normalise="seen", curvature="current")
+    steps, warm = config.inner_steps, CG(config.solver_steps, warm_start=True)
+    cold = CG(config.solver_steps)
+    seen = functools.partial(Window, decay=config.decay, normalise="seen")
+    stored, few = seen(config.window), seen(config.single_window)
+    shared = seen(config.window, curvature="current")
+
+    tolerance, most = config.tolerance, config.max_inner_steps
 
     def sogd(kind: type[SOGD] | type[ZOSOGD], **more: int) -> Algorithm:
         # Chosen so that alpha_1 is about alpha, and c_1 about the configured momentum.
-        unit = config.momentum / alpha**2
-        return kind(
-            problem,
-            config.offset,
-            beta / alpha,
-            beta / alpha,
-            scale=alpha * config.offset ** (1 / 3),
-            inner_momentum=unit,
-            dual_momentum=unit,
-            outer_momentum=unit,
-            **more,
-        )
+        unit, speed = config.momentum / alpha**2, beta / alpha
+        momenta: dict[str, Any] = {
+            f"{level}_momentum": unit for level in ("inner", "dual", "outer")
+        }
+        scale = alpha * config.offset ** (1 / 3)
+        return kind(problem, config.offset, speed, speed, scale=scale, **momenta, **more)
 
     makers: dict[str, Callable[[], Algorithm]] = {
-        "OGD x fixed": lambda: OGD(problem, None, beta, steps),
+        "OGD x fixed": lambda: algorithms.OGD(problem, None, beta, steps),
         "OAGD w=1": lambda: OAGD(problem, alpha, beta, steps, Window(), cold),
         "OAGD window": lambda: OAGD(problem, alpha, beta, steps, shared, cold),
-        "SOBOW": lambda: SOBOW(problem, alpha, beta, stored, warm),
+        "SOBOW": lambda: algorithms.SOBOW(problem, alpha, beta, stored, warm),
         "SOGD": lambda: sogd(SOGD),
         "ZO-SOGD": lambda: sogd(ZOSOGD, directions_per_round=config.directions, seed=seed),
-        "FSOBO": lambda: FSOBO(problem, alpha, beta),
-        "AOBO": lambda: AOBO(problem, alpha, beta, config.tolerance, config.max_inner_steps, cold),
+        "FSOBO": lambda: algorithms.FSOBO(problem, alpha, beta),
+        "AOBO": lambda: algorithms.AOBO(problem, alpha, beta, tolerance, most, cold),
         "OBBO": lambda: OBBO(problem, alpha, beta, steps, stored, cold),
         "OBBO adaptive": lambda: OBBO(
             problem, alpha, beta, steps, stored, cold, geometry="adaptive"
         ),
         # Real-time: a hypergradient after every step of y, for every entry of x.
-        "RTHO": lambda: RTHO(problem, alpha, beta),
-        "F2OBO": lambda: F2OBO(
-            problem,
-            alpha,
-            beta,
-            config.penalty,
-            tolerance=config.tolerance,
-            max_inner_steps=config.max_inner_steps,
+        "RTHO": lambda: algorithms.RTHO(problem, alpha, beta),
+        "F2OBO": lambda: algorithms.F2OBO(
+            problem, alpha, beta, config.penalty, tolerance=tolerance, max_inner_steps=most
         ),
         # The follower continues from round to round, with one step for each step of the leader.
         "WOBO window": lambda: WOBO(
-            problem, alpha, beta, 1, stored, config.tolerance, config.max_outer_steps, cold
+            problem, alpha, beta, 1, stored, tolerance, config.max_outer_steps, cold
         ),
         # As many terms as the budget of calls allows, and one step of the leader.
-        "WOBO single": lambda: WOBO(problem, alpha, beta, 1, few, config.tolerance, 1, cold),
+        "WOBO single": lambda: WOBO(problem, alpha, beta, 1, few, tolerance, 1, cold),
     }
     return makers[method]()
 
@@ -182,15 +159,8 @@ class Contender:
 
     def play(self, repeats: np.ndarray) -> Info:
         """Play every setting with its number of repeats. Return a history [settings, seeds, T]."""
-        players = [
-            Repeated(algorithm, int(times))
-            for algorithm, times in zip(self.algorithms, repeats, strict=True)
-        ]
+        players = list(map(Repeated, self.algorithms, repeats.tolist()))
         return sweep(players, self.states, self.task.rounds, seeds=True)[1]
-
-    def repeats(self, times: np.ndarray) -> np.ndarray:
-        """Return how often each setting plays a round: the nearest whole number, at least once."""
-        return np.clip(np.rint(times), 1, self.config.max_repeats).astype(int)
 
     def runner(self, index: int) -> Callable[[], Any]:
         """Return the run of one setting on the first seed, which is timed."""
@@ -223,26 +193,28 @@ def parts(config: Config) -> Parts:
 
 
 def compare(config: Config, problem: str, method: str) -> pd.DataFrame:
-    """Play the whole grid under each budget. The best setting of each also gives its curves."""
+    """Play the whole grid under each budget. The best setting of each also gives its curves.
+
+    A method that spends its budget at once is played once.
+    """
     problem_task = task(config, problem)
     contender = Contender(config, problem_task, method)
     once = np.ones(len(contender.settings), int)
-    # Histories by numbers of repeats: a method that spends its budget at once is played once.
-    played = {tuple(once): contender.play(once)}
-    costs = cost(config, played[tuple(once)]).mean(axis=(1, 2))
-    best = best_curve(problem_task.score(played[tuple(once)]))
+    history = contender.play(once)
+    costs = cost(config, history).mean(axis=(1, 2))
+    best = best_curve(problem_task.score(history))
     (own,) = seconds_per_round([contender.runner(best)], config.timings, config.rounds(problem))
     # Where the work of a round depends on the step sizes, so does its time.
-    seconds = own * costs / costs[best]
-    repeats = {"rounds": once, "calls": contender.repeats(config.calls / costs)}
-    rows = Rows()
+    seconds, rows = own * costs / costs[best], Rows()
     for budget in (name for name in BUDGETS if name in config.budgets):
-        times = repeats[budget]
-        if tuple(times) not in played:
-            played[tuple(times)] = contender.play(times)
+        times = once
+        if budget == "calls":
+            times = np.clip(np.rint(config.calls / costs), 1, config.max_repeats).astype(int)
+        if times.max() > 1:
+            history = contender.play(times)
         spent = {"seconds_per_round": seconds * times, "repeats": times}
         ids = {"method": method, "problem": problem, "budget": budget}
-        _add(rows, ids, contender, played[tuple(times)], spent)
+        _add(rows, ids, contender, history, spent)
     return rows.table()
 
 
@@ -251,8 +223,7 @@ def _add(
 ) -> None:
     """Add the score of every setting, and the curves of the best one with what it `spent`."""
     config, problem_task = contender.config, contender.task
-    horizon = config.rounds(ids["problem"])
-    scores = problem_task.score(history)
+    horizon, scores = config.rounds(ids["problem"]), problem_task.score(history)
     best = best_curve(scores)
     calls = np.cumsum(cost(config, history)[best], axis=-1)
     times = evenly_spaced_rounds(horizon, config.curve_points)
@@ -262,9 +233,8 @@ def _add(
             rows.add(of, horizon, {"score": scores[index, seed, -1]})
             if index != best:
                 continue
-            rejected = np.sum(~np.asarray(history.accepted[best, seed]))
             rows.add(of, horizon, {name: values[best] for name, values in spent.items()})
-            rows.add(of, horizon, {"rejected": rejected})
+            rows.add(of, horizon, {"rejected": np.sum(~np.asarray(history.accepted[best, seed]))})
             curves = {"score_curve": scores[best, seed], "calls_curve": calls[seed]}
             played = jax.tree.map(lambda leaf, seed=seed: leaf[best, seed], history.outer_var)
             stationarity = problem_task.stationarity(played, seed)

@@ -2,13 +2,12 @@
 
 import dataclasses
 import itertools
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, NamedTuple
 
 from ..._support.checks import Count, Fraction, Kind, Positive
 from ..framework.config import Method as AnyMethod, Settings, one_of, option
 from ..framework.results import Value
-
-QUESTION = "Can a model tune its own regularisation while data streams in?"
 
 SCENARIOS: dict[str, dict[str, Any]] = {
     # The paper's noise; features without correlation are our choice (it names no distribution).
@@ -17,13 +16,9 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "noisy": {"noise": 3.0, "correlation": 0.5},
 }
 """How the data is drawn. Targets get noise that is uniform in [0, noise]."""
-WindowSize = Annotated[
-    str,
-    Kind(
-        "an integer >= 1 or T",
-        lambda window: window == "T" or (window.isdigit() and int(window) >= 1),
-    ),
-]
+WindowSize = Annotated[str, Kind("an integer >= 1 or T", re.compile(r"T|[1-9]\d*").fullmatch)]
+Follower = Annotated[str, one_of("current", "average")]
+Weight = Annotated[str, one_of("full", "seen")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +36,8 @@ class Config(Settings):
     inner_dim: Count = 5
     windows: tuple[WindowSize, ...] = ("1", "100", "T")
     decays: tuple[Fraction, ...] = (1.0, 0.9)
-    normalisations: tuple[Annotated[str, one_of("full", "seen")], ...] = ("full", "seen")
-    followers: tuple[Annotated[str, one_of("current", "average")], ...] = ("current", "average")
+    normalisations: tuple[Weight, ...] = ("full", "seen")
+    followers: tuple[Follower, ...] = ("current", "average")
     inner_steps: tuple[Count, ...] = (5, 10)
     outer_step_sizes: tuple[Positive, ...] = (0.001, 0.01, 0.1, 0.5)
     inner_step_sizes: tuple[Positive, ...] = (0.001, 0.01, 0.1, 0.5)
@@ -58,8 +53,7 @@ class Config(Settings):
         super().__post_init__()
         if len(self.sizes()) < 2:
             raise ValueError(f"windows must be at least two sizes, but got {self.windows}.")
-        if max(self.stages) > self.horizon:
-            most = max(self.stages)
+        if (most := max(self.stages)) > self.horizon:
             raise ValueError(f"stages must be between 1 and the horizon, but got {most}.")
         for dim in self.outer_dims:
             if dim not in (1, self.inner_dim):
@@ -86,8 +80,7 @@ class Config(Settings):
         return "T" if size == self.horizon else str(size)
 
 
-@dataclasses.dataclass(frozen=True)
-class Stream:
+class Stream(NamedTuple):
     """The scenario, number of stages and number of penalties that a comparison shares."""
 
     scenario: str
@@ -100,13 +93,7 @@ class Stream:
 
     def columns(self) -> dict[str, Value]:
         """Return the columns of the table that identify the stream."""
-        return {"scenario": self.scenario, "stages": self.stages, "d1": self.outer_dim}
-
-
-def streams(config: Config) -> list[Stream]:
-    """Return all streams of a run."""
-    every = itertools.product(config.outer_dims, config.scenarios, config.stages)
-    return [Stream(scenario, stages, outer_dim) for outer_dim, scenario, stages in every]
+        return dict(zip(GROUP, self, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,10 +146,8 @@ def with_shared_curvature(
 
 def methods(config: Config) -> list[Method]:
     """Return OGD and every combination of options, without duplicates for w = 1."""
-    options = itertools.product(
-        config.sizes(), config.decays, config.normalisations, config.followers
-    )
-    windows = (with_shared_curvature(*chosen) for chosen in options)
+    options = config.sizes(), config.decays, config.normalisations, config.followers
+    windows = itertools.starmap(with_shared_curvature, itertools.product(*options))
     return list(dict.fromkeys([*BASELINES, *windows]))
 
 
@@ -190,11 +175,10 @@ def methods_of(config: Config, stream: Stream) -> list[Method]:
     On the paper's own scenario with one penalty, also Algorithm 1 to the letter: own curvature, w
     linear systems in a round, follower on g_t alone. It costs w times as much as the others.
     """
-    chosen = methods(config)
+    chosen, sizes = methods(config), config.sizes()
     letter = [dataclasses.replace(m, curvature="own") for m in chosen if m.follower == "current"]
-    sizes = config.sizes()
     if stream.outer_dim == 1:
-        sizes += [config.size(window) for window in config.window_sizes]
+        sizes += map(config.size, config.window_sizes)
     cuts = [cut for cut in CUTS if cut != "changes" or stream.stages > 1]
     chosen += [with_equal_weights(size, cut) for cut, size in itertools.product(cuts, sizes)]
     if config.own_curvature and stream.scenario == "paper" and stream.outer_dim == 1:

@@ -2,27 +2,16 @@
 
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..._support.messages import counted
+from ..framework import statistics
 from ..framework.experiment import Texts
 from ..framework.results import Answer, Claim, Figure, Findings, Series
-from ..framework.statistics import (
-    Gain,
-    answer_words,
-    best_of_grid,
-    chain,
-    combined,
-    mean_over_seeds,
-    paired,
-    plus_minus,
-    readable,
-    select,
-    summary,
-    with_interval,
-)
+from ..framework.statistics import Gain, mean_over_seeds, paired, readable, select, with_interval
 from . import config as settings
 from .config import CUTS, GRID, GROUP, PENALTIES, Config, Method, with_equal_weights
 
@@ -42,7 +31,9 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     order, chosen = window_order(config, best), least_regret(best)
     distances = offline_distances(table, chosen)
     memory, *windows = window_figures(config, texts, best)
-    grid = summary(select(table, metric="stage_regret"), [*GROUP, "method", *GRID], "regret")
+    grid = statistics.summary(
+        select(table, metric="stage_regret"), [*GROUP, "method", *GRID], "regret"
+    )
     return Findings(
         answers=[tuning_answer(table), memory_answer(config, table, memory)],
         claims=[*order_claims(config, order), offline_claim(distances)],
@@ -59,7 +50,7 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
             texts.table("distance", distances),
             texts.table("grid", grid),
         ],
-        paragraphs=explanation(config, texts, order),
+        paragraphs=list(explanation(config, texts, order)),
     )
 
 
@@ -69,14 +60,8 @@ def losses_on_streams(
     """Yield each stream with the loss per round of methods, by seed."""
     losses = select(table, metric="tuning_loss")
     for group, _ in table[table.kind == "OAGD"].groupby(GROUP, sort=False):
-        here = select(losses, **dict(zip(GROUP, group, strict=True)))
-        yield (
-            group,
-            {
-                name: select(here, method=method.label()).set_index("seed").value
-                for name, method in methods.items()
-            },
-        )
+        here = select(losses, **dict(zip(GROUP, group, strict=True))).set_index("seed")
+        yield group, {name: here[here.method == m.label()].value for name, m in methods.items()}
 
 
 def tuning_answer(table: pd.DataFrame) -> Answer:
@@ -88,57 +73,55 @@ def tuning_answer(table: pd.DataFrame) -> Answer:
         closed.append((fixed.mean() - learned.mean()) / (fixed.mean() - known.mean()))
         columns = {name: with_interval(values) for name, values in loss.items()}
         rows.append({"stream": stream_name(group)} | columns | {"gain": gains[-1].size})
-    gain = gains[0]
     words = texts(
         "penalty_answer",
-        lead=answer_words([gain.verdict for gain in gains], "stream"),
-        gain=gain,
-        size=plus_minus(abs(gain.mean), gain.half),
+        lead=statistics.answer_words([gain.verdict for gain in gains], "stream"),
+        gain=gains[0],
+        size=statistics.plus_minus(abs(gains[0].mean), gains[0].half),
         stream=rows[0]["stream"],
         closed=closed[0],
     )
-    scenario, stages, d1 = table[GROUP].iloc[0]
-    curves = select(table, scenario=scenario, stages=stages, d1=d1, metric="tuning_regret")
+    stream = table[GROUP].iloc[0]
+    curves = select(table, metric="tuning_regret", **stream)
     series = [
-        mean_over_seeds(
-            select(curves, method=method.label()), name, kind=colour_kind(method.x, method.kind)
-        )
-        for name, method in PENALTIES.items()
+        curve(curves[curves.method == method.label()], name) for name, method in PENALTIES.items()
     ]
+    figure = texts.figure("penalties", series, **stream)
     return Answer(
-        settings.QUESTION,
-        words,
-        texts.table("penalties", pd.DataFrame(rows)),
-        texts.figure("penalties", series, scenario=scenario, stages=stages),
+        texts("penalty_question"), words, texts.table("penalties", pd.DataFrame(rows)), figure
     )
 
 
 def memory_answer(config: Config, table: pd.DataFrame, figure: Figure) -> Answer:
     """Answer whether the largest window is better than w = 1, for each way to cut it."""
-    texts, rows, gains = Texts(__file__), [], {}
-    largest = max(config.sizes())
+    rows, gains, largest = [], {}, max(config.sizes())
+    texts = Texts(__file__, largest=config.name_of(largest))
     methods = {cut: with_equal_weights(largest, cut) for cut in CUTS}
-    methods["short"] = with_equal_weights(1, "never")
-    for group, loss in losses_on_streams(table, methods):
-        name, whole = stream_name(group), {cut: loss[cut] for cut in CUTS}
+    for group, loss in losses_on_streams(
+        table, methods | {"short": with_equal_weights(1, "never")}
+    ):
+        name, short = stream_name(group), loss.pop("short")
         if group[1] == 1:
             # One stage has no changes at which a window could be cut.
-            whole["changes"] = loss["never"]
-        gains[name] = {cut: paired(loss["short"], values) for cut, values in whole.items()}
-        columns = {HEADINGS[cut]: with_interval(values) for cut, values in whole.items()}
-        short = {"stream": name, "w = 1": with_interval(loss["short"])}
-        rows.append(short | columns | {"gain": gains[name]["detected"].size})
+            loss["changes"] = loss["never"]
+        gains[name] = {cut: paired(short, values) for cut, values in loss.items()}
+        columns = {HEADINGS[cut]: with_interval(values) for cut, values in loss.items()}
+        row = {"stream": name, "w = 1": with_interval(short)} | columns
+        rows.append(row | {"gain": gains[name]["detected"].size})
     first, of = next(iter(gains.items()))
-    cuts = ("changes", "detected", "never")
+    changes = [
+        f"{change_in_words(of[cut])} if {CUTS[cut]}" for cut in ("changes", "detected", "never")
+    ]
     words = texts(
         "memory_answer",
-        lead=answer_words([each["changes"].verdict for each in gains.values()], "stream"),
-        largest=config.name_of(largest),
-        changes=", ".join(f"{change_in_words(of[cut])} if {CUTS[cut]}" for cut in cuts),
+        lead=statistics.answer_words(
+            [each["changes"].verdict for each in gains.values()], "stream"
+        ),
+        changes=", ".join(changes),
         stream=first,
         basis=of["changes"].basis,
     )
-    memory = texts.table("memory", pd.DataFrame(rows), largest=config.name_of(largest))
+    memory = texts.table("memory", pd.DataFrame(rows))
     return Answer("Does remembering more help?", words, memory, figure)
 
 
@@ -170,91 +153,85 @@ def headline(table: pd.DataFrame) -> str:
 def best_settings(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows, one for each seed, of the best setting of each method on each stream."""
     final = table[table.metric == "stage_regret"]
-    return final.merge(best_of_grid(final, [*GROUP, "method"], GRID))
+    return final.merge(statistics.best_of_grid(final, [*GROUP, "method"], GRID))
 
 
 def least_regret(best: pd.DataFrame) -> pd.DataFrame:
     """Return the OAGD with the least mean regret on each stream: its method and setting."""
-    return best_of_grid(best[best.kind == "OAGD"], GROUP, ["method", *GRID])
+    return statistics.best_of_grid(best[best.kind == "OAGD"], GROUP, ["method", *GRID])
 
 
 def window_order(config: Config, best: pd.DataFrame) -> pd.DataFrame:
     """Return regrets, gains and the verdict on the order for each combination of options."""
-    oagd = best[(best.kind == "OAGD") & best.w.isin(config.sizes())]
-    rows = []
+    oagd, rows = best[(best.kind == "OAGD") & best.w.isin(config.sizes())], []
     for group, in_group in oagd.groupby(GROUP, sort=False):
         several = in_group[in_group.w != 1]
         for options, chosen in several.groupby(OPTIONS, sort=False):
             # w = 1 has no options and belongs to every combination.
             of = {w: select(in_group if w == 1 else chosen, w=w) for w in config.sizes()}
-            regrets = {w: one.set_index("seed").value for w, one in of.items()}
+            regrets = {config.name_of(w): one.set_index("seed").value for w, one in of.items()}
             row = dict(zip([*GROUP, *OPTIONS], [*group, *options], strict=True))
-            for w, values in regrets.items():
-                row[f"regret w={config.name_of(w)}"] = with_interval(values)
+            row |= {f"regret w={w}": with_interval(values) for w, values in regrets.items()}
             steps = []
             for small, large in itertools.pairwise(regrets):
                 gain = paired(regrets[small], regrets[large])
-                row[f"gain {config.name_of(small)} to {config.name_of(large)}"] = gain.words()
+                row[f"gain {small} to {large}"] = gain.words()
                 if abs(gain.mean) < NEGLIGIBLE * abs(regrets[large].mean()):
                     gain = Gain(0.0, 0.0, gain.seeds)
                 steps.append(gain.verdict)
-            rows.append(row | {"order": chain(steps)})
+            rows.append(row | {"order": statistics.chain(steps)})
     return pd.DataFrame(rows)
 
 
 def order_in_words(config: Config) -> str:
     """Return `w = T best, then 100, then 1` for the windows that were run."""
-    largest, *others = map(config.name_of, reversed(config.sizes()))
-    return ", ".join([f"w = {largest} best", *(f"then {w}" for w in others)])
+    sizes = ", then ".join(map(config.name_of, reversed(config.sizes())))
+    return f"w = {sizes.replace(',', ' best,', 1)}"
 
 
 def order_claims(config: Config, order: pd.DataFrame) -> Iterator[Claim]:
     """Yield claim C1 on every stream: for our reading of the paper, and for windows never cut."""
     texts = Texts(__file__, config=config, seeds=counted(config.seeds, "seed"))
-    for (scenario, stages, d1), rows in order.groupby(GROUP, sort=False):
-        group = "" if (scenario, d1) == ("paper", 1) else f" ({scenario}, d1={d1})"
-        id, about = f"C1, S={stages}{group}", ("OAGD",)
-        fall = texts("order_claim", stages=stages, order=order_in_words(config))
-        setting = texts("order_setting", scenario=scenario, stages=stages, d1=d1)
-        reading = settings.as_we_read_the_paper(max(config.sizes()), stages).options()
+    for group, rows in order.groupby(GROUP, sort=False):
+        stream = dict(zip(GROUP, group, strict=True)) | {"order": order_in_words(config)}
+        setting = texts("order_setting", **stream)
+        reading = settings.as_we_read_the_paper(max(config.sizes()), group[1]).options()
         ours = select(rows, **{name: reading[name] for name in OPTIONS})
-        never = rows[(rows.cut == "never") & ~rows.index.isin(ours.index)]
+        never = select(rows.drop(ours.index), cut="never")
         for _, row in ours.iterrows():
             measured = row[rows.columns.str.startswith(("regret", "gain"))]
             words = ", ".join(f"{name}: {value}" for name, value in measured.items())
-            yield Claim(id, fall, words, row.order, f"{setting}; {texts('reading')}", about)
+            yield texts.claim("order", words, row.order, f"{setting}; {texts('reading')}", **stream)
         if never.empty:
             continue
         named = "; ".join(
             f"u={r.u:g}, {r.normalise}, follower {r.follower}, {r.curvature}"
-            for _, r in never[never.order == "reproduced"].iterrows()
+            for _, r in select(never, order="reproduced").iterrows()
         )
         counts = ", ".join(f"{verdict} in {n}" for verdict, n in never.order.value_counts().items())
         words = f"of {counted(len(never), 'combination')} of options: {counts}"
         words += f". Reproduced: {named}" if named else ""
-        verdict = combined(list(never.order))
-        yield Claim(f"{id}, never cut", fall, words, verdict, setting, about)
-
-
-def gaps(ours: pd.DataFrame, offline: pd.DataFrame) -> pd.DataFrame:
-    """Return |x - x_offline| at the rounds of the offline solution, by seed and coordinate."""
-    theirs = offline[offline.metric.str.startswith("x_")]
-    frames = []
-    for (seed, metric), rows in theirs.groupby(["seed", "metric"]):
-        mine = select(ours, seed=seed, metric=metric).sort_values("t")
-        gap = np.abs(np.interp(rows.t, mine.t, mine.value) - rows.value)
-        frames.append(rows[["seed", "t"]].assign(value=gap))
-    return pd.concat(frames, ignore_index=True) if frames else theirs[["seed", "t", "value"]]
+        verdict, cut = statistics.combined(list(never.order)), ", never cut"
+        yield texts.claim("order", words, verdict, setting, **stream, cut=cut)
 
 
 def beside_offline(
     table: pd.DataFrame, chosen: pd.DataFrame
 ) -> Iterator[tuple[pd.Series, pd.DataFrame, pd.DataFrame, pd.DataFrame]]:
-    """Yield each chosen method with its rows, those of the offline solution, and the gaps."""
+    """Yield each chosen method with its rows, those of the offline solution, and the gaps.
+
+    The gaps are |x - x_offline| at the rounds of the offline solution, by seed and coordinate.
+    """
     for _, one in chosen.iterrows():
         ours = table.merge(one.to_frame().T.astype(table[one.index].dtypes))
         offline = select(table, kind="offline", **one[GROUP])
-        yield one, ours, offline, gaps(ours, offline)
+        theirs = offline[offline.metric.str.startswith("x_")]
+        gaps = [theirs[["seed", "t", "value"]].head(0)]
+        for (seed, metric), rows in theirs.groupby(["seed", "metric"]):
+            learned = select(ours, seed=seed, metric=metric).sort_values("t")
+            gap = np.abs(np.interp(rows.t, learned.t, learned.value) - rows.value)
+            gaps.append(rows[["seed", "t"]].assign(value=gap))
+        yield one, ours, offline, pd.concat(gaps, ignore_index=True)
 
 
 def offline_distances(table: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
@@ -293,29 +270,25 @@ def offline_claim(distances: pd.DataFrame) -> Claim:
         for _, r in distances.iterrows()
     )
     measured = f"mean |x - x_offline| over the later half: {measured}"
-    verdict, about = combined(list(distances.near)), ("OAGD", "offline")
-    claimed, setting = texts("offline_claim"), texts("offline_setting")
-    return Claim("C2", claimed, measured, verdict, setting, about)
+    verdict = statistics.combined(list(distances.near))
+    return texts.claim("offline", measured, verdict, texts("offline_setting"))
 
 
-def explanation(config: Config, texts: Texts, order: pd.DataFrame) -> list[str]:
-    """Return where the order holds, and the comparisons that show why."""
-    holds = order[order.order == "reproduced"]
-    counts = [
-        f"S={stages}: {(holds.stages == stages).sum()} of {(order.stages == stages).sum()}"
-        for stages in sorted(order.stages.unique(), reverse=True)
-    ]
-    words = [texts("order_holds", order=order_in_words(config), counts=", ".join(counts))]
-    names = ("cut", "u", "normalise", "follower", "stages")
-    for comparison in texts.section("comparisons"):
-        options = dict(zip(names, comparison["options"], strict=True))
-        chosen = select(order, d1=1, **options)
-        regrets = chosen.filter(like="regret w=").columns
-        for _, row in chosen[chosen.curvature != "own"].iterrows():
-            numbers = ", ".join(f"{name[len('regret ') :]} {row[name]}" for name in regrets)
-            where = f"(S={row.stages}, {row.scenario})"
-            words.append(f"{comparison['text']} {where}: {numbers}.")
-    return words
+def explanation(config: Config, texts: Texts, order: pd.DataFrame) -> Iterator[str]:
+    """Yield where the order holds, and the comparisons that show why."""
+    holds, every = (
+        rows.stages.value_counts() for rows in (order[order.order == "reproduced"], order)
+    )
+    counts = [f"S={s}: {holds.get(s, 0)} of {every[s]}" for s in sorted(every.index, reverse=True)]
+    yield texts("order_holds", order=order_in_words(config), counts=", ".join(counts))
+    for comparison in texts.templates["comparisons"]:
+        chosen = select(order[order.curvature != "own"], d1=1, **comparison["options"])
+        for _, row in chosen.iterrows():
+            regrets = row.filter(like="regret w=").items()
+            numbers = ", ".join(
+                f"{str(name).removeprefix('regret ')} {value}" for name, value in regrets
+            )
+            yield f"{comparison['text']} (S={row.stages}, {row.scenario}): {numbers}."
 
 
 def both_regrets(table: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
@@ -335,23 +308,21 @@ def where_cut(table: pd.DataFrame) -> pd.DataFrame:
     return means.rename(columns=NAMES_OF_CUTS).reindex(columns=columns).reset_index()
 
 
-def colour_kind(x: object, kind: str) -> str:
-    """Return the kind that decides the colour. The oracle is no method: it knows the best x."""
-    return "" if x == "oracle" else kind
+def curve(rows: pd.DataFrame, label: str, **more: Any) -> Series:
+    """Return the curve of a method. The oracle has the colour of the comparators that it plays."""
+    kind, x, w = rows[["kind", "x", "w"]].iloc[0] if len(rows) else ("", None, None)
+    kind = "comparators" if x == "oracle" else kind
+    return mean_over_seeds(rows, label, kind=kind, w=None if pd.isna(w) else int(w), **more)
 
 
 def best_curves(table: pd.DataFrame, metric: str, in_group: pd.DataFrame) -> list[Series]:
     """Return the curve of each method, with the setting that it was best with in its details."""
-    chosen = best_of_grid(in_group, ["method"], [*GROUP, *GRID])
-    every = table[table.metric == metric].merge(chosen)
-    curves = []
+    chosen = statistics.best_of_grid(in_group, ["method"], [*GROUP, *GRID])
+    every, curves = select(table, metric=metric).merge(chosen), []
     for label, setting in chosen.set_index("method").iterrows():
-        rows = every[every.method == label]
-        first = rows.iloc[0]
         alpha = "" if pd.isna(setting.alpha) else f", alpha = {setting.alpha:g}"
         details = f"{label}: K = {setting.K}{alpha}, beta = {setting.beta:g}"
-        kind, w = colour_kind(first.x, first.kind), None if pd.isna(first.w) else int(first.w)
-        curves.append(mean_over_seeds(rows, str(label), kind=kind, w=w, details=details))
+        curves.append(curve(every[every.method == label], str(label), details=details))
     return curves
 
 
@@ -363,27 +334,18 @@ def stream_figures(
     The windows are those of our reading of the paper and the largest one cut by a detector: the
     regrets of windows that are never cut are so large that they would hide the others.
     """
-    baselines = {"regret": settings.BASELINES, "trajectory": ()}[name]
-    metric = {"regret": "stage_regret_curve", "trajectory": "x_1"}[name]
-    # Kind, metric and label of the curves that are not methods.
-    others = {
-        "regret": [("comparators", "path_length_2", "P_2 + Y_2 of the comparators")],
-        "trajectory": [
-            ("offline", "x_1", "offline, all data so far"),
-            ("comparators", "x_1", "best x of the stage"),
-        ],
-    }[name]
+    about = texts.templates["curves"][name]
+    baselines = settings.BASELINES if name == "regret" else ()
     for group, in_group in best[best.d1 == 1].groupby(GROUP, sort=False):
         scenario, stages, _ = group
         windows = [settings.as_we_read_the_paper(size, stages) for size in config.sizes()]
         methods = [*baselines, *windows, with_equal_weights(max(config.sizes()), "detected")]
         shown = in_group[in_group.method.isin([method.label() for method in methods])]
-        series = best_curves(table, metric, shown)
+        series = best_curves(table, about["metric"], shown)
         here = select(table, **dict(zip(GROUP, group, strict=True)))
-        for kind, measured, label in others:
-            rows = select(here, kind=kind, metric=measured)
-            steps = kind == "comparators"
-            series.append(mean_over_seeds(rows, label, steps=steps, kind=kind))
+        for kind, metric, label in about["others"]:
+            rows = select(here, kind=kind, metric=metric)
+            series.append(curve(rows, label, steps=kind == "comparators"))
         own_name = f"{name}-{scenario}-S{stages}"
         yield texts.figure(name, series, own_name, scenario=scenario, stages=stages)
 

@@ -7,6 +7,7 @@ search in float32 stalls there.
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,8 +62,7 @@ def losses_suffered(instance: Instance, inner_vars: np.ndarray) -> np.ndarray:
         return 0.5 * (np.einsum("td,ntd->nt", a, inner_vars) - b) ** 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparators:
+class Comparators(NamedTuple):
     """The best fixed pair of each stage, x_s* and y_s*(x_s*), for the sum of the stage's losses.
 
     A round of `problem` is a stage; `rounds` and `solutions` have one for each seed and stage.
@@ -85,9 +85,7 @@ class Comparators:
     def path(self) -> np.ndarray:
         """Return P_2 + Y_2 of the comparators up to each round, [seeds, T]."""
         with jax.enable_x64(True):
-            return np.asarray(
-                [regret.path_of(pairs) for pairs in zip(*self.per_round(), strict=True)]
-            )
+            return np.asarray([*map(regret.path_of, zip(*self.per_round(), strict=True))])
 
     def excess(self, times: np.ndarray, outer_vars: np.ndarray) -> np.ndarray:
         """Return the extra loss of decisions x_t over the best x of their stage, by round.
@@ -116,11 +114,12 @@ def stage_comparators(
         ends = []
         for instance in instances:
             for stage in range(stages):
-                members = _in_double(instance.rounds, stage_by_round == stage)
-                whole = Window(
-                    int((stage_by_round == stage).sum()), normalise="seen", follower="average"
+                in_stage = stage_by_round == stage
+                members = dataclasses.replace(
+                    instance, rounds=_in_double(instance.rounds, in_stage)
                 )
-                view = windowed(dataclasses.replace(instance, rounds=members), whole)
+                whole = Window(int(in_stage.sum()), normalise="seen", follower="average")
+                view = windowed(members, whole)
                 ends.append(take(view.rounds, -1))
         wanted = len(ends)
         ends += ends[-1:] * (len(instances) * padded_stages - wanted)
@@ -143,10 +142,8 @@ def comparators(config: Config, stream: Stream) -> Comparators:
     if config != for_tuning:
         every, kept = comparators(for_tuning, stream), config.seeds
         with jax.enable_x64(True):
-            some = take((every.rounds, every.solutions), slice(kept * stream.stages))
-        return dataclasses.replace(
-            every, rounds=some[0], solutions=some[1], losses=every.losses[:kept]
-        )
+            rounds, best = take((every.rounds, every.solutions), slice(kept * stream.stages))
+        return every._replace(rounds=rounds, solutions=best, losses=every.losses[:kept])
     first = np.full(stream.outer_dim, config.start)
     return stage_comparators(instances(config, stream), stream.stages, first, max(config.stages))
 

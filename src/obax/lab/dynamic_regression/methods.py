@@ -43,8 +43,7 @@ def grid(config: Config, method: Method) -> list[Setting]:
     return list(itertools.product(config.inner_steps, alphas, config.inner_step_sizes))
 
 
-@dataclasses.dataclass(frozen=True)
-class Trajectories:
+class Trajectories(NamedTuple):
     """Decisions x_t and models y_t as they were when round t arrived, [settings, seeds, T, d].
 
     `lengths` are the numbers of rounds in a window that a detector cuts, [settings, seeds, T].
@@ -54,12 +53,6 @@ class Trajectories:
     outer_vars: np.ndarray
     inner_vars: np.ndarray
     lengths: np.ndarray | None = None
-
-    def first(self, seeds: int) -> "Trajectories":
-        """Return the trajectories of the first seeds."""
-        lengths = None if self.lengths is None else self.lengths[:, :seeds]
-        kept = (self.outer_vars[:, :seeds], self.inner_vars[:, :seeds], lengths)
-        return Trajectories(self.settings, *kept)
 
 
 def _inner_var(state: Any) -> Any:
@@ -122,20 +115,14 @@ def with_current_curvature(method: Method) -> Method:
 def _window(method: Method) -> Window:
     if method.w == 1:
         return Window(1)
-    assert method.w is not None
-    assert method.u is not None
     size = method.w
+    assert size and method.u
     if method.u < 1:
         # Beyond this age u_i is less than 1e-9 of the total, which float32 cannot hold.
         size = min(size, int(np.ceil(np.log(1e-9 * (1 - method.u)) / np.log(method.u))))
-    return Window(
-        size,
-        method.u,
-        normalise=str(method.normalise),
-        follower=str(method.follower),
-        curvature=str(method.curvature),
-        cut=CUT_BY[str(method.cut)],
-    )
+    names = ("normalise", "follower", "curvature")
+    options: dict[str, Any] = {name: str(getattr(method, name)) for name in names}
+    return Window(size, method.u, **options, cut=CUT_BY[str(method.cut)])
 
 
 OFFLINE_OPTIMISER = optax.adam(0.05)
@@ -184,7 +171,7 @@ def play_cut(
     streams: Sequence[Instance],
     window: Window,
     estimator: Hypergradient,
-    settings: Sequence[tuple[int, float, float]],
+    settings: Sequence[Setting],
     outer_start: Array,
 ) -> tuple[np.ndarray, ...]:
     """Return x_t and y_t when round t arrives, and the length of the window after it.
@@ -196,13 +183,11 @@ def play_cut(
     """
     sums = stack([RunningMoments.of(stream) for stream in streams])
     samples = stack([stream.rounds["validation"] for stream in streams])
-    chosen = (
-        jnp.asarray([k for k, _, _ in settings]),
-        *(jnp.asarray([setting[i] for setting in settings], float) for i in (1, 2)),
-    )
+    steps, *sizes = zip(*settings, strict=True)
+    chosen = (jnp.asarray(steps), *(jnp.asarray(size, float) for size in sizes))
     # The size is traced, so that one program serves all windows.
-    detector, size = Window(2, cut=window.cut), jnp.asarray(window.size, jnp.int32)
-    played = _play(streams[0], detector, size, estimator, chosen, outer_start, samples, sums)
+    detector, longest = Window(2, cut=window.cut), jnp.asarray(window.size, jnp.int32)
+    played = _play(streams[0], detector, longest, estimator, chosen, outer_start, samples, sums)
     return tuple(np.asarray(leaf) for leaf in played)
 
 

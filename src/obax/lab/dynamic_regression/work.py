@@ -1,7 +1,7 @@
 """The parts of the experiment."""
 
 import functools
-from collections.abc import Callable
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -11,18 +11,8 @@ from ..framework.experiment import Parts
 from ..framework.results import Value
 from ..framework.run_folder import Rows
 from ..framework.statistics import best_curve, cumulative, evenly_spaced_rounds
-from . import measures
-from .config import (
-    COMPARATORS,
-    GRID,
-    OFFLINE,
-    Config,
-    Method,
-    Stream,
-    methods_of,
-    methods_of_questions,
-    streams,
-)
+from . import config as settings, measures
+from .config import COMPARATORS, GRID, OFFLINE, Config, Method, Stream
 from .methods import Setting, Trajectories, offline, play, with_current_curvature
 
 SOON = 100
@@ -31,15 +21,17 @@ SOON = 100
 
 def parts(config: Config) -> Parts:
     """Return the comparators, the offline solution and the methods of each stream."""
-    works: dict[str, Callable[[], pd.DataFrame]] = {}
-    for stream in streams(config):
-        of_stream = {
-            "comparators": functools.partial(comparators, config, stream),
-            "offline": functools.partial(offline_solution, config, stream),
-        }
-        for method in methods_of(config, stream):
-            of_stream[_file_name(method)] = functools.partial(compare, config, stream, method)
-        works |= {f"{stream.name()}-{name}": work for name, work in of_stream.items()}
+    works: dict[str, functools.partial[pd.DataFrame]] = {}
+    for d1, scenario, stages in itertools.product(
+        config.outer_dims, config.scenarios, config.stages
+    ):
+        stream = Stream(scenario, stages, d1)
+        name = stream.name()
+        works[f"{name}-comparators"] = functools.partial(comparators, config, stream)
+        works[f"{name}-offline"] = functools.partial(offline_solution, config, stream)
+        for method in settings.methods_of(config, stream):
+            work = functools.partial(compare, config, stream, method)
+            works[f"{name}-{_file_name(method)}"] = work
     return works
 
 
@@ -49,25 +41,24 @@ def compare(config: Config, stream: Stream, method: Method) -> pd.DataFrame:
     Own curvature with w = T plays only the setting that is best with current curvature: w linear
     systems in every round would take hours for the whole grid.
     """
-    settings = None
+    chosen = None
     if method.curvature == "own" and method.w == config.horizon:
         tried = play(config, stream, with_current_curvature(method))
-        settings = [tried.settings[best_curve(_cumulative_regrets(config, stream, tried))]]
+        chosen = [tried.settings[best_curve(_cumulative_regrets(config, stream, tried))]]
     rows, times = Rows(), evenly_spaced_rounds(config.horizon, config.curve_points)
-    if method in methods_of_questions(config):
+    if method in settings.methods_of_questions(config):
         with_more_seeds = config.for_tuning(stream.outer_dim)
         played = play(with_more_seeds, stream, method)
         _add_tuning(rows, with_more_seeds, stream, method, played)
-        played = played.first(config.seeds)
     else:
-        played = play(config, stream, method, settings)
+        played = play(config, stream, method, chosen)
     regrets = _cumulative_regrets(config, stream, played)
     best = best_curve(regrets)
     for index, setting in enumerate(played.settings):
         for seed in range(config.seeds):
             ids = _identifiers(stream, method, seed, setting)
             rows.add(ids, config.horizon, {"stage_regret": regrets[index, seed, -1]})
-    xs = played.outer_vars[best].astype(np.float64)
+    xs = played.outer_vars[best, : config.seeds].astype(np.float64)
     bilevel = measures.bilevel_regret(config, stream, xs)
     excess = measures.comparators(config, stream).excess(times, xs[:, times - 1])
     for seed in range(config.seeds):
@@ -107,8 +98,7 @@ def _add_tuning(
     for seed in range(config.seeds):
         ids = _identifiers(stream, method, seed, played.settings[best])
         regret = regrets[best, seed]
-        loss = (regret[-1] + least[seed]) / config.horizon
-        rows.add(ids, config.horizon, {"tuning_loss": loss})
+        rows.add(ids, config.horizon, {"tuning_loss": (regret[-1] + least[seed]) / config.horizon})
         rows.add(ids, times, {"tuning_regret": regret[times - 1]})
 
 
@@ -118,11 +108,8 @@ def comparators(config: Config, stream: Stream) -> pd.DataFrame:
     outer, path = best.per_round()[0], best.path()
     rows, times = Rows(), evenly_spaced_rounds(config.horizon, config.curve_points)
     for seed in range(config.seeds):
-        ids, curves = (
-            _identifiers(stream, COMPARATORS, seed),
-            {"path_length_2": path[seed, times - 1]},
-        )
-        rows.add(ids, times, curves | _coordinates(outer[seed, times - 1]))
+        ids, curves = _identifiers(stream, COMPARATORS, seed), _coordinates(outer[seed, times - 1])
+        rows.add(ids, times, {"path_length_2": path[seed, times - 1]} | curves)
         rows.add(ids, config.horizon, {"loss": best.losses[seed].sum()})
     return rows.table()
 
@@ -134,7 +121,7 @@ def offline_solution(config: Config, stream: Stream) -> pd.DataFrame:
     excess = measures.comparators(config, stream).excess(times, xs)
     rows = Rows()
     for seed in range(config.seeds):
-        curves = _coordinates(xs[seed]) | {"excess": excess[seed]}
+        curves = {**_coordinates(xs[seed]), "excess": excess[seed]}
         rows.add(_identifiers(stream, OFFLINE, seed), times, curves)
     return rows.table()
 
@@ -163,6 +150,6 @@ def _file_name(method: Method) -> str:
         return f"ogd-{method.x}"
     if method.w == 1:
         return "w1"
-    options = [f"w{method.w}", f"u{method.u:g}", method.normalise, method.follower]
-    options += [method.curvature] + [method.cut] * (method.cut != "never")
-    return "-".join(map(str, options))
+    cut = "" if method.cut == "never" else f"-{method.cut}"
+    options = f"{method.normalise}-{method.follower}-{method.curvature}"
+    return f"w{method.w}-u{method.u:g}-{options}{cut}"

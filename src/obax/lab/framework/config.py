@@ -10,24 +10,19 @@ class Config(Settings):
 """
 
 import dataclasses
-import functools
+import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from ..._support.checks import Kind, check_fields
+from ..._support.checks import check_fields, one_of as one_of
 from ..._support.messages import UserError, nearest
 from .results import Value
 
 C = TypeVar("C")
 M = TypeVar("M", bound="Method")
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def one_of(*allowed: object) -> Kind:
-    """Return the kind of settings that have one of these values."""
-    return Kind(f"one of {', '.join(map(str, allowed))}", lambda value: value in allowed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,13 +140,31 @@ class Method:
         """Return the method that a configuration names, such as `oagd-w10-u0.5`."""
         first, *words = text.strip().lower().split("-")
         method = cls.PROTOTYPES.get(first)
-        options = [_read_option(cls, method.kind, word) if method else None for word in words]
+        options = [cls._option_of(method.kind, word) if method else None for word in words]
         if method is None or None in options:
             raise ValueError(f"methods must be written like {cls.EXAMPLES}, but got {text!r}.")
         try:
             return dataclasses.replace(method, **dict(filter(None, options))).checked()
         except ValueError as error:
             raise ValueError(f"methods must be possible, but {text!r}: {error}") from None
+
+    @classmethod
+    def _option_of(cls, kind: str, word: str) -> tuple[str, Value] | None:
+        """Return the name and value of the option that a word stands for, or `None`."""
+        types_by_name = cls.column_types()
+        for field in dataclasses.fields(cls)[1:]:
+            written, kinds = field.metadata["written"], field.metadata["kinds"]
+            if written is None or (kinds and kind not in kinds):
+                continue
+            if not isinstance(written, str):
+                if word in written:
+                    return field.name, written[word]
+                continue
+            number_type = types_by_name[field.name]
+            digits = r"\d+" if number_type is int else r"\d+(\.\d+)?"
+            if (match := re.fullmatch(f"{written}({digits})", word)) and float(match[1]) > 0:
+                return field.name, number_type(match[1])
+        return None
 
     def checked(self: M) -> M:
         """Return the method. Raise a `ValueError` if its options do not fit together."""
@@ -160,63 +173,32 @@ class Method:
     @classmethod
     def column_types(cls) -> dict[str, type]:
         """Return the columns of a table that identify a method, with their types."""
-        return {"kind": str} | {name: about["type"] for name, about in _about(cls).items()}
+        hints, options = typing.get_type_hints(cls), dataclasses.fields(cls)[1:]
+        return {"kind": str} | {o.name: typing.get_args(hints[o.name])[0] for o in options}
 
     def label(self) -> str:
         """Return a short name for people: the kind and every option that is not as usual."""
         words = [self.kind]
-        for name, value in self.options().items():
-            about = _about(type(self))[name]
-            if not isinstance(about["label"], str):
-                words += [about["label"][value]] if value in about["label"] else []
-            elif value is not None and value != about["usual"]:
-                words.append(about["label"].format(value))
+        for field in dataclasses.fields(self)[1:]:
+            value, label = getattr(self, field.name), field.metadata["label"]
+            if not isinstance(label, str):
+                words += [label[value]] if value in label else []
+            elif value not in (None, field.metadata["usual"]):
+                words.append(label.format(value))
         return ", ".join(words)
 
     def full_label(self) -> str:
         """Return the kind with the name and value of every option."""
-        options = [
-            f"{name} = {value}" for name, value in self.options().items() if value is not None
-        ]
-        return ", ".join([self.kind, *options])
+        given = [f"{name} = {value}" for name, value in self.options().items() if value is not None]
+        return ", ".join([self.kind, *given])
 
     def options(self) -> dict[str, Value]:
         """Return the options by name."""
-        return {name: getattr(self, name) for name in _about(type(self))}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)[1:]}
 
     def columns(self) -> dict[str, Value]:
         """Return the columns of the table that identify the method."""
         return {"method": self.label(), "kind": self.kind} | self.options()
-
-
-def _declared_options(method_class: type[Method]) -> dict[str, Any]:
-    """Return what `option` declared, by name, with the type of each option."""
-    hints = typing.get_type_hints(method_class)
-    return {
-        field.name: {"type": typing.get_args(hints[field.name])[0], **field.metadata}
-        for field in dataclasses.fields(method_class)[1:]
-    }
-
-
-# mypy takes the hash of a dataclass for that of its class.
-_about = typing.cast("Callable[[type[Method]], dict[str, Any]]", functools.cache(_declared_options))
-
-
-def _read_option(method_class: type[Method], kind: str, word: str) -> tuple[str, Value] | None:
-    """Return the name and value of the option that a word stands for, or `None`."""
-    for name, about in _about(method_class).items():
-        written, number_type = about["written"], about["type"]
-        if written is None or (about["kinds"] and kind not in about["kinds"]):
-            continue
-        if not isinstance(written, str):
-            if word in written:
-                return name, written[word]
-        elif word.startswith(written):
-            number = word.removeprefix(written)
-            digits = number if number_type is int else number.replace(".", "", 1)
-            if digits.isdecimal() and number[0] != "." and number[-1] != "." and float(number) > 0:
-                return name, number_type(number)
-    return None
 
 
 def check_replay(

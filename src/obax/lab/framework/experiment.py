@@ -6,9 +6,11 @@ Presets are read without loading JAX, because `obax list` must not wait for it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
+import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -55,43 +57,33 @@ class Experiment:
     chooses_parts: frozenset[str] = frozenset()
 
     @classmethod
-    def of(
-        cls, package: str, name: str, config_class: type, columns: Mapping[str, type]
-    ) -> Experiment:
+    @functools.cache
+    def of(cls, package: str, name: str) -> Experiment:
         """Return the experiment of a package, whose modules are loaded when they are used.
 
-        `work` has `parts`, and `findings` has `findings` and `headline`. `presets.toml` has what
-        `obax list` shows, and settings: those of all presets, of each size, of each study.
+        `config` has `Config` and `COLUMNS`, `work` has `parts`, and `findings` has `findings` and
+        `headline`. `presets.toml` has what `obax list` shows, and settings: those of all presets,
+        of each size, of each study.
         """
-
-        def used(module: str, function: str) -> Callable:
-            def call(*arguments: object) -> object:
-                return getattr(importlib.import_module(f"{package}.{module}"), function)(*arguments)
-
-            return call
-
-        path = Path(str(importlib.import_module(package).__file__)).with_name("presets.toml")
+        config = importlib.import_module(f"{package}.config")
+        path = Path(str(config.__file__)).with_name("presets.toml")
         entries = tomllib.loads(path.read_text(encoding="utf-8"))
         about = entries[name]
-        common, studies = about.pop("settings", {}), about.pop("studies", {})
-        changes, sizes = about.pop("changes", {}), entries["sizes"][about.pop("sizes")]
-        settings = {size: common | of_size for size, of_size in sizes.items()}
-        for study, of_study in studies.items():
+        common, changes = about.pop("settings", {}), about.pop("changes", {})
+        sizes, presets = entries["sizes"][about.pop("sizes")], {}
+        for study, of_study in {"": {}, **about.pop("studies", {})}.items():
             for size, of_size in sizes.items():
                 # The study in the size of the paper has the name of the study alone.
-                preset = study if size == "paper" else f"{study}-{size}"
-                settings[preset] = common | of_size | of_study
-        presets = {
-            preset: from_dict(config_class, values | changes.get(preset, {}))
-            for preset, values in settings.items()
-        }
+                preset = f"{study}-{size}".removesuffix("-paper" if study else "").lstrip("-")
+                values = common | of_size | of_study | changes.get(preset, {})
+                presets[preset] = from_dict(config.Config, values)
         return cls(
             name,
             presets=presets,
-            columns=columns,
-            parts=used("work", "parts"),
-            make_findings=used("findings", "findings"),
-            headline=used("findings", "headline"),
+            columns=config.COLUMNS,
+            parts=functools.partial(_call, f"{package}.work", "parts"),
+            make_findings=functools.partial(_call, f"{package}.findings", "findings"),
+            headline=functools.partial(_call, f"{package}.findings", "headline"),
             files=tuple(about.pop("files", ())),
             chooses_parts=frozenset(entries.get("chooses_parts", ())),
             **about,
@@ -110,9 +102,13 @@ class Experiment:
                 f"{folder.path / 'run.json'} does not fit this version of {self.name}: {error}."
             ) from error
 
-    def run_part(self, work: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """Do the work of a part and return its rows as they are stored."""
-        return typed(work(), self.name, self.columns)
+    def run_part(
+        self, name: str, work: Callable[[], pd.DataFrame]
+    ) -> tuple[str, pd.DataFrame, float]:
+        """Do the work of a part. Return its name, its rows as they are stored, and the seconds."""
+        begun = time.perf_counter()
+        rows = typed(work(), self.name, self.columns)
+        return name, rows, time.perf_counter() - begun
 
     def findings(self, config: Any, table: pd.DataFrame) -> Findings:
         """Return the findings. A claim about a method that was not run becomes "not tested"."""
@@ -130,7 +126,7 @@ class Experiment:
         return dataclasses.replace(findings, claims=claims)
 
     def finished_parts(
-        self, config: Any, names: Sequence[str], folders: Sequence[Path]
+        self, config: Any, names: Sequence[str], folders: Iterable[Path]
     ) -> Iterator[tuple[str, pd.DataFrame, dict[str, Any]]]:
         """Yield the parts with these names that earlier runs have: name, rows, origin.
 
@@ -158,6 +154,11 @@ class Experiment:
                 yield name, rows, {**origin, "seconds": seconds}
 
 
+def _call(module: str, function: str, *arguments: object) -> Any:
+    """Load a module and call one of its functions."""
+    return getattr(importlib.import_module(module), function)(*arguments)
+
+
 def without_missing_evidence(claim: Claim, kinds: set[str], windows: set[int] | None) -> Claim:
     """Return the claim, not tested if a kind of method or a window that it is about is missing."""
     missing = [kind for kind in claim.kinds if kind not in kinds]
@@ -171,44 +172,45 @@ def without_missing_evidence(claim: Claim, kinds: set[str], windows: set[int] | 
 class Texts:
     """The texts of a report: the jinja2 templates in `report.toml` beside the experiment's modules.
 
-    Each is filled with the `values` and stripped of its line breaks.
+    Each is filled with the `values` of the report and stripped of its line breaks.
     """
 
     def __init__(self, module: str, **values: Any):
         import jinja2
 
         path = Path(module).with_name("report.toml")
-        self._templates = tomllib.loads(path.read_text(encoding="utf-8"))
+        self.templates: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         self._environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-        self._values = values
+        self.values = values
 
     def fill(self, template: str, **values: Any) -> str:
         """Return a template filled with the values of the report and these ones."""
-        filled = self._environment.from_string(template).render(self._values | values)
+        filled = self._environment.from_string(template).render(self.values | values)
         return " ".join(filled.split())
-
-    def section(self, name: str) -> Any:
-        """Return a section as it is written."""
-        return self._templates[name]
 
     def __call__(self, name: str, **values: Any) -> str:
         """Return a text of the section [texts]."""
-        return self.fill(self._templates["texts"][name], **values)
+        return self.fill(self.templates["texts"][name], **values)
 
     def table(self, name: str, frame: pd.DataFrame, **values: Any) -> Table:
         """Return a table with the title and caption of the section [tables]."""
-        about = self._templates["tables"][name]
-        return Table(
-            name, *(self.fill(about[key], **values) for key in ("title", "caption")), frame
-        )
+        about = {k: self.fill(v, **values) for k, v in self.templates["tables"][name].items()}
+        return Table(name, frame=frame, **about)
 
     def figure(self, key: str, series: Sequence[Any], name: str = "", **values: Any) -> Figure:
         """Return a figure with the texts of the section [figures]; `name` is the key by default."""
-        about = {k: self.fill(v, **values) for k, v in self._templates["figures"][key].items()}
-        logs = {axis: bool(about.pop(axis, "")) for axis in ("log_x", "log_y")}
-        return Figure(name or key, series=series, **about, **logs)
+        texts = self.templates["figures"][key].items()
+        about: dict[str, Any] = {k: self.fill(v, **values) for k, v in texts}
+        about |= {axis: bool(about.get(axis)) for axis in ("log_x", "log_y")}
+        return Figure(name or key, series=series, **about)
 
-    def paragraphs(self, **values: Any) -> list[str]:
+    def claim(self, key: str, measured: str, verdict: str, setting: str, **values: Any) -> Claim:
+        """Return a claim with the texts of the section [claims], and what it is about."""
+        about = self.templates["claims"][key]
+        kinds = [self.fill(kind, **values) for kind in about["kinds"]]
+        id, claimed = (self.fill(about[name], **values) for name in ("id", "claimed"))
+        return Claim(id, claimed, measured, verdict, setting, kinds, about.get("windows", ()))
+
+    def paragraphs(self) -> list[str]:
         """Return the paragraphs on how it was measured, without those that are empty."""
-        filled = [self.fill(text, **values) for text in self._templates["paragraphs"]["method"]]
-        return [text for text in filled if text]
+        return list(filter(None, map(self.fill, self.templates["paragraphs"]["method"])))

@@ -9,13 +9,14 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from .config import Method
-from .experiment import Parts
-from .results import Answer, Claim, Figure, Table
+from .experiment import Parts, Texts
+from .results import Answer, Claim, Figure
 from .statistics import (
     Gain,
     answer_words,
@@ -32,11 +33,9 @@ M = TypeVar("M", bound=Method)
 CLOCK = "processor_seconds"
 """The time that other programs disturb least."""
 ONLY_STEPS = "Steps only: compilation, data and evaluation are not counted."
-SYNTHETIC = "The data is synthetic: these figures say nothing about the real data set."
 
 
-@dataclasses.dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """A figure of one metric over the rounds, with a curve for each method."""
 
     name: str
@@ -64,9 +63,21 @@ def parts_by_seed(config: Any, compare: Callable[[Any, Any, int], pd.DataFrame])
 
 def accuracy_headline(table: pd.DataFrame) -> str:
     """Return the last test accuracy of a part and its seconds, for the progress bar."""
-    accuracy = table[table.metric == "test_accuracy"].sort_values("t")
-    seconds = table[table.metric == "seconds"].value.max()
+    accuracy = select(table, metric="test_accuracy").sort_values("t")
+    seconds = select(table, metric="seconds").value.max()
     return f"{accuracy.method.iloc[0]}: {accuracy.value.iloc[-1]:.1%}, {seconds:.3g} s"
+
+
+def one_example(table: pd.DataFrame) -> float:
+    """Return what one test example changes in a balanced accuracy, in points.
+
+    The accuracies of a class are multiples of one over the number of its examples, so that the
+    least distance between two of them is that share. The least over classes and seeds counts.
+    """
+    of_classes = table[table.metric.str.startswith("test_class_")]
+    shares = of_classes.dropna(subset="value").groupby(["metric", "seed"]).value
+    steps = [np.diff(np.unique(values)).min(initial=1.0) for _, values in shares]
+    return 100 * min(steps) / of_classes.metric.nunique() if steps else 0.0
 
 
 Piece = tuple[str, str]
@@ -82,14 +93,17 @@ class Runs(Generic[M]):
     """The runs of a table by method: those of `methods` that the table has.
 
     Final figures are means over the measurements after the `share` of the rounds. The `resolution`
-    is the value of one test example in points of accuracy, if it is known. `setting` is what claims
-    say about the run.
+    is the value of one test example in points of accuracy. Claims take their texts from `texts`,
+    and from those that all experiments share.
     """
 
-    setting = ""
-
     def __init__(
-        self, methods: Iterable[M], table: pd.DataFrame, share: float, resolution: float = 0.0
+        self,
+        methods: Iterable[M],
+        table: pd.DataFrame,
+        texts: Texts,
+        share: float,
+        resolution: float = 0.0,
     ):
         selected = {m: select(table, kind=m.kind, **m.options()) for m in methods}
         self.rows = {
@@ -99,19 +113,20 @@ class Runs(Generic[M]):
         }
         self.methods = list(self.rows)
         self.data = str(table.data.iloc[0])
-        self.synthetic = "(synthetic)" in self.data
         self.share, self.resolution = share, resolution
+        self._shared = Texts(__file__, data=self.data, share=share)
+        self.texts = texts
+        texts.values["data"] = self.data
 
     def name(self, method: M) -> str:
         """Return the label of a method, with its step sizes if several were run."""
-        own, label = method.options(), method.label()
-        words = [label]
+        name = method.label()
         for step in ("alpha", "beta"):
-            sizes = {method.options().get(step) for method in self.methods} - {None}
-            if len(sizes) > 1 and own[step] is not None:
-                size = f"{step} = {own[step]:g}"
-                words += [size] if size not in label else []
-        return ", ".join(words)
+            sizes = {method: method.options().get(step) for method in self.methods}
+            size = f"{step} = {sizes[method] or 0:g}"
+            if len({*sizes.values()} - {None}) > 1 and sizes[method] and size not in name:
+                name += f", {size}"
+        return name
 
     def curve(self, method: M, metric: str = "test_accuracy") -> pd.DataFrame:
         """Return the metric, rounds by seeds."""
@@ -129,25 +144,18 @@ class Runs(Generic[M]):
         return self.curve(method, metric).iloc[-1]
 
     def claim(
-        self,
-        id: str,
-        claimed: str,
-        pieces: Sequence[Piece],
-        kinds: Sequence[str],
-        *,
-        rule: Callable[[Sequence[str]], str] = combined,
-        intro: Sequence[str] = (),
-        windows: Sequence[int] = (),
+        self, key: str, pieces: Sequence[Piece], intro: Sequence[str] = (), **values: object
     ) -> Claim:
-        """Return a claim with its verdict. `kinds` and `windows` are those that it is about.
+        """Return a claim of `report.toml` with its verdict. The `values` are those of its texts.
 
         A claim without pieces is not tested.
         """
+        texts = self.texts if key in self.texts.templates["claims"] else self._shared
+        rule = chain if "is_order" in texts.templates["claims"][key] else combined
         words = "; ".join([*intro, *(measured for measured, _ in pieces)])
-        if not pieces:
-            words = "these runs cannot tell: a method that it names, or the rounds, are missing"
+        words = words if pieces else self._shared("untested")
         verdict = rule([verdict for _, verdict in pieces])
-        return Claim(id, claimed, words, verdict, self.setting, tuple(kinds), tuple(windows))
+        return texts.claim(key, words, verdict, self.texts("setting"), **values)
 
     def accuracy_gain(self, one: M, other: M) -> Gain:
         """Return by how many points of test accuracy `one` ends above `other`.
@@ -165,36 +173,31 @@ class Runs(Generic[M]):
         ours, theirs = self.curve(one, metric).align(self.curve(other, metric), join="inner")
         return paired(theirs.iloc[-1], ours.iloc[-1]) if len(ours) else Gain.of([])
 
-    def replay_claims(self, method: M, goal: str, goals: Iterable[M], last: M) -> Iterator[Claim]:
+    def replay_claims(self, method: M, goal: str, goals: Sequence[M], last: M) -> Iterator[Claim]:
         """Yield claims of ours on a replay window: over a kind of methods, over the last rounds.
 
         It must be at least as accurate as each of `goals`, in a fifth of its time.
         """
-        claimed = (
-            f"ours: OAGD with a replay window is at least as accurate as {goal}, at no more than a "
-            "fifth of its time"
-        )
-        for other in goals or [None]:
-            pieces, name = [], method.label()
-            if other is not None:
-                ours, theirs = self.last(method, CLOCK), self.last(other, CLOCK)
-                share = ours.mean() / theirs.mean()
-                time = f"{ours.mean():.3g} s for {theirs.mean():.3g} s ({share:.2g} of it)"
-                pieces = [
-                    piece(f"over {other.label()}", self.accuracy_gain(method, other)),
-                    piece(f"{time}, below a fifth by", paired(theirs / 5, ours), unit="s"),
-                ]
-                name += f"; {other.label()}"
-            yield self.claim(f"replay ({name})", claimed, pieces, ["OAGD", goal])
+        label = method.label()
+        if not goals:
+            yield self.claim("replay", [], name=label, goal=goal)
+        for other in goals:
+            ours, theirs = self.last(method, CLOCK), self.last(other, CLOCK)
+            share = ours.mean() / theirs.mean()
+            time = f"{ours.mean():.3g} s for {theirs.mean():.3g} s ({share:.2g} of it)"
+            pieces = [
+                piece(f"over {other.label()}", self.accuracy_gain(method, other)),
+                piece(f"{time}, below a fifth by", paired(theirs / 5, ours), unit="s"),
+            ]
+            yield self.claim("replay", pieces, name=f"{label}; {other.label()}", goal=goal)
         if last in self.methods:
-            claimed = "ours: drawing the window from the past is better than its last rounds"
             pieces = [piece(f"over {last.label()}", self.accuracy_gain(method, last))]
-            yield self.claim(f"replay over last ({method.label()})", claimed, pieces, ["OAGD"])
+            yield self.claim("replay_over_last", pieces, name=label)
 
     def larger_is_better_and_slower(
         self, id: str, symbol: str, methods: Sequence[tuple[int, M]], clock: str
-    ) -> list[Claim]:
-        """Return two claims on a number of the methods: larger is better, larger is slower."""
+    ) -> Iterator[Claim]:
+        """Yield two claims on a number of the methods: larger is better, larger is slower."""
         better, slower = [], []
         for (small, lesser), (large, greater) in itertools.pairwise(methods):
             step = f"{symbol} = {large} over {small}"
@@ -202,14 +205,8 @@ class Runs(Generic[M]):
             slower.append(piece(step, self.time_gain(lesser, greater, clock), unit="s"))
         accuracies = [f"{symbol} = {n}: {100 * self.final(m).mean():.1f}" for n, m in methods]
         seconds = [f"{symbol} = {n}: {self.last(m, clock).mean():.3g} s" for n, m in methods]
-        claims = (
-            (")", f"the larger {symbol}, the better the accuracy", better, accuracies),
-            (", time)", f"the larger {symbol}, the longer the runtime", slower, seconds),
-        )
-        return [
-            self.claim(f"{id}{end}", claimed, pieces, ["OAGD"], rule=chain, intro=intro)
-            for end, claimed, pieces, intro in claims
-        ]
+        yield self.claim("better", better, accuracies, id=id, symbol=symbol)
+        yield self.claim("slower", slower, seconds, id=id, symbol=symbol)
 
     def best(self, methods: Iterable[M]) -> M | None:
         """Return the method with the best final test accuracy, of those with the most seeds."""
@@ -223,16 +220,16 @@ class Runs(Generic[M]):
 
         Both lists are empty if all numbers are equal.
         """
-        numbers = {method: number(method) for method in methods}
-        ends = sorted(set(numbers.values()))
-        if len(ends) < 2:
+        numbers = [number(method) for method in methods]
+        if len(set(numbers)) < 2:
             return [], []
-        most, least = ([m for m in methods if numbers[m] == end] for end in (ends[-1], ends[0]))
+        by_number = list(zip(methods, numbers, strict=True))
+        most, least = ([m for m, n in by_number if n == end(numbers)] for end in (max, min))
         return most, least
 
     def answer(
         self,
-        question: str,
+        topic: str,
         ones: Sequence[M],
         others: Sequence[M],
         doubt: tuple[str, str] | None = None,
@@ -240,15 +237,16 @@ class Runs(Generic[M]):
     ) -> Answer:
         """Answer whether the best of `ones` ends above the best of `others`, and in which time.
 
+        The question is that of the topic in `report.toml`.
+
         The table and the figure show every method, and the answer names another method that leads
         them. A `doubt` is what else may explain a gain, and why; with a doubt a gain is not a yes.
         The `remarks` follow.
         """
         one, other = self.best(ones), self.best(others)
-        words = "Not tested here: methods that the question is about were not run."
+        words = [self._shared("untested_answer")]
         if one and other:
-            words = self._answer(one, other, len(ones), doubt) + self._leading_method(one, other)
-        words = " ".join([words, *remarks, *[SYNTHETIC] * self.synthetic])
+            words = [self._difference(one, other, len(ones), doubt), *self._leader(one, other)]
         frame = pd.DataFrame(
             {
                 "method": self.name(method),
@@ -258,40 +256,36 @@ class Runs(Generic[M]):
             }
             for method in self.methods
         )
-        caption = (
-            f"{self.data}: mean over the measurements after {self.share:.0%} of the rounds, then "
-            "mean over seeds with its 95% t-interval; seconds of all steps, without compilation, "
-            "data and evaluation."
-        )
-        table = Table("summary", "Test accuracy and time", caption, frame)
-        return Answer(question, words, table, *self.panels([TEST]))
+        words += [*remarks, *self._synthetic()]
+        table = self._shared.table("summary", frame)
+        question = self.texts.templates["questions"][topic]
+        return Answer(question, " ".join(words), table, *self.panels([TEST]))
 
-    def _answer(self, one: M, other: M, choices: int, doubt: tuple[str, str] | None) -> str:
-        gain, where = self.accuracy_gain(one, other), "above"
+    def _difference(self, one: M, other: M, choices: int, doubt: tuple[str, str] | None) -> str:
+        gain = self.accuracy_gain(one, other)
         lead = answer_words([gain.verdict], "method")
         if doubt and gain.verdict == "reproduced":
             lead = f"Not told apart from {doubt[0]}"
-        if gain.mean < 0:
-            gain, where = dataclasses.replace(gain, mean=-gain.mean), "below"
-        ratio = self.last(one).mean() / self.last(other).mean()
-        chosen = f"{self.name(one)}{f' (best of {choices})' if choices > 1 else ''}"
-        return (
-            f"{lead}: {chosen} ends {gain.size} points {where} {self.name(other)} in test accuracy "
-            f"({gain.basis}), in {readable(ratio)} times its seconds"
-            f"{f' ({doubt[1]})' if doubt else ''}."
+        return self._shared(
+            "answer",
+            lead=lead,
+            one=self.name(one),
+            other=self.name(other),
+            choices=choices,
+            gain=dataclasses.replace(gain, mean=abs(gain.mean)),
+            where="below" if gain.mean < 0 else "above",
+            ratio=readable(self.last(one).mean() / self.last(other).mean()),
+            doubt=doubt,
         )
 
-    def _leading_method(self, one: M, other: M) -> str:
-        """Return a sentence on the method that leads the table, if it is neither of the two."""
+    def _leader(self, one: M, other: M) -> Iterator[str]:
+        """Yield a sentence on the method that leads the table, if it is neither of the two."""
         final = {method: self.final(method).mean() for method in self.methods}
-        first = max(final, key=lambda method: final[method])
-        better = max(one, other, key=lambda method: final[method])
-        if first in (one, other) or not (gain := self.accuracy_gain(first, better)).mean > 0:
-            return ""
-        return (
-            f" {self.name(first)} leads the table; over {self.name(better)}: "
-            f"{gain.words('points')}."
-        )
+        first, better = (max(some, key=final.__getitem__) for some in (final, (one, other)))
+        gain = self.accuracy_gain(first, better)
+        if first not in (one, other) and gain.mean > 0:
+            names = {"first": self.name(first), "better": self.name(better)}
+            yield self._shared("leader", gain=gain, **names)
 
     def panels(self, panels: Sequence[Panel]) -> list[Figure]:
         """Return figures over the rounds."""
@@ -322,5 +316,7 @@ class Runs(Generic[M]):
         """Return what every reader must know: synthetic data and rejected rounds."""
         counts = {self.name(m): int(self.last(m, "rejected").sum()) for m in self.methods}
         listed = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
-        rejected = f"Rounds rejected because they were not finite, over all seeds: {listed}."
-        return [SYNTHETIC] * self.synthetic + [rejected] * bool(listed)
+        return self._synthetic() + [self._shared("rejected", listed=listed)] * bool(listed)
+
+    def _synthetic(self) -> list[str]:
+        return [self._shared("synthetic")] * ("(synthetic)" in self.data)

@@ -14,6 +14,7 @@ types. `method` is the label of a method for people and is never parsed: its opt
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -35,6 +36,7 @@ from .results import Value
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
     from ...integrations.dask import Seat
 
@@ -54,14 +56,15 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, experiment: str, preset: str, config: dict[str, Any]) -> RunFolder:
         """Create a new folder. Raise a `UserError` if it already holds something."""
-        if path.exists() and not path.is_dir():
+        if path.is_file():
             raise UserError(f"{path} is a file, not a folder. Choose another --out.")
-        present = {file.name for file in path.iterdir()} if path.exists() else set()
         # A run that was killed right after its start leaves only hidden files.
-        if any(not name.startswith(".") for name in present):
+        if any(not file.name.startswith(".") for file in path.glob("*")):
+            content = ""
+            with contextlib.suppress(UserError):
+                content = f": it holds a run of {cls.open(path).info['experiment']}"
             raise UserError(
-                f"{path} is not empty{_what_is_in(path)}. Choose another --out, or continue with "
-                f"--resume."
+                f"{path} is not empty{content}. Choose another --out, or continue with --resume."
             )
         info = {
             "format": FORMAT,
@@ -224,23 +227,16 @@ def rejected_rounds(table: pd.DataFrame) -> int:
     return int(counts.groupby(run, dropna=False)["value"].max().sum())
 
 
-def _what_is_in(path: Path) -> str:
-    try:
-        info = json.loads((path / "run.json").read_text())
-        return f": it holds a run of {info['experiment']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
 def commit() -> str | None:
     """Return the commit of the checkout that obax runs from, or `None`."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--exclude=*"]
-    command += ["--abbrev=40", "--dirty= with changes"]
+    options = ["--always", "--exclude=*", "--abbrev=40", "--dirty= with changes"]
+    command = ["git", "-C", str(Path(__file__).parent), "describe", *options]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=10
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
         return None
-    return None if answer.returncode else answer.stdout.strip()
 
 
 # The core columns; those of an experiment stand between them.
@@ -254,44 +250,36 @@ class Rows:
     """The rows of a part, gathered one block after the other."""
 
     def __init__(self) -> None:
-        self._blocks: list[tuple[Mapping[str, Value], np.ndarray, str, np.ndarray]] = []
+        self._rows: list[dict[str, Value]] = []
 
     def add(
-        self,
-        identifiers: Mapping[str, Value],
-        t: int | Sequence[int] | np.ndarray,
-        metrics: Mapping[str, float | Sequence[float] | np.ndarray],
+        self, identifiers: Mapping[str, Value], t: ArrayLike, metrics: Mapping[str, ArrayLike]
     ) -> None:
         """Add metrics of round t, or of several rounds, under these columns."""
-        times = np.atleast_1d(t)
+        times = np.atleast_1d(t).tolist()
         for metric, value in metrics.items():
-            values = np.broadcast_to(np.asarray(value, np.float64), times.shape)
-            self._blocks.append((identifiers, times, metric, values))
+            values = np.broadcast_to(np.asarray(value, np.float64), len(times)).tolist()
+            self._rows += [
+                {**identifiers, "t": time, "metric": metric, "value": number}
+                for time, number in zip(times, values, strict=True)
+            ]
 
     def table(self) -> pd.DataFrame:
-        """Return all rows as a table. A column that a row does not have is `None` there."""
+        """Return all rows as a table. What a row does not have is missing there."""
         import pandas as pd
 
-        names = dict.fromkeys(name for identifiers, *_ in self._blocks for name in identifiers)
-        columns: dict[str, list] = {
-            name: [ids.get(name) for ids, times, *_ in self._blocks for _ in times]
-            for name in names
-        }
-        columns["t"] = [int(t) for _, times, *_ in self._blocks for t in times]
-        columns["metric"] = [metric for _, times, metric, _ in self._blocks for _ in times]
-        columns["value"] = [float(v) for *_, values in self._blocks for v in values]
-        return pd.DataFrame(columns)
+        return pd.DataFrame(self._rows)
 
 
 def typed(table: pd.DataFrame, experiment: str, columns: Mapping[str, type]) -> pd.DataFrame:
     """Return the table of a part as it is stored: the declared columns in order and typed."""
     dtypes = FIRST | {name: DTYPES[kind] for name, kind in columns.items()} | LAST
     table = table.assign(experiment=experiment)
-    missing, unknown = set(dtypes) - set(table.columns), set(table.columns) - set(dtypes)
+    missing, unknown = dtypes.keys() - {*table.columns}, {*table.columns} - dtypes.keys()
     if missing or unknown:
+        faults = (", ".join(sorted(names)) or "none" for names in (missing, unknown))
         raise ValueError(
-            f"the columns of {experiment} must be those it declares; missing: "
-            f"{', '.join(sorted(missing)) or 'none'}, unknown: "
-            f"{', '.join(sorted(unknown)) or 'none'}."
+            f"the columns of {experiment} must be those it declares; missing: {next(faults)}, "
+            f"unknown: {next(faults)}."
         )
     return table[list(dtypes)].astype(dtypes)

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,8 +53,8 @@ def work(experiment_name: str, config: dict[str, object], part: str) -> tuple[by
 
     experiment = find(experiment_name)
     parts = experiment.parts(experiment.settings(config))
-    begun = time.perf_counter()
-    return to_parquet(experiment.run_part(parts[part])), time.perf_counter() - begun
+    _, rows, seconds = experiment.run_part(part, parts[part])
+    return to_parquet(rows), seconds
 
 
 def describe(seats: Sequence[Seat]) -> str:

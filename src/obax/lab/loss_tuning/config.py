@@ -4,31 +4,9 @@ import dataclasses
 import itertools
 from typing import Annotated
 
-from ..._support.checks import (
-    BelowOne,
-    Count,
-    Fraction,
-    NonNegative,
-    NonNegativeInt,
-    Positive,
-)
-from ..framework.config import (
-    Method as AnyMethod,
-    Settings,
-    check_replay,
-    one_of,
-    option,
-)
+from ..._support.checks import BelowOne, Count, Fraction, NonNegative, NonNegativeInt, Positive
+from ..framework.config import Method as AnyMethod, Settings, check_replay, one_of, option
 
-TUNED = "Does tuning the loss online help, where classes are rare?"
-QUESTIONS = {
-    "imbalance": TUNED,
-    "table": TUNED,
-    "shift": "Does tuning the loss online help, while the classes shift?",
-    "window": "Does a longer window help?",
-    "steps": "Do the step sizes matter?",
-}
-"""The question of each topic, see `Config.topic`."""
 DATA = ("mnist", "mnist-shift", "adult", "tadpole")
 OAGD = ("OAGD",)
 

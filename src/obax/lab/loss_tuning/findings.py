@@ -6,17 +6,24 @@ both have, by the rule in `framework.statistics`.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pandas as pd
 
 from ..._support.messages import counted
 from ..framework.experiment import Texts
-from ..framework.learning import TIME, TRAINING, Runs, accuracy_headline as headline, piece
+from ..framework.learning import (
+    TIME,
+    TRAINING,
+    Runs,
+    accuracy_headline as headline,
+    one_example,
+    piece,
+)
 from ..framework.results import Claim, Figure, Findings
-from ..framework.statistics import Gain, chain, mean_over_seeds, paired
-from .config import QUESTIONS, Config, Method
+from ..framework.statistics import Gain, mean_over_seeds, paired
+from .config import Config, Method
 
 __all__ = ["findings", "headline"]
 FINAL = 0.95
@@ -30,28 +37,31 @@ DIP, BEYOND = 1.0, 0.5
 FLAT = 5.0
 """Accuracies over a range of step sizes count as flat if they differ by at most so many points."""
 PAPERS_WINDOWS = {5, 10}
-AGAINST_AUTOBALANCE = ("OAGD", "AutoBalance")
 CURVATURES = (("own", ""), ("current", ", one solve"))
 
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
-    runs = Runs(config.runs().values(), table, FINAL)
-    texts = Texts(__file__, config=config, data=runs.data)
+    runs = runs_of(config, table)
     ones, others = sides(config, runs)
-    answer = runs.answer(
-        QUESTIONS[config.topic], ones, others, doubt(config, runs, texts, ones, others)
-    )
+    why = doubt(config, runs, ones, others)
     return Findings(
-        answers=[answer],
+        answers=[runs.answer(config.topic, ones, others, why)],
         claims=claims(config, runs),
-        figures=[*runs.panels([TRAINING, TIME]), *paths_of_leader(runs, texts)],
+        figures=[*runs.panels([TRAINING, TIME]), *paths_of_leader(runs)],
         tables=[
-            texts.table("classes", accuracies_of_classes(runs)),
-            texts.table("leader", ends_of_leader(runs)),
+            runs.texts.table("classes", accuracies_of_classes(runs)),
+            runs.texts.table("leader", ends_of_leader(runs)),
         ],
-        paragraphs=[*runs.notes(), *texts.paragraphs()],
+        paragraphs=[*runs.notes(), *runs.texts.paragraphs()],
     )
+
+
+def runs_of(config: Config, table: pd.DataFrame) -> Runs[Method]:
+    """Return the runs of a table, with the texts of the report."""
+    rounds, seeds = counted(config.rounds, "round"), counted(config.seeds, "seed")
+    texts = Texts(__file__, config=config, rounds=rounds, seeds=seeds)
+    return Runs(config.runs().values(), table, texts, FINAL, one_example(table))
 
 
 def sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
@@ -72,14 +82,14 @@ def sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method
 
 
 def doubt(
-    config: Config, runs: Runs[Method], texts: Texts, ones: list[Method], others: list[Method]
+    config: Config, runs: Runs[Method], ones: list[Method], others: list[Method]
 ) -> tuple[str, str] | None:
     """Return what else may explain a gain over OGD: a window trains the follower more."""
     one = runs.best(ones)
     if config.study != "methods" or one is None or any(other.held for other in others):
         return None
     steps = (one.w or 1) * (one.passes or 1)
-    return None if steps == 1 else ("more training", texts("more_training", steps=steps))
+    return None if steps == 1 else ("more training", runs.texts("more_training", steps=steps))
 
 
 def columns_of(method: Method) -> dict[str, str]:
@@ -107,40 +117,30 @@ def accuracies_of_classes(runs: Runs[Method]) -> pd.DataFrame:
 
 def ends_of_leader(runs: Runs[Method]) -> pd.DataFrame:
     """Return gamma and Delta of each method after the last round."""
-    return pd.DataFrame(
-        columns_of(method)
-        | {"part": part}
-        | {
-            name: round(runs.last(method, metric).mean(), 3)
-            for name, metric in metrics_of_classes(runs, part).items()
-        }
-        for method, part in itertools.product(runs.methods, ("gamma", "delta"))
-    )
+    rows = []
+    for method, part in itertools.product(runs.methods, ("gamma", "delta")):
+        metrics = metrics_of_classes(runs, part).items()
+        ends = {name: round(runs.last(method, metric).mean(), 3) for name, metric in metrics}
+        rows.append(columns_of(method) | {"part": part} | ends)
+    return pd.DataFrame(rows)
 
 
-def paths_of_leader(runs: Runs[Method], texts: Texts) -> list[Figure]:
-    """Return gamma and Delta of the method with the longest window, and of AutoBalance."""
+def paths_of_leader(runs: Runs[Method]) -> Iterator[Figure]:
+    """Yield gamma and Delta of the method with the longest window, and of AutoBalance."""
     moving = [method for method in first_steps(runs) if method.kind != "OGD" and not method.held]
     windows = sorted((m for m in moving if m.w is not None), key=lambda m: -(m.w or 0))[:1]
     shown = [*windows, *(m for m in moving if m.kind == "AutoBalance")]
-    return [
-        texts.figure(
-            part,
-            [
-                mean_over_seeds(runs.rows[method][metric], name)
-                for name, metric in metrics_of_classes(runs, part).items()
-            ],
-            f"{part}-{method.kind.lower()}",
-            method=method.label(),
-        )
-        for method, part in itertools.product(shown, ("gamma", "delta"))
-    ]
+    for method, part in itertools.product(shown, ("gamma", "delta")):
+        metrics = metrics_of_classes(runs, part).items()
+        curves = [mean_over_seeds(runs.rows[method][metric], name) for name, metric in metrics]
+        name = f"{part}-{method.kind.lower()}"
+        yield runs.texts.figure(part, curves, name, method=method.label())
 
 
 def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
     """Return the claims on the topic of a configuration."""
-    evidence = Evidence(config, runs)
-    return [claim for make in TOPICS[config.topic] for claim in make(evidence)]
+    facts = Evidence(config, runs)
+    return [claim for make in TOPICS[config.topic] for claim in make(facts)]
 
 
 def first_steps(runs: Runs[Method]) -> list[Method]:
@@ -160,8 +160,8 @@ class Evidence:
         self.ogd = next((m for m in self.methods if m.kind == "OGD"), None)
         self.autobalance = next((m for m in self.methods if m.kind == "AutoBalance"), None)
         self.ours = self.oagd()
-        sizes = {"rounds": counted(config.rounds, "round"), "seeds": counted(config.seeds, "seed")}
-        runs.setting = Texts(__file__, config=config, data=runs.data, **sizes)("setting")
+        self.span = max(3 * config.evaluate_every, config.phase_rounds // 5)
+        """The number of rounds in which a fall is looked for."""
 
     def oagd(self, **wanted: object) -> list[Method]:
         """Return the paper's OAGD methods with the wanted options, ordered by window.
@@ -169,9 +169,8 @@ class Evidence:
         The paper's OAGD has its leader on, a Neumann series, one pass over the last w rounds, and
         the outer step size of all methods.
         """
-        usual = {"kind": "OAGD", "held": False, "solver": "neumann"}
-        usual |= dict.fromkeys(("passes", "replay", "own_alpha"))
-        wanted = usual | wanted
+        wanted = {"kind": "OAGD", "held": False, "solver": "neumann"} | wanted
+        wanted |= dict.fromkeys(("passes", "replay", "own_alpha"))
         kept = [m for m in self.methods if all(getattr(m, k) == v for k, v in wanted.items())]
         return sorted(kept, key=lambda method: method.w or 0)
 
@@ -185,156 +184,132 @@ class Evidence:
         before = curve[(curve.index <= at) & (curve.index > at - self.span)].mean()
         return before - curve[(curve.index > at) & (curve.index <= at + self.span)].min()
 
-    @property
-    def span(self) -> int:
-        """The number of rounds in which a fall is looked for."""
-        return max(3 * self.config.evaluate_every, self.config.phase_rounds // 5)
 
-
-def time(see: Evidence, id: str) -> Iterator[Claim]:
+def time(facts: Evidence, id: str) -> Iterator[Claim]:
     """Yield the claim that OGD takes less time than OAGD, and OAGD less than AutoBalance."""
     pieces = []
-    if see.ogd and see.autobalance:
-        for ours in see.ours:
-            for one, other in ((see.ogd, ours), (ours, see.autobalance)):
-                gain = see.runs.time_gain(one, other)
+    if facts.ogd and facts.autobalance:
+        for ours in facts.ours:
+            for one, other in ((facts.ogd, ours), (ours, facts.autobalance)):
+                gain = facts.runs.time_gain(one, other)
                 pieces.append(piece(f"{other.label()} over {one.label()}", gain, unit="s"))
-    spent = [f"{m.label()} {see.runs.last(m).mean():.3g} s" for m in see.methods]
-    claimed, kinds = "runtime OGD < OAGD < AutoBalance", ("OGD", *AGAINST_AUTOBALANCE)
-    yield see.runs.claim(f"{id} (time)", claimed, pieces, kinds, rule=chain, intro=spent)
+    spent = [f"{m.label()} {facts.runs.last(m).mean():.3g} s" for m in facts.methods]
+    yield facts.runs.claim("time", pieces, spent, id=id)
 
 
-def overtaking(see: Evidence) -> Iterator[Claim]:
+def overtaking(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C3: OAGD with w = 5, 10 overtakes AutoBalance."""
-    ours = [method for method in see.ours if method.w in PAPERS_WINDOWS]
-    claimed = "OAGD with w = 5 and with w = 10 overtakes AutoBalance in balanced test accuracy"
+    ours = [method for method in facts.ours if method.w in PAPERS_WINDOWS]
     complete = {method.w for method in ours} == PAPERS_WINDOWS
-    claim = against_autobalance(see, "C3 (accuracy)", claimed, ours if complete else [], margin=0.0)
-    yield dataclasses.replace(claim, windows=sorted(PAPERS_WINDOWS))
+    yield against_autobalance(facts, "overtaking", ours if complete else [], margin=0.0)
 
 
-def closeness(see: Evidence) -> Iterator[Claim]:
+def closeness(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C5: OAGD is as accurate as AutoBalance. Its time is another claim."""
-    claimed = "OAGD with a window has the balanced test accuracy of AutoBalance (at most "
-    claimed += f"{CLOSE:g} points less)"
-    ours = [method for method in see.ours if method.w != 1]
-    yield against_autobalance(see, "C5 (accuracy)", claimed, ours, margin=-CLOSE)
+    ours = [method for method in facts.ours if method.w != 1]
+    yield against_autobalance(facts, "closeness", ours, margin=-CLOSE)
 
 
-def against_autobalance(
-    see: Evidence, id: str, claimed: str, ours: list[Method], margin: float
-) -> Claim:
+def against_autobalance(facts: Evidence, key: str, ours: list[Method], margin: float) -> Claim:
     """Return a claim on the accuracy of methods over that of AutoBalance, beyond a margin."""
-    theirs, pieces, intro = see.autobalance, [], []
+    theirs, pieces, intro = facts.autobalance, [], []
     if theirs:
-        intro = [f"AutoBalance {see.mean(theirs):.1f}"]
+        intro = [f"AutoBalance {facts.mean(theirs):.1f}"]
         for method in ours:
-            gain = see.runs.accuracy_gain(method, theirs)
-            pieces.append(
-                piece(f"{method.label()} {see.mean(method):.1f}", gain, gain.above(margin))
-            )
-    return see.runs.claim(id, claimed, pieces, AGAINST_AUTOBALANCE, intro=intro)
+            gain, name = facts.runs.accuracy_gain(method, theirs), f"{method.label()} "
+            pieces.append(piece(f"{name}{facts.mean(method):.1f}", gain, gain.above(margin)))
+    return facts.runs.claim(key, pieces, intro, close=f"{CLOSE:g}")
 
 
-def windows(see: Evidence, id: str) -> Iterator[Claim]:
+def windows(facts: Evidence, id: str) -> Iterator[Claim]:
     """Yield the claims that a larger window is better and slower."""
     for curvature, note in CURVATURES:
-        by_size, id_here = see.oagd(curvature=curvature, decay=0.9), f"{id} (window{note}"
-        if len(by_size) > 1 or curvature == "own":
-            sizes = [(method.w or 0, method) for method in by_size]
-            yield from see.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
+        sizes = [(m.w or 0, m) for m in facts.oagd(curvature=curvature, decay=0.9)]
+        if len(sizes) > 1 or curvature == "own":
+            id_here = f"{id} (window{note}"
+            yield from facts.runs.larger_is_better_and_slower(id_here, "w", sizes, "seconds")
 
 
-def shift(see: Evidence) -> Iterator[Claim]:
+def shift(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C4: AutoBalance falls where the classes shift, and OAGD does not."""
-    at, pieces = 2 * see.config.phase_rounds, []
-    if see.autobalance and see.ours and see.config.rounds > at + see.span:
-        fall = Gain.of(see.drop(see.autobalance, at))
+    at, pieces = 2 * facts.config.phase_rounds, []
+    if facts.autobalance and facts.ours and facts.config.rounds > at + facts.span:
+        fall = Gain.of(facts.drop(facts.autobalance, at))
         pieces = [piece("AutoBalance falls by", fall, fall.above(FALL))]
-        for method in see.ours:
-            rise = Gain.of(-see.drop(method, at))
+        for method in facts.ours:
+            rise = Gain.of(-facts.drop(method, at))
             pieces.append(piece(f"{method.label()} rises by", rise, rise.above(-FALL)))
-    claimed = f"AutoBalance falls at round {at} by more than {FALL:g} points, OAGD does not"
-    intro, kinds = [f"test accuracy within {see.span} rounds of round {at}"], AGAINST_AUTOBALANCE
-    yield see.runs.claim("C4 (shift)", claimed, pieces, kinds, rule=chain, intro=intro)
+    intro = [f"test accuracy within {facts.span} rounds of round {at}"]
+    yield facts.runs.claim("shift", pieces, intro, at=at, fall=f"{FALL:g}")
 
 
-def decays(see: Evidence) -> Iterator[Claim]:
+def decays(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C4: with a large window, a small decay adapts better."""
-    since = max(see.config.outer_start, see.config.phase_rounds)
+    since = max(facts.config.outer_start, facts.config.phase_rounds)
     for curvature, note in CURVATURES:
-        some = see.oagd(curvature=curvature)
+        some, pieces, intro = facts.oagd(curvature=curvature), [], []
         ladder = sorted((m for m in some if m.w == some[-1].w), key=lambda m: -(m.decay or 0))
         if len(ladder) < 2 and curvature != "own":
             continue
-        pieces, intro = [], []
-        if len(ladder) > 1 and ladder[0].w != 1 and see.config.rounds > see.config.phase_rounds:
-            curves = [100 * see.runs.curve(method) for method in ladder]
+        if len(ladder) > 1 and ladder[0].w != 1 and facts.config.rounds > facts.config.phase_rounds:
+            curves = [100 * facts.runs.curve(method) for method in ladder]
             later = [curve[curve.index > since].mean() for curve in curves]
             pieces = [piece("smallest over largest δ", paired(later[-1], later[0]))]
             intro = [f"mean test accuracy after the first shift, w = {ladder[0].w}"]
             for method, values in zip(ladder, later, strict=True):
                 intro.append(f"δ = {method.decay:g}: {values.mean():.1f}")
-        claimed = "with a large window a small δ adapts better"
-        yield see.runs.claim(f"C4 (decay{note})", claimed, pieces, ["OAGD"], intro=intro)
+        yield facts.runs.claim("decay", pieces, intro, note=note)
 
 
-def dip(see: Evidence) -> Iterator[Claim]:
+def dip(facts: Evidence) -> Iterator[Claim]:
     """Yield claim C4: a short disruption when the outer level starts, which OGD does not have."""
-    at, pieces = see.config.outer_start, []
-    intro = [f"within {see.span} rounds of round {at}"]
-    if see.ogd and see.config.rounds > at + see.span:
-        needed = (see.drop(see.ogd, at) + BEYOND).clip(lower=DIP)
-        for method in see.ours:
-            fall, name = see.drop(method, at), f"{method.label()} falls by"
+    at, pieces = facts.config.outer_start, []
+    intro = [f"within {facts.span} rounds of round {at}"]
+    if facts.ogd and facts.config.rounds > at + facts.span:
+        needed = (facts.drop(facts.ogd, at) + BEYOND).clip(lower=DIP)
+        for method in facts.ours:
+            fall, name = facts.drop(method, at), f"{method.label()} falls by"
             pieces.append(piece(name, Gain.of(fall), paired(fall, needed).verdict))
-        intro.append(f"OGD falls by {see.drop(see.ogd, at).mean():.1f}")
-    claimed = (
-        f"the accuracy dips when the outer level starts, by {DIP:g} point at least and by "
-        f"{BEYOND:g} more than that of OGD, which has no outer level"
-    )
-    yield see.runs.claim("C4 (dip)", claimed, pieces, ("OGD", "OAGD"), intro=intro)
+        intro.append(f"OGD falls by {facts.drop(facts.ogd, at).mean():.1f}")
+    yield facts.runs.claim("dip", pieces, intro, dip=f"{DIP:g}", beyond=f"{BEYOND:g}")
 
 
-def flatness(see: Evidence) -> list[Claim]:
+def flatness(facts: Evidence) -> list[Claim]:
     """Return claims C7: OAGD is not sensitive to alpha and beta."""
     made = []
-    for method, symbol in itertools.product(see.ours, ("alpha", "beta")):
+    for method, symbol in itertools.product(facts.ours, ("alpha", "beta")):
         at = getattr(method, symbol)
-        same = [m for m in see.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
+        same = [m for m in facts.runs.methods if dataclasses.replace(m, **{symbol: at}) == method]
         if len(same) < 2:
             continue
-        final = {getattr(m, symbol): 100 * see.runs.final(m) for m in same}
+        final = {getattr(m, symbol): 100 * facts.runs.final(m) for m in same}
         worst, *_, best = sorted(final.values(), key=lambda values: values.mean())
         gain = paired(best, worst)
-        claimed = f"OAGD is not sensitive to {symbol} (at most {FLAT:g} points)"
         pieces = [piece("best over worst", gain, gain.near(FLAT))]
         intro = [f"{method.label()}, final balanced test accuracy"]
         intro += [f"{symbol} = {step:g}: {values.mean():.1f}" for step, values in final.items()]
-        made.append(see.runs.claim(f"C7 ({symbol})", claimed, pieces, ["OAGD"], intro=intro))
-    claimed = "OAGD is not sensitive to its step sizes"
-    return made or [see.runs.claim("C7 (steps)", claimed, [], ["OAGD"])]
+        made.append(facts.runs.claim("flatness", pieces, intro, symbol=symbol, flat=f"{FLAT:g}"))
+    return made or [facts.runs.claim("steps", [])]
 
 
-def leaders(see: Evidence) -> Iterator[Claim]:
+def leaders(facts: Evidence) -> Iterator[Claim]:
     """Yield a claim of ours: the leader is better than the same method with its leader held."""
-    claimed = "ours: a leader that moves is better than the same method with its leader held"
-    for held in (method for method in see.methods if method.held):
-        for moving in see.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
-            gain = see.runs.accuracy_gain(moving, held)
+    for held in (method for method in facts.methods if method.held):
+        for moving in facts.oagd(w=held.w, decay=held.decay, curvature=held.curvature):
+            gain = facts.runs.accuracy_gain(moving, held)
             pieces = [piece(f"{moving.label()} over {held.label()}", gain)]
-            yield see.runs.claim(f"leader (w = {held.w})", claimed, pieces, ["OAGD"])
+            yield facts.runs.claim("leader", pieces, w=held.w)
 
 
-def replays(see: Evidence) -> Iterator[Claim]:
+def replays(facts: Evidence) -> Iterator[Claim]:
     """Yield claims of ours: the gain of a replay window over AutoBalance and the last w rounds."""
-    goals = [see.autobalance] if see.autobalance else []
-    for method in (m for m in see.methods if m.replay and not m.held):
+    goals = [facts.autobalance] if facts.autobalance else []
+    for method in (m for m in facts.methods if m.replay and not m.held):
         last = dataclasses.replace(method, replay=None, recency=None, balanced=None)
-        yield from see.runs.replay_claims(method, "AutoBalance", goals, last)
+        yield from facts.runs.replay_claims(method, "AutoBalance", goals, last)
 
 
-TOPICS: dict[str, list[Callable[[Evidence], Iterable[Claim]]]] = {
+TOPICS: dict[str, list[Callable[[Evidence], Iterator[Claim] | list[Claim]]]] = {
     "imbalance": [partial(time, id="C3"), overtaking, partial(windows, id="C3"), leaders, replays],
     "table": [closeness, partial(time, id="C5"), leaders, replays],
     "shift": [shift, decays, dip, replays],

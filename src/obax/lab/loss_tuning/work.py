@@ -15,16 +15,12 @@ import pandas as pd
 
 from ... import OAGD, OGD, Algorithm, AutoBalance, Replay, Window, datasets, models
 from ..._support.trees import PyTree
-from ...hypergradient import CG, Hypergradient, Neumann
+from ...hypergradient import CG, Neumann
 from ...problems import loss_tuning, loss_tuning_start
+from ..framework import playing
 from ..framework.experiment import Parts
 from ..framework.learning import parts_by_seed
-from ..framework.playing import (
-    Metrics,
-    is_on_this_machine,
-    measured,
-    missing_data_as_user_error,
-)
+from ..framework.playing import Metrics
 from ..framework.run_folder import Rows
 from .config import Config, Method
 
@@ -104,31 +100,29 @@ def optimiser(momentum: float, weight_decay: float) -> optax.GradientTransformat
 def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
     """Return the algorithm of a method with its step sizes."""
     decays = tuple(round(share * config.rounds) for share in config.step_decays)
-    inner = Rates(jnp.asarray(method.beta), 1, config.inner_warmup, decays)
-    moving = optimiser(config.momentum, config.weight_decay)
-    follower = {"inner_step_size": inner, "inner_optimiser": moving}
+    begin, moving = config.outer_start, optimiser(config.momentum, config.weight_decay)
     losses = loss_tuning(classes, link=config.link, outer_training=config.outer_training)
+    steps: dict[str, Any] = {
+        "inner_step_size": Rates(jnp.asarray(method.beta), 1, config.inner_warmup, decays),
+        "inner_optimiser": moving,
+    }
     if method.kind == "OGD":
-        return OGD(losses, **follower)
-    solver: Hypergradient = Neumann(config.neumann_terms, config.neumann_step)
-    if method.solver == "cg":
-        solver = CG(max_steps=config.cg_steps, damping=config.cg_damping)
-    leader: dict[str, Any] = {
-        "outer_step_size": Rates(
-            jnp.asarray(method.alpha), config.outer_start, config.outer_warmup, decays
-        ),
+        return OGD(losses, **steps)
+    steps |= {
+        "outer_step_size": Rates(jnp.asarray(method.alpha), begin, config.outer_warmup, decays),
         "outer_optimiser": moving,
-        "hypergradient": solver,
+        "hypergradient": CG(max_steps=config.cg_steps, damping=config.cg_damping)
+        if method.solver == "cg"
+        else Neumann(config.neumann_terms, config.neumann_step),
     }
     if method.kind == "AutoBalance":
         return AutoBalance(
             losses,
-            **leader,
-            **follower,
+            **steps,
             capacity=max(config.autobalance_memory or config.rounds, 2),
             outer_every=config.autobalance_every,
             outer_rounds=config.autobalance_rounds,
-            outer_when=Every(config.outer_start, 1),
+            outer_when=Every(begin, 1),
         )
     assert method.w and method.curvature
     replay = None
@@ -144,33 +138,19 @@ def algorithm(config: Config, method: Method, classes: int) -> Algorithm:
         chunk=1,
         replay=replay,
     )
-    start = config.rounds + 1 if method.held else config.outer_start
-    return OAGD(
-        losses,
-        **leader,
-        **follower,
-        inner_steps=method.passes or 1,
-        window=window,
-        outer_when=Every(start, config.outer_every),
-    )
+    when = Every(config.rounds + 1 if method.held else begin, config.outer_every)
+    passes = method.passes or 1
+    return OAGD(losses, **steps, inner_steps=passes, window=window, outer_when=when)
 
 
 def model(config: Config, stream: "Stream") -> tuple[PyTree, PyTree]:
     """Return the follower at the start and its buffers."""
-    key = jax.random.key(stream.seed)
+    start: tuple[Any, ...] = (jax.random.key(stream.seed), stream.shape, stream.data.classes)
     if config.has_images:
-        height, width, channels = stream.shape
-        return models.cnn(
-            key,
-            (height, width, channels),
-            stream.data.classes,
-            filters=config.filters,
-            blocks=config.blocks,
-            batch_norm_momentum=config.batch_norm_momentum,
-        )
-    return models.mlp(
-        key, stream.shape[0], stream.data.classes, hidden=config.hidden, dropout=config.dropout
-    )
+        sizes: dict[str, Any] = {"filters": config.filters, "blocks": config.blocks}
+        return models.cnn(*start, **sizes, batch_norm_momentum=config.batch_norm_momentum)
+    key, (features,), classes = start
+    return models.mlp(key, features, classes, hidden=config.hidden, dropout=config.dropout)
 
 
 def play(config: Config, method: Method, stream: "Stream") -> Iterator[tuple[int, Metrics]]:
@@ -202,7 +182,7 @@ def play(config: Config, method: Method, stream: "Stream") -> Iterator[tuple[int
             metrics |= {f"{name}_class_{j}": float(share) for j, share in enumerate(shares)}
         return metrics
 
-    return measured(
+    return playing.measured(
         one,
         state,
         itertools.islice(stream.rounds(), config.rounds),
@@ -280,7 +260,7 @@ class Stream:
 @functools.lru_cache(maxsize=1)
 def stream(config: Config, seed: int) -> Stream:
     """Load or generate the data of a seed."""
-    with missing_data_as_user_error():
+    with playing.missing_data_as_user_error():
         return Stream(_data(config, seed), config, seed)
 
 
@@ -291,7 +271,7 @@ def is_synthetic(config: Config) -> bool:
     if config.data == "tadpole":
         return datasets.find("TADPOLE_D1_D2.csv") is None
     name = "adult" if config.data == "adult" else "mnist"
-    return config.source == "auto" and not is_on_this_machine(name)
+    return config.source == "auto" and not playing.is_on_this_machine(name)
 
 
 def _data(config: Config, seed: int) -> datasets.Split:
@@ -300,24 +280,16 @@ def _data(config: Config, seed: int) -> datasets.Split:
         return datasets.tadpole(seed=seed, synthetic=synthetic)
     if config.data == "adult":
         return stand_in_table(seed) if synthetic else datasets.adult(seed=seed)
-    images = (
-        stand_in_images(config.train_images, config.valid_images) if synthetic else load_mnist()
-    )
+    sizes = {"train": config.train_images, "valid": config.valid_images}
+    images = stand_in_images(**sizes) if synthetic else load_mnist()
     # A shift needs pools from which every phase can draw.
-    split = datasets.mnist_imbalanced(
-        images,
-        profile=config.imbalance if config.data == "mnist" else 1.0,
-        train=config.train_images,
-        valid=config.valid_images,
-        seed=seed,
-    )
-    return dataclasses.replace(
-        split,
-        synthetic=synthetic,
-        train_inputs=_averaged(split.train_inputs, config.downsample),
-        valid_inputs=_averaged(split.valid_inputs, config.downsample),
-        test_inputs=_averaged(split.test_inputs, config.downsample),
-    )
+    profile = config.imbalance if config.data == "mnist" else 1.0
+    split = datasets.mnist_imbalanced(images, profile=profile, **sizes, seed=seed)
+    names = ("train_inputs", "valid_inputs", "test_inputs")
+    smaller: dict[str, Any] = {
+        name: _averaged(getattr(split, name), config.downsample) for name in names
+    }
+    return dataclasses.replace(split, synthetic=synthetic, **smaller)
 
 
 def _averaged(images: np.ndarray, size: int) -> np.ndarray:
@@ -362,12 +334,6 @@ def stand_in_table(seed: int, rows: int = 4000) -> datasets.Tabular:
     labels = (score + rng.normal(0, 0.8, rows) > 1.6).astype(np.int32)
     ends = [int(0.45 * rows), int(0.9 * rows)]
     train, valid, test = zip(np.split(inputs, ends), np.split(labels, ends), strict=True)
-    return datasets.Tabular(
-        *train,
-        *valid,
-        *test,
-        classes=2,
-        name="Adult-like (synthetic)",
-        synthetic=True,
-        features=tuple(f"feature {i + 1}" for i in range(11)),
-    )
+    about: dict[str, Any] = {"name": "Adult-like (synthetic)", "synthetic": True}
+    features = tuple(f"feature {i + 1}" for i in range(11))
+    return datasets.Tabular(*train, *valid, *test, classes=2, features=features, **about)

@@ -4,20 +4,8 @@ import dataclasses
 from typing import Annotated
 
 from ..._support.checks import Count, Fraction, NonNegative, Positive
-from ..framework.config import (
-    Method as AnyMethod,
-    Settings,
-    check_replay,
-    one_of,
-    option,
-)
+from ..framework.config import Method as AnyMethod, Settings, check_replay, one_of, option
 
-QUESTIONS = {
-    "methods": "Does learning from recent tasks alone keep up with learning from all of them?",
-    "window": "Does a longer window help?",
-    "inner-steps": "Do more inner steps help?",
-}
-"""The question of each study, see `Config.study`."""
 DATA = ("fc100", "miniimagenet")
 ADAPTATIONS = ("prox", "implicit", "head")
 OAGD, BASELINES = ("OAGD",), ("MAML", "ANIL", "ITD-BiO")
@@ -76,7 +64,7 @@ class Config(Settings):
     """Everything that a run depends on. The step sizes and K are those of the paper's appendix."""
 
     data: Annotated[str, one_of(*DATA)] = "fc100"
-    study: Annotated[str, one_of(*QUESTIONS)] = "methods"
+    study: Annotated[str, one_of("methods", "window", "inner-steps")] = "methods"
     """What is compared: methods, windows of OAGD, or numbers of inner steps of OAGD."""
     source: Annotated[str, one_of("real", "auto", "synthetic")] = "real"
     """`real`, `synthetic` (a generated stand-in), or `auto`: real if the files are on this

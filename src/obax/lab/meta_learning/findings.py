@@ -12,20 +12,12 @@ import numpy as np
 import pandas as pd
 
 from ..._support.messages import counted
+from ..framework import learning
 from ..framework.experiment import Texts
-from ..framework.learning import (
-    CLOCK,
-    TIME,
-    TRAINING,
-    Panel,
-    Piece,
-    Runs,
-    accuracy_headline as headline,
-    piece,
-)
+from ..framework.learning import CLOCK, Panel, Runs, accuracy_headline as headline, piece
 from ..framework.results import Claim, Findings
-from ..framework.statistics import Gain, chain, paired, with_interval
-from .config import ADAPTATIONS, QUESTIONS, Config, Method
+from ..framework.statistics import Gain, paired, with_interval
+from .config import ADAPTATIONS, Config, Method
 
 __all__ = ["findings", "headline"]
 FINAL = 0.75
@@ -33,11 +25,11 @@ FINAL = 0.75
 ENDS = 5
 """The time of the first and of the last round is a median over so many rounds."""
 CONSTANT = 0.2
-"""How much longer, as a share, the last round may take than the first and still be constant."""
-COMPARED = ("OAGD", "ANIL", "ITD-BiO")
+"""How much longer, as a share of the median round, rounds may get over a run and still take
+constant time."""
 PANELS = (
-    TRAINING,
-    TIME,
+    learning.TRAINING,
+    learning.TIME,
     Panel("loss", "test_loss", "Loss on test classes", "cross-entropy"),
     Panel("training-loss", "train_loss", "Loss on training classes", "cross-entropy"),
     Panel("round-time", "round_seconds", "Time of a round", "seconds", is_time=True),
@@ -46,17 +38,14 @@ PANELS = (
 
 def findings(config: Config, table: pd.DataFrame) -> Findings:
     """Return the content of the report."""
-    examples = config.test_tasks * config.ways * config.queries
-    runs = Runs(config.runs().values(), table, FINAL, resolution=100 / examples)
-    for rows in runs.rows.values():
-        rows["round_seconds"] = seconds_of_rounds(rows["seconds"])
-    texts = texts_of(config, runs)
+    runs = runs_of(config, table)
+    texts = runs.texts
     # Without a method above chance, no difference between methods counts.
     gains = [over_chance(config, runs, method) for method in runs.methods]
     learns = any(gain.verdict == "reproduced" for gain in gains)
     remarks = [] if learns else [texts("at_chance")]
     return Findings(
-        answers=[runs.answer(QUESTIONS[config.study], *sides(config, runs), remarks=remarks)],
+        answers=[runs.answer(config.study, *sides(config, runs), remarks=remarks)],
         claims=claims(config, runs),
         figures=runs.panels(PANELS),
         tables=[
@@ -68,19 +57,25 @@ def findings(config: Config, table: pd.DataFrame) -> Findings:
     )
 
 
-def texts_of(config: Config, runs: Runs[Method]) -> Texts:
-    """Return the texts of the report, with what they say about the settings."""
+def runs_of(config: Config, table: pd.DataFrame) -> Runs[Method]:
+    """Return the runs of a table, with the seconds of each round and the texts of the report."""
     methods = config.runs().values()
     steps = {config.steps_of(method) for method in methods if method.adaptation != "prox"}
-    return Texts(
+    texts = Texts(
         __file__,
         config=config,
-        data=runs.data,
         maml=next((method for method in methods if method.kind == "MAML"), None),
         steps=", ".join(map(str, sorted(steps))) or "1",
         rounds=counted(config.rounds, "round"),
         seeds=counted(config.seeds, "seed"),
     )
+    examples = config.test_tasks * config.ways * config.queries
+    runs = Runs(methods, table, texts, FINAL, resolution=100 / examples)
+    for rows in runs.rows.values():
+        total = rows["seconds"].sort_values("t", kind="stable")
+        seconds = total.groupby("seed").value.diff().fillna(total.value)
+        rows["round_seconds"] = total.assign(value=seconds)
+    return runs
 
 
 def sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method]]:
@@ -96,18 +91,13 @@ def sides(config: Config, runs: Runs[Method]) -> tuple[list[Method], list[Method
     return runs.extremes(ours, lambda m: (m.w or 1) if by_window else config.steps_of(m))
 
 
-def seconds_of_rounds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the seconds of each round from the cumulative ones."""
-    rows = rows.sort_values("t", kind="stable")
-    return rows.assign(value=rows.groupby("seed").value.diff().fillna(rows.value))
-
-
 def fitted_times(
     config: Config, runs: Runs[Method], method: Method, metric: str = CLOCK
 ) -> pd.DataFrame:
     """Return the seconds of the first and last rounds and a line through all rounds, by seed.
 
-    The line is that of Theil and Sen. Rounds before the window or the sample is full do not count.
+    The line is that of Theil and Sen; `growth` is what it rises over the run, as a share of the
+    median round. Rounds before the window or the sample is full do not count.
     """
     fits = {}
     for seed, total in runs.curve(method, metric).items():
@@ -115,25 +105,24 @@ def fitted_times(
         full = t >= (config.sampled_tasks if method.sampled else method.w or 1)
         if full.sum() < 3:
             full = t >= 1
-        last, t, spent = np.median(spent[-ENDS:]), t[full], spent[full]
-        first, (i, j) = np.median(spent[:ENDS]), np.triu_indices(len(t), 1)
-        slope = np.median((spent[j] - spent[i]) / (t[j] - t[i]))
-        intercept = np.median(spent) - slope * np.median(t)
-        fits[seed] = {"first": first, "last": last, "slope": slope, "intercept": intercept}
+        t, spent = t[full], spent[full]
+        i, j = np.triu_indices(len(t), 1)
+        slope, middle = np.median((spent[j] - spent[i]) / (t[j] - t[i])), np.median(spent)
+        fits[seed] = {
+            "first": np.median(spent[:ENDS]),
+            "last": np.median(spent[-ENDS:]),
+            "slope": slope,
+            "intercept": middle - slope * np.median(t),
+            "growth": slope * (t[-1] - t[0]) / middle,
+        }
     return pd.DataFrame(fits).T
 
 
-def growth(line: pd.DataFrame) -> pd.Series:
-    """Return the share by which the last rounds take longer than the first, by seed."""
-    return line["last"] / line["first"] - 1
-
-
 def growth_in_words(line: pd.DataFrame) -> str:
-    """Return whether rounds take longer with t, by the interval of their growth over seeds."""
-    longer = growth(line)
-    if Gain.of(longer).above(CONSTANT) == "reproduced":
+    """Return whether rounds take longer with t, by the interval of the slope over seeds."""
+    if Gain.of(line.growth).above(CONSTANT) == "reproduced":
         return "longer with t"
-    return "the same" if Gain.of(-longer).above(-CONSTANT) == "reproduced" else "within noise"
+    return "the same" if Gain.of(-line.growth).above(-CONSTANT) == "reproduced" else "within noise"
 
 
 def times(config: Config, runs: Runs[Method]) -> pd.DataFrame:
@@ -193,9 +182,7 @@ def order(config: Config, runs: Runs[Method]) -> pd.DataFrame:
 
 def claims(config: Config, runs: Runs[Method]) -> list[Claim]:
     """Return the claims on the study of a configuration, and ours that the methods learn at all."""
-    runs.setting = texts_of(config, runs)("setting")
-    makers = [*STUDIES[config.study], own]
-    return [claim for make in makers for claim in make(config, runs)]
+    return [claim for make in [*STUDIES[config.study], own] for claim in make(config, runs)]
 
 
 def oagd_and_baselines(runs: Runs[Method], tasks: str = "") -> tuple[list[Method], list[Method]]:
@@ -211,25 +198,20 @@ def oagd_and_baselines(runs: Runs[Method], tasks: str = "") -> tuple[list[Method
 
 def rounds_in_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """Yield claim C6: only the rounds of OAGD take constant time."""
-    pieces: list[Piece] = []
-    intro = ["processor time of a round, first to last"]
+    pieces, intro = [], ["processor time of a round, first to last"]
     for method in itertools.chain(*oagd_and_baselines(runs, tasks="all")):
         line = fitted_times(config, runs, method)
-        first, last, longer = 1e3 * line["first"].mean(), 1e3 * line["last"].mean(), growth(line)
+        first, last = 1e3 * line["first"].mean(), 1e3 * line["last"].mean()
         slope = with_interval(1e3 * line.slope)
         words = f"{method.label()} {first:.0f} to {last:.0f} ms, {slope} ms more per round"
         if method.sampled:
             # Shown for comparison: the claim is about all tasks so far.
             intro.append(words)
         elif method.kind == "OAGD":
-            pieces.append((words, Gain.of(-longer).above(-CONSTANT)))
+            pieces.append((words, Gain.of(-line.growth).above(-CONSTANT)))
         else:
-            pieces.append((words, Gain.of(longer).above(CONSTANT)))
-    claimed = (
-        "the time of OAGD is linear in the rounds (every round takes the same time), that of ANIL "
-        "and ITD-BiO on all tasks so far superlinear"
-    )
-    yield runs.claim("C6 (time)", claimed, pieces, COMPARED, intro=intro)
+            pieces.append((words, Gain.of(line.growth).above(CONSTANT)))
+    yield runs.claim("rounds_in_time", pieces, intro)
 
 
 def least_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
@@ -248,14 +230,12 @@ def least_time(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
             since = f"round {meets:.0f}" if meets > 1 else "the first"
             words += f" (by the fitted lines its rounds take longer from {since} on)"
         pieces.append((words, runs.time_gain(method, other, CLOCK).verdict))
-    claimed, intro = "OAGD needs less time than ANIL and ITD-BiO", ["processor time of all rounds"]
-    yield runs.claim("C6 (least time)", claimed, pieces, COMPARED, intro=intro)
+    yield runs.claim("least_time", pieces, ["processor time of all rounds"])
 
 
 def accuracy(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """Yield claim C6: OAGD has a better test accuracy than the baselines."""
     ours, theirs = oagd_and_baselines(runs)
-    claimed = "the test accuracy of OAGD is better than that of ANIL and ITD-BiO"
     for method in ours:
         pieces = []
         for other in theirs:
@@ -263,10 +243,9 @@ def accuracy(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
             at = f" (at round {both})" if both < config.rounds else ""
             pieces.append(piece(f"over {other.label()}{at}", runs.accuracy_gain(method, other)))
         intro = [f"{method.label()} {100 * runs.final(method).mean():.1f}"]
-        name = f"C6 (accuracy, {method.label()})"
-        yield runs.claim(name, claimed, pieces, COMPARED, intro=intro)
+        yield runs.claim("accuracy", pieces, intro, name=f", {method.label()}")
     if not ours:
-        yield runs.claim("C6 (accuracy)", claimed, [], COMPARED)
+        yield runs.claim("accuracy", [], name="")
 
 
 def learned(runs: Runs[Method], method: Method) -> Gain:
@@ -281,15 +260,9 @@ def over_chance(config: Config, runs: Runs[Method], method: Method) -> Gain:
 
 def own(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
     """Yield claims of ours: every method is better than chance and than the untrained network."""
-    chance = [piece(f"{m.label()} over chance", over_chance(config, runs, m)) for m in runs.methods]
-    claimed = f"ours: the test accuracy is above chance ({100 / config.ways:.0f}%)"
-    yield runs.claim("chance", claimed, chance, ())
-    gains = [piece(method.label(), learned(runs, method)) for method in runs.methods]
-    claimed = (
-        "ours: the test accuracy is above that of the untrained network with the same adaptation, "
-        "which is above chance already"
-    )
-    yield runs.claim("learned", claimed, gains, ())
+    above = [piece(f"{m.label()} over chance", over_chance(config, runs, m)) for m in runs.methods]
+    yield runs.claim("chance", above, chance=f"{100 / config.ways:.0f}")
+    yield runs.claim("learned", [piece(m.label(), learned(runs, m)) for m in runs.methods])
 
 
 def replays(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
@@ -325,12 +298,8 @@ def more_steps(config: Config, runs: Runs[Method]) -> Iterator[Claim]:
             piece(f"K = {large} nearer than K = {small}", paired(off[small], off[large]))
             for small, large in itertools.pairwise(off)
         ]
-        claimed = (
-            "the larger K, the steadier: final test accuracies nearer to their median over seeds"
-        )
         intro = [f"K = {k}: deviation {v.std():.2f}" for k, v in final.items()]
-        name = f"C7 (steadier, {follower})"
-        yield runs.claim(name, claimed, pieces, ["OAGD"], rule=chain, intro=intro)
+        yield runs.claim("steadier", pieces, intro, follower=follower)
 
 
 def ordered(

@@ -18,16 +18,12 @@ from ... import ITD, OAGD, Replay, Window, adapt, models, prox_linear
 from ..._support.messages import UserError
 from ..._support.trees import PyTree
 from ...datasets import fewshot
-from ...hypergradient import CG, FixedPoint, Hypergradient, Neumann
+from ...hypergradient import CG, FixedPoint, Neumann
 from ...problems import embed_task, meta_learning, task_logits
+from ..framework import playing
 from ..framework.experiment import Parts
 from ..framework.learning import parts_by_seed
-from ..framework.playing import (
-    Metrics,
-    is_on_this_machine,
-    measured,
-    missing_data_as_user_error,
-)
+from ..framework.playing import Metrics
 from ..framework.run_folder import Rows
 from .config import Config, Method
 
@@ -65,52 +61,46 @@ def algorithm(config: Config, method: Method) -> OAGD | ITD:
         "outer_optimiser": optimiser(config.outer_optimiser),
     }
     steps, beta = config.steps_of(method), config.step_size_of(method)
-    units = config.has_unit_curvature(method)
-    if method.kind == "OAGD":
-        assert method.w
-        window = Window(
-            method.w,
-            config.decay,
-            follower="each",
-            normalise=config.normalise,
-            chunk=config.chunk,
-            replay=Replay(method.replay, recency=method.recency) if method.replay else None,
-        )
-        if method.adaptation == "prox":
-            return prox_linear(beta, window=window, **outer)
-        part = "head" if method.adaptation == "head" else "all"
-        return OAGD(
-            meta_learning("implicit", part=part, proximity=config.proximity, unit_curvature=units),
+    part = "head" if method.adapts_only_head else "all"
+    of_problem: dict[str, Any] = {"part": part, "unit_curvature": config.has_unit_curvature(method)}
+    if method.kind != "OAGD":
+        leader = "features" if method.kind == "ITD-BiO" else "all"
+        problem = meta_learning("plain", leader=leader, **of_problem)
+        return ITD(
+            problem,
             inner_step_size=beta,
             inner_steps=steps,
-            window=window,
-            hypergradient=_solver(config, beta),
+            capacity=max(config.rounds_of(method), 2),
+            tasks=config.sampled_tasks if method.sampled else "all",
+            first_order=bool(method.first_order),
+            prepare=embed_task(problem) if part == "head" else None,
+            chunk=config.chunk,
             **outer,
         )
-    head = method.adapts_only_head
-    leader = "features" if method.kind == "ITD-BiO" else "all"
-    problem = meta_learning(
-        "plain", part="head" if head else "all", leader=leader, unit_curvature=units
+    assert method.w
+    window = Window(
+        method.w,
+        config.decay,
+        follower="each",
+        normalise=config.normalise,
+        chunk=config.chunk,
+        replay=Replay(method.replay, recency=method.recency) if method.replay else None,
     )
-    return ITD(
-        problem,
+    if method.adaptation == "prox":
+        return prox_linear(beta, window=window, **outer)
+    solvers = {
+        "cg": CG(max_steps=config.solver_steps),
+        "neumann": Neumann(config.solver_steps, beta),
+        "fixed-point": FixedPoint(beta, config.solver_steps),
+    }
+    return OAGD(
+        meta_learning("implicit", proximity=config.proximity, **of_problem),
         inner_step_size=beta,
         inner_steps=steps,
-        capacity=max(config.rounds_of(method), 2),
-        tasks=config.sampled_tasks if method.sampled else "all",
-        first_order=bool(method.first_order),
-        prepare=embed_task(problem) if head else None,
-        chunk=config.chunk,
+        window=window,
+        hypergradient=solvers[config.solver],
         **outer,
     )
-
-
-def _solver(config: Config, beta: float) -> Hypergradient:
-    if config.solver == "cg":
-        return CG(max_steps=config.solver_steps)
-    if config.solver == "neumann":
-        return Neumann(config.solver_steps, beta)
-    return FixedPoint(beta, config.solver_steps)
 
 
 def play(config: Config, method: Method, tasks: "Tasks") -> Iterator[tuple[int, Metrics]]:
@@ -120,10 +110,8 @@ def play(config: Config, method: Method, tasks: "Tasks") -> Iterator[tuple[int, 
     the last one, and after the last round of MAML, to be compared with it.
     """
     one, rounds = algorithm(config, method), config.rounds_of(method)
-    key = jax.random.key(tasks.seed)
-    model, _ = models.cnn(
-        key, tasks.image_shape, config.ways, filters=config.filters, blocks=tasks.blocks
-    )
+    sizes: dict[str, Any] = {"filters": config.filters, "blocks": tasks.blocks}
+    model, _ = models.cnn(jax.random.key(tasks.seed), tasks.image_shape, config.ways, **sizes)
     # float32 like the data, whatever JAX's default is here.
     model = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), model)
     assert one.problem.inner_start is not None
@@ -141,7 +129,7 @@ def play(config: Config, method: Method, tasks: "Tasks") -> Iterator[tuple[int, 
             metrics[f"{name}_accuracy_error"] = float(spread / len(accuracy) ** 0.5)
         return metrics
 
-    return measured(
+    return playing.measured(
         one,
         state,
         tasks.rounds(rounds),
@@ -209,15 +197,9 @@ class Tasks:
 
     def _stream(self, part: fewshot.Labelled, kind: int) -> fewshot.TaskStream:
         c = self.config
-        return fewshot.TaskStream(
-            part.images,
-            part.labels,
-            ways=c.ways,
-            shots=c.shots,
-            queries=c.queries,
-            seed=3 * self.seed + kind,
-            names=part.names,
-        )
+        sizes: dict[str, Any] = {"ways": c.ways, "shots": c.shots, "queries": c.queries}
+        seed = 3 * self.seed + kind
+        return fewshot.TaskStream(part.images, part.labels, **sizes, seed=seed, names=part.names)
 
 
 # One seed is in memory at a time, because parts are ordered by seed.
@@ -225,7 +207,7 @@ class Tasks:
 def tasks(config: Config, seed: int) -> Tasks:
     """Return the tasks of a seed. Raise a `UserError` if the data cannot make them."""
     try:
-        with missing_data_as_user_error():
+        with playing.missing_data_as_user_error():
             of_seed = Tasks(_data(config), config, seed)
             # Make all of them now, so that errors come now.
             of_seed.test, of_seed.training  # noqa: B018
@@ -240,9 +222,9 @@ def is_synthetic(config: Config) -> bool:
     """Return whether this configuration uses generated data on this machine."""
     if config.source != "auto":
         return config.source == "synthetic"
-    if config.data == "miniimagenet":
-        return not config.folder and not is_on_this_machine("miniimagenet")
-    return not is_on_this_machine("cifar-100")
+    name = "cifar-100" if config.data == "fc100" else config.data
+    has_folder = config.data == "miniimagenet" and config.folder
+    return not has_folder and not playing.is_on_this_machine(name)
 
 
 def _data(config: Config) -> fewshot.FewShot:

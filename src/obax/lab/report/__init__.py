@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._support import files
 from ..._support.messages import counted
@@ -46,7 +46,7 @@ def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"cell": _cell, "listed": _listed, "counted": counted}
+    environment.filters |= {"cell": _cell, "counted": counted}
     page = environment.get_template("page.html").render(
         info=info,
         findings=findings,
@@ -60,20 +60,23 @@ def write(path: Path, info: dict[str, Any], findings: Findings) -> Path:
     return path / "report.html"
 
 
-def _cell(value: Any) -> dict[str, str]:
-    """Return the text of a table cell, its CSS class, and the number by which it is sorted."""
+class Cell(NamedTuple):
+    """A cell of a table: its text, its CSS class, and the number by which it is sorted."""
+
+    text: str
+    css: str = ""
+    sort: str | None = None
+
+
+def _cell(value: Any) -> Cell:
     if isinstance(value, bool):
-        return {"text": "yes" if value else "no"}
+        return Cell("yes" if value else "no")
     if value is None or str(value) in ("nan", "<NA>"):
-        return {"text": "-", "class": "number", "sort": ""}
+        return Cell("-", "number", "")
     if isinstance(value, int | float):
         # A setting is shown as it was set, a measurement with three digits.
         is_short = isinstance(value, int) or len(repr(value)) <= 5
         text = f"{value:g}" if is_short and abs(value) < 1e6 else readable(value)
-        return {"text": text, "class": "number", "sort": repr(value)}
+        return Cell(text, "number", repr(value))
     text = str(value)
-    return {"text": text, "class": "value" if "±" in text else "long" if len(text) > 24 else ""}
-
-
-def _listed(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return Cell(text, "value" if "±" in text else "long" if len(text) > 24 else "")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 PAPERS = ("#ffffff", "#16191d")
 """The backgrounds of figures, light and dark."""
+STYLE = Path(__file__).with_suffix(".mplstyle")
 INK, GRID, PAPER = "#1b1f24", "#d9dee3", "#ffffff"
-"""The colours of text, grid and background. A page replaces them by its own, light or dark."""
+"""The colours of text, grid and background there."""
 GREY, RED, GREEN, OCHRE, BROWN = "#808080", "#d55e00", "#009270", "#b07800", "#a5694f"
 OLIVE, TEAL, BLUE = "#7a8b00", "#1f93b8", "#0f77c0"
 INDIGO, VIOLET, PINK = "#5b6ee1", "#9257d0", "#c9468f"
@@ -77,6 +78,7 @@ def styles(curves: Sequence[tuple[str, int | None]]) -> list[tuple[str, str]]:
 
 def draw(figure: Figure) -> Canvas:
     """Return the chart as a matplotlib figure, without a window and without global state."""
+    import matplotlib
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import LogFormatter
 
@@ -86,44 +88,40 @@ def draw(figure: Figure) -> Canvas:
         def __call__(self, x: float, pos: int | None = None) -> str:
             return f"{x:g}" if super().__call__(x, pos) else ""
 
-    canvas = Canvas(figsize=(6.4, 4.4), layout="constrained", facecolor=PAPER)
-    axes = canvas.add_subplot(facecolor="none")
-    looks = styles([(series.kind, series.w) for series in figure.series])
-    for number, (series, (colour, line)) in enumerate(zip(figure.series, looks, strict=True)):
-        shape = {"drawstyle": "steps-post" if series.steps else "default", "color": colour}
-        for seed in series.seeds:
-            axes.plot(series.x, _drawable(seed, figure.log_y), lw=0.6, alpha=0.4, **shape)
-        axes.plot(
-            series.x,
-            _drawable(series.mean, figure.log_y),
-            linestyle=LINES[line],
-            linewidth=1.8,
-            label=series.label,
-            marker="o" if len(series.x) < 15 and not series.steps else None,
-            markersize=4,
-            gid=f"curve-{number}",
-            **shape,
-        )
-        if series.low is not None and series.high is not None:
-            low, high = (_drawable(edge, figure.log_y) for edge in (series.low, series.high))
-            axes.fill_between(series.x, low, high, color=colour, alpha=0.18, lw=0)
-    axes.set_xlabel(figure.x_label, color=INK)
-    axes.set_ylabel(figure.y_label, color=INK)
-    axes.set_title(figure.title, fontsize=11, loc="left", color=INK)
-    axes.set(**{f"{axis}scale": "log" for axis in "xy" if getattr(figure, f"log_{axis}")})
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_formatter(PlainNumbers())
-            axis.set_minor_formatter(PlainNumbers(minor_thresholds=(1.5, 0.5)))
-    axes.tick_params(which="both", colors=INK)
-    axes.grid(color=GRID, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["bottom", "left"]].set_color(INK)
-    # The legend stands below the axes, because inside it would hide curves.
-    widest = max((len(series.label) for series in figure.series), default=0)
-    columns = 3 if widest < 22 else 2 if widest < 40 else 1
-    where = {"loc": "outside lower left", "ncols": columns}
-    canvas.legend(fontsize=8, frameon=False, labelcolor=INK, **where)
+    with matplotlib.rc_context(fname=STYLE):
+        canvas = Canvas()
+        axes = canvas.add_subplot()
+        looks = styles([(series.kind, series.w) for series in figure.series])
+        for number, (series, (colour, line)) in enumerate(zip(figure.series, looks, strict=True)):
+            shape: dict[str, Any] = {
+                "drawstyle": "steps-post" if series.steps else "default",
+                "color": colour,
+            }
+            for seed in series.seeds:
+                axes.plot(series.x, _drawable(seed, figure.log_y), lw=0.6, alpha=0.4, **shape)
+            axes.plot(
+                series.x,
+                _drawable(series.mean, figure.log_y),
+                linestyle=LINES[line],
+                label=series.label,
+                marker="o" if len(series.x) < 15 and not series.steps else None,
+                gid=f"curve-{number}",
+                **shape,
+            )
+            if series.low is not None and series.high is not None:
+                low, high = (_drawable(edge, figure.log_y) for edge in (series.low, series.high))
+                axes.fill_between(series.x, low, high, color=colour, alpha=0.18, lw=0)
+        axes.set(xlabel=figure.x_label, ylabel=figure.y_label, title=figure.title)
+        for axis, log in (("x", figure.log_x), ("y", figure.log_y)):
+            if log:
+                axes.set(**{f"{axis}scale": "log"})
+                of_axis = getattr(axes, f"{axis}axis")
+                of_axis.set_major_formatter(PlainNumbers())
+                of_axis.set_minor_formatter(PlainNumbers(minor_thresholds=(1.5, 0.5)))
+        # The legend stands below the axes, because inside it would hide curves.
+        if widths := [len(series.label) for series in figure.series]:
+            columns = 3 if max(widths) < 22 else 2 if max(widths) < 40 else 1
+            canvas.legend(loc="outside lower left", ncols=columns)
     return canvas
 
 
@@ -143,8 +141,8 @@ def save(figure: Figure, folder: Path) -> str:
     canvas.set_layout_engine("none")
     for kind, metadata in (("png", None), ("svg", {"Date": None})):
         buffer = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "obax", "svg.fonttype": "none"}):
-            canvas.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+        with matplotlib.rc_context(fname=STYLE):
+            canvas.savefig(buffer, format=kind, metadata=metadata)
         files.write_bytes(folder / f"{figure.name}.{kind}", buffer.getvalue())
     return buffer.getvalue().decode()
 
