@@ -17,6 +17,7 @@ the rounds t after which another copy plays. docs/theory.md has the proof.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._support import trees
-from .._support.checks import BelowOne, Count, check
+from .._support.checks import BelowOne, Count, Positive, check
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from ..rounds import RoundSpec
@@ -110,7 +111,7 @@ class Race(Algorithm):
 
     algorithm: Algorithm
     outer_scales: tuple[float, ...] = eqx.field(static=True)
-    inner_factors: tuple[float, ...] = eqx.field(static=True)
+    inner_factors: Float[Array, " factors"]
     trial: int = eqx.field(static=True)
     discount: float = eqx.field(static=True)
 
@@ -118,8 +119,8 @@ class Race(Algorithm):
         self,
         algorithm: Algorithm,
         *,
-        outer_scales: tuple[float, ...] = (1e-3, 1e-2, 0.1, 1.0),
-        inner_factors: tuple[float, ...] = (0.1, 0.5),
+        outer_scales: Sequence[float] = (1e-3, 1e-2, 0.1, 1.0),
+        inner_factors: Sequence[float] | Array = (0.1, 0.5),
         trial: int = 40,
         discount: float = 0.95,
     ):
@@ -127,15 +128,16 @@ class Race(Algorithm):
         if algorithm.problem.inner is not None:
             rules["inner_step_size"] = CurvatureStep()
         self.problem, self.algorithm = algorithm.problem, dataclasses.replace(algorithm, **rules)
-        self.outer_scales, self.inner_factors = tuple(outer_scales), tuple(inner_factors)
+        self.outer_scales = tuple(check(scale, "outer_scales", Positive) for scale in outer_scales)
+        self.inner_factors = jnp.asarray(inner_factors, float)
         self.trial = check(trial, "trial", Count)
         self.discount = check(discount, "discount", BelowOne)
 
     @property
-    def pairs(self) -> list[tuple[float, float]]:
-        """The scale and the factor of each copy."""
-        factors = (1.0,) if self.problem.inner is None else self.inner_factors
-        return [(scale, factor) for scale in self.outer_scales for factor in factors]
+    def copies(self) -> int:
+        """How many copies there are: one for each scale with each factor."""
+        factors = 1 if self.problem.inner is None else len(self.inner_factors)
+        return len(self.outer_scales) * factors
 
     @property
     def remedy(self) -> Remedy:
@@ -146,12 +148,13 @@ class Race(Algorithm):
         return False
 
     def __repr__(self) -> str:
-        return f"Race({type(self.algorithm).__name__}, {len(self.pairs)} copies)"
+        return f"Race({type(self.algorithm).__name__}, {self.copies} copies)"
 
     def first_state(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
         copy = self.algorithm.first_state(x, y, buffers, round_spec)
-        scales = jnp.asarray([scale for scale, _ in self.pairs]) * (1 + trees.norm(x))
-        number, zero = len(scales), jnp.zeros_like(scales[0])
+        number, norm = self.copies, trees.norm(x)
+        each = jnp.asarray(self.outer_scales, norm.dtype) * (1 + norm)
+        scales, zero = jnp.repeat(each, number // len(each)), jnp.zeros_like(norm)
         sums = jnp.stack([zero, zero])
         return RaceState(
             **vars(super().first_state(x, y, buffers, round_spec)),
@@ -211,7 +214,7 @@ class Race(Algorithm):
     ) -> tuple[PyTree, Info, Float[Array, " copies"]]:
         """Return all copies after a round in which some of them learn, their records, which are
         zero for the others, and the losses that they suffered, infinite for the others."""
-        factors = jnp.asarray([factor for _, factor in self.pairs], state.scales.dtype)
+        factors = jnp.tile(self.inner_factors.astype(state.scales.dtype), len(self.outer_scales))
 
         def one(scale: Array, factor: Array, copy: State) -> tuple[State, Info]:
             algorithm = eqx.tree_at(lambda a: a.outer_step_size.scale, self.algorithm, scale)
