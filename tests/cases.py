@@ -259,6 +259,16 @@ def _obbo(geometry, outer=1.0):
     return make
 
 
+def _adaptive(case, scale=1.0):
+    step = obax.steps.CurvatureStep(0.5 * scale)
+    return obax.OAGD(case.problem, inner_step_size=step, window=obax.Window(2))
+
+
+def _race(case, scale=1.0):
+    algorithm = obax.OAGD(case.problem)
+    return obax.Race(algorithm, outer_scales=(0.01, 0.1), inner_factors=(0.5 * scale,), trial=2)
+
+
 ALGORITHMS: dict[str, AlgorithmCase] = {
     "OAGD": _oagd(needs_follower=False),
     "OAGD-own": _oagd(_window(decay=0.9), needs_follower=False),
@@ -295,6 +305,8 @@ ALGORITHMS: dict[str, AlgorithmCase] = {
     "F2OBO": AlgorithmCase(_f2obo, exact=False),
     "WOBO": AlgorithmCase(_wobo),
     "RTHO": AlgorithmCase(_rtho()),
+    "OAGD-adaptive": AlgorithmCase(_adaptive, exact=False),
+    "Race": AlgorithmCase(_race, exact=False),
     "RTHO-proximal": AlgorithmCase(_rtho(proximal=True)),
     "RTHO-optax": AlgorithmCase(_rtho_optax, exact=False),
     "OBBO": AlgorithmCase(_obbo("euclidean")),

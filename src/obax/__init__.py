@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         problems as problems,
         regret as regret,
         replay as replay,
+        steps as steps,
         testing as testing,
         theory as theory,
         window as window,

@@ -82,6 +82,11 @@ def scaled_add(tree: PyTree, scale: ArrayLike, direction: PyTree) -> PyTree:
     )
 
 
+def scaled(tree: PyTree, scale: ArrayLike) -> PyTree:
+    """Return `scale * tree`, in the dtype of `tree` whatever that of `scale` is."""
+    return jax.tree.map(lambda leaf: jnp.asarray(scale, leaf.dtype) * leaf, tree)
+
+
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Return whether no floating leaf has NaN or Inf; leaves of other dtypes cannot."""
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree) if is_float(leaf)]

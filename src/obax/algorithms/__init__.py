@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .oagd import OAGD as OAGD, OAGDState as OAGDState
     from .obbo import OBBO as OBBO, OBBOState as OBBOState
     from .ogd import OGD as OGD, OGDState as OGDState
+    from .race import Race as Race, RaceState as RaceState
     from .record import Info as Info, Leader as Leader, Move as Move
     from .rtho import RTHO as RTHO, RTHOState as RTHOState
     from .sobow import SOBOW as SOBOW, SOBOWState as SOBOWState

@@ -21,7 +21,7 @@ Easy rounds are cheap: a follower near its optimum takes no step at all.
 from .._support.checks import Count, Positive
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import StepSize, any_estimator
+from .arguments import AdaptiveSize, LeaderSize, any_estimator
 from .base import Algorithm, State
 from .descent import settled
 from .record import Move
@@ -56,8 +56,8 @@ class AOBO(Algorithm):
     0.9336 0.6953 4
     """
 
-    outer_step_size: StepSize
-    inner_step_size: StepSize
+    outer_step_size: LeaderSize = None
+    inner_step_size: AdaptiveSize = None
     tolerance: Positive = 1e-3
     max_inner_steps: Count = 100
     hypergradient: Hypergradient = any_estimator(CG())

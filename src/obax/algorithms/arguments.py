@@ -23,6 +23,7 @@ from .._support.checks import (
 )
 from .._support.function_identity import interned
 from ..hypergradient import Hypergradient, Unrolled
+from ..steps import CurvatureStep, NormalisedStep
 from ..window import Window
 from .descent import Schedule
 
@@ -84,6 +85,10 @@ StepSize = Annotated[
     ),
 ]
 """A number > 0, or a schedule of numbers >= 0 (at 0 the level does not move)."""
+LeaderSize = StepSize | NormalisedStep | None
+"""A step size of the leader; `None` for `obax.steps.dowg`."""
+AdaptiveSize = StepSize | CurvatureStep | None
+"""A step size of the follower; `None` for one that follows from the curvature of its loss."""
 COUNT = at_least(1)
 StepCount = Annotated[
     int | Array | Schedule,

@@ -25,8 +25,11 @@ from ..leader_check import warn_unreached
 from ..problem import Problem
 from ..round_buffer import RingBuffer, Terms
 from ..rounds import RoundSpec
+from ..steps import CurvatureStep, NormalisedStep
+from ..steps.curvature import ITERATIONS
+from ..steps.leader import DOWG, NORMALISED
 from ..window import Window
-from .arguments import Optimiser, StepSize
+from .arguments import AdaptiveSize, LeaderSize, Optimiser
 from .descent import Descent, Follower, descending
 from .record import Info, Leader, Move, record
 from .stepping import stepping
@@ -80,6 +83,10 @@ class Algorithm(Checked, eqx.Module):
         return start
 
     # To use in `update`.
+
+    def moves_level(self, level: str) -> bool:
+        """Return whether "outer" or "inner" moves: the follower where there is one."""
+        return level == "outer" or self.problem.inner is not None
 
     @property
     def outer(self) -> Descent:
@@ -196,8 +203,29 @@ class Algorithm(Checked, eqx.Module):
         return dataclasses.replace(state, **new), info
 
     def move(self, state: State, round: PyTree) -> Move:
-        """Return what the round would do, before the guard: `update`, or in rounds in which
-        `outer_when` holds the leader the follower's part of it."""
+        """Return what the round would do, before the guard, with the step size of the follower that
+        suits the round where none is given."""
+        if not self.inner.adapts:
+            return self.move_with_sizes(state, round)
+        size, direction = self.adapted_size(state, round)
+        sized = eqx.tree_at(lambda a: a.inner_step_size, self, size, is_leaf=_is_size)
+        move = sized.move_with_sizes(dataclasses.replace(state, inner_optimiser=()), round)
+        estimate = move.estimate._replace(hvps=move.estimate.hvps + ITERATIONS)
+        follower = move.follower._replace(optimiser=direction)
+        return move._replace(follower=follower, estimate=estimate, inner_step_size=size)
+
+    def adapted_size(self, state: State, round: PyTree) -> tuple[Array, PyTree]:
+        """Return the follower's step size for this round, and what it is to go on from."""
+        start, rule = self.start(state), self.inner.step_size
+        gradient = lambda y: self.problem.inner_slope(  # noqa: E731
+            state.outer_var, y, round, start.buffers
+        )[0]
+        assert isinstance(rule, CurvatureStep)
+        return rule.size(gradient, start.inner_var, state.inner_optimiser)
+
+    def move_with_sizes(self, state: State, round: PyTree) -> Move:
+        """Return `update`, or in rounds in which `outer_when` holds the leader the follower's part
+        of it."""
         outer_when = getattr(self, "outer_when", None)
         if outer_when is None:
             return self.update(state, round)
@@ -299,11 +327,16 @@ class Algorithm(Checked, eqx.Module):
 
     def _descent(self, level: str) -> Descent:
         constrained = level == "inner" and self.problem.constrains_follower
-        return Descent(
-            getattr(self, f"{level}_step_size", None),
-            getattr(self, f"{level}_optimiser", None),
-            self.problem.inner_domain.project if constrained else None,
-        )
+        step_size = getattr(self, f"{level}_step_size", None)
+        optimiser = getattr(self, f"{level}_optimiser", None)
+        adapts = hasattr(self, f"{level}_step_size") and self.moves_level(level)
+        if adapts and step_size is None and optimiser is None:
+            optimiser = DOWG if level == "outer" else None
+            step_size = CurvatureStep() if level == "inner" else None
+        if isinstance(step_size, NormalisedStep):
+            step_size, optimiser = step_size.scale, NORMALISED
+        project = self.problem.inner_domain.project if constrained else None
+        return Descent(step_size, optimiser, project)
 
     def first_state(self, x: PyTree, y: PyTree, buffers: PyTree, round_spec: RoundSpec) -> State:
         """Return the state before the first round, from values that have been checked."""
@@ -326,8 +359,8 @@ class Algorithm(Checked, eqx.Module):
 class TwoLevels(Algorithm):
     """An algorithm whose levels move by step sizes, by optax transformations, or both."""
 
-    outer_step_size: StepSize | None = None
-    inner_step_size: StepSize | None = None
+    outer_step_size: LeaderSize = None
+    inner_step_size: AdaptiveSize = None
     outer_optimiser: Optimiser | None = eqx.field(default=None, kw_only=True)
     inner_optimiser: Optimiser | None = eqx.field(default=None, kw_only=True)
 
@@ -335,12 +368,21 @@ class TwoLevels(Algorithm):
         self.check_levels()
 
     def check_levels(self) -> None:
-        """Raise a `ValueError` if a level has no step size, or one that does not move has one."""
-        self.outer.check("outer")
-        if self.problem.inner is not None:
-            self.inner.check("inner")
-        elif "none" in self.followers:
+        """Raise a `ValueError` if a level that does not move has a step size."""
+        if not self.moves_level("outer"):
+            self.outer.check_left_out("outer", "has a follower: x is held fixed")
+        if self.problem.inner is None:
             self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
+        if self.inner.adapts and self.inner_optimiser is not None:
+            raise ValueError(
+                "inner_step_size must be a number or a schedule with inner_optimiser, whose update "
+                "it scales, or left out, but is an obax.steps.CurvatureStep."
+            )
+
+
+def _is_size(value: object) -> bool:
+    """Return whether a value is one that a step size takes the place of."""
+    return value is None or isinstance(value, CurvatureStep)
 
 
 def _next(state: State) -> Int[Array, ""]:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Int
 
 from .._support import trees
 from .._support.trees import PyTree
+from ..steps import CurvatureStep
 
 Schedule = Callable[[Int[Array, ""]], Any]
 Number = float | Array | Schedule
@@ -27,22 +28,20 @@ class Descent(NamedTuple):
     update and is 1 unless given. A level with neither stays where it is.
     """
 
-    step_size: Number | None = None
+    step_size: Number | CurvatureStep | None = None
     optimiser: optax.GradientTransformation | None = None
     project: Callable[[PyTree], PyTree] | None = None
     """Onto the set that the level is kept in, after each step."""
 
     @property
+    def adapts(self) -> bool:
+        """Whether the step size of each round follows from the curvature of the loss."""
+        return isinstance(self.step_size, CurvatureStep)
+
+    @property
     def moves(self) -> bool:
         """Whether the level has a step size or an optimiser."""
         return self.step_size is not None or self.optimiser is not None
-
-    def check(self, level: str) -> None:
-        """Raise a `ValueError` if a level that moves has neither a step size nor an optimiser."""
-        if not self.moves:
-            raise ValueError(
-                f"{level}_step_size must be a number > 0 or a schedule t -> number; got None."
-            )
 
     def check_left_out(self, level: str, why: str) -> None:
         """Raise a `ValueError` if a level that does not move has a step size or an optimiser."""
@@ -53,7 +52,10 @@ class Descent(NamedTuple):
             )
 
     def init(self, var: PyTree) -> PyTree:
-        """Return the optimiser's state, empty for plain gradient steps."""
+        """Return the state of the optimiser or of the adaptive step; empty for other gradient
+        steps."""
+        if isinstance(self.step_size, CurvatureStep):
+            return () if var is None else self.step_size.init(var)
         return () if self.optimiser is None else self.optimiser.init(var)
 
     def rate(self, t: Int[Array, ""]) -> Array:

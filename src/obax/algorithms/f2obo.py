@@ -35,7 +35,7 @@ from .._support.checks import Count, NonNegative, Positive
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import Pair
-from .arguments import StepSize
+from .arguments import AdaptiveSize, LeaderSize
 from .base import Algorithm, State
 from .descent import Follower, settled
 from .record import Move
@@ -81,8 +81,8 @@ class F2OBO(Algorithm):
     0.8565 0.6979 24 0
     """
 
-    outer_step_size: StepSize
-    inner_step_size: StepSize
+    outer_step_size: LeaderSize = None
+    inner_step_size: AdaptiveSize = None
     penalty: Positive = 10.0
     growth: NonNegative = 0.5
     tolerance: Positive = 1e-2

@@ -25,7 +25,7 @@ from .._support import trees
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from ..hypergradient.base import Pair, relative
-from .arguments import StepSize
+from .arguments import AdaptiveSize, LeaderSize, StepSize
 from .base import Algorithm, State
 from .descent import Descent
 from .record import Move
@@ -65,8 +65,8 @@ class FSOBO(Algorithm):
 
     followers: ClassVar[tuple[str, ...]] = ("free",)
 
-    outer_step_size: StepSize
-    inner_step_size: StepSize
+    outer_step_size: LeaderSize = None
+    inner_step_size: AdaptiveSize = None
     dual_step_size: StepSize | None = None
 
     @property

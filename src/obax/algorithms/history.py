@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # What a round's solver may leave of |grad_y f| before its hypergradient is called rough.
 ROUGH = 0.1
+# How much larger than at the beginning the loss suffered must be for a run to have diverged.
+DIVERGED = 1e6
 NUMBERS = (
     "played_value",
     "outer_value",
@@ -92,6 +94,8 @@ def to_pandas(info: Info) -> pd.DataFrame:
     columns: dict[str, Any] = {"t": info.t}
     columns |= {name: getattr(info, name) for name in NUMBERS}
     columns |= dict(coordinates(info, MOST_COLUMNS))
+    if info.inner_step_size is not None:
+        columns["inner_step_size"] = info.inner_step_size
     if info.at_edge is not None:
         columns["at_edge"] = info.at_edge
     columns |= {name: getattr(info, name) for name in ("accepted", *COUNTS)}
@@ -126,6 +130,7 @@ def summary(info: Info) -> str:
     lines.append(
         f"loss suffered: {_mean(played, accepted)} on average, {first} {began}, {last} {ended}"
     )
+    lines += [_divergence_words(info, accepted), _step_words(info, accepted)]
     lines += [_residual_words(info, accepted), _follower_words(info, accepted)]
     lines += [_window_words(info, accepted), *_edge_words(info)]
     return "\n".join(line for line in lines if line)
@@ -170,6 +175,38 @@ def _follower_words(info: Info, accepted: np.ndarray) -> str:
     )
     began, ended = _ends(tenth)
     return f"follower: |grad_y g| after learning {first} {began}, {last} {ended}"
+
+
+def _step_words(info: Info, accepted: np.ndarray) -> str:
+    """Return the follower's step sizes, where they were not given."""
+    if info.inner_step_size is None:
+        return ""
+    sizes = np.asarray(info.inner_step_size)[accepted]
+    low, middle, high = np.quantile(sizes, (0, 0.5, 1))
+    return f"step sizes of the follower, adapted: {middle:.2g}, from {low:.2g} to {high:.2g}"
+
+
+def _divergence_words(info: Info, accepted: np.ndarray) -> str:
+    """Return that the loss grew without end, at which level, and what to do; an empty string where
+    it did not."""
+    played = np.abs(np.where(accepted, np.asarray(info.played_value), np.nan))
+    slope = np.where(accepted, np.asarray(info.inner_gradient_norm), np.nan)
+    tenth = max(1, played.shape[-1] // 10)
+
+    def growth(values: np.ndarray) -> float:
+        first, last = (values[..., part] for part in (slice(tenth), slice(-tenth, None)))
+        if not (np.isfinite(first).any() and np.isfinite(last).any()):
+            return 0.0
+        began = float(np.nanmedian(first))
+        return float(np.nanmax(last)) / began if began > 0 else 0.0
+
+    if growth(played) < DIVERGED:
+        return ""
+    level = "inner" if growth(slope) > DIVERGED**0.5 else "outer"
+    return (
+        f"the run diverged: the loss became {growth(played):.2g} times what it was; use a smaller "
+        f"{level}_step_size, or leave it out"
+    )
 
 
 def _window_words(info: Info, accepted: np.ndarray) -> str:

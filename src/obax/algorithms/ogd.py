@@ -58,12 +58,8 @@ class OGD(TwoLevels):
 
     inner_steps: StepCount = 1
 
-    def check_levels(self) -> None:
-        if self.problem.inner is None:
-            super().check_levels()
-        else:
-            self.outer.check_left_out("outer", "has a follower: x is held fixed")
-            self.inner.check("inner")
+    def moves_level(self, level: str) -> bool:
+        return (level == "inner") == (self.problem.inner is not None)
 
     def update(self, state: State, round: PyTree) -> Move:
         x = state.outer_var

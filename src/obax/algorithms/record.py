@@ -52,6 +52,8 @@ class Move(NamedTuple):
     """New values of the fields that the algorithm's own state adds."""
     stored: PyTree = None
     """What is kept of the round in `state.past`; `None` for the round itself."""
+    inner_step_size: Array | None = None
+    """The step size of the follower, where it was adapted to the round."""
 
     def with_terms(self, terms: Terms | None, left: Terms | None) -> Move:
         """Return the move with the terms that were left of those that the round began with."""
@@ -113,6 +115,8 @@ class Info(Lazy):
     """How many past rounds a cut took out of the window before the round was played."""
     refused_terms: Int[Array, ""]
     """How many past rounds left the window because they are NaN or Inf at today's pair."""
+    inner_step_size: Float[Array, ""] | None = None
+    """The follower's step size in this round, where it is not given."""
     recorded: PyTree = None
     """What `run(record=...)` asked for."""
     at_edge: Int[Array, ""] | None = None
@@ -218,5 +222,6 @@ def record(
         solver_residual=jnp.asarray(estimate.residual, outer_value.dtype),
         accepted=accepted,
         **{name: jnp.asarray(count, jnp.int32) for name, count in counts.items()},
+        inner_step_size=move.inner_step_size,
         follower=None if problem.inner is None else RoundSpec.of(after.inner_var),
     )

@@ -101,11 +101,12 @@ class RTHO(TwoLevels):
             "proximal=False",
         )
 
+    def moves_level(self, level: str) -> bool:
+        return level == "outer" or not callable(self.proximal)
+
     def check_levels(self) -> None:
-        self.outer.check("outer")
-        if not callable(self.proximal):
-            self.inner.check("inner")
-        elif self.inner_step_size is not None:
+        super().check_levels()
+        if callable(self.proximal) and self.inner_step_size is not None:
             raise ValueError("inner_step_size must be left out: proximal says what ties y to y_t.")
         if self.proximal and self.problem.constrains_follower:
             raise ValueError(
@@ -124,7 +125,9 @@ class RTHO(TwoLevels):
             behind = (start.buffers,) if self.problem.has_buffers else ()
             came = jax.eval_shape(self.proximal, x, y, y, start.round_spec.example(), *behind)
             trees.check_scalar_loss(came, "proximal")
-        follower = Follower(y, start.inner_optimiser, start.buffers)
+        # A step size that adapts is a constant in a round: nothing is differentiated through it.
+        optimiser = () if self.inner.adapts else start.inner_optimiser
+        follower = Follower(y, optimiser, start.buffers)
         sensitivity = at_rest(x, follower, squared=bool(self.proximal))
         return RTHOState(**vars(start), sensitivity=sensitivity)
 

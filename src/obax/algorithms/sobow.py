@@ -23,7 +23,7 @@ import equinox as eqx
 
 from .._support.trees import PyTree
 from ..hypergradient import CG, Hypergradient
-from .arguments import AnyWindow, StepSize, any_estimator, check_stored
+from .arguments import AdaptiveSize, AnyWindow, LeaderSize, any_estimator, check_stored
 from .base import Algorithm, State
 from .record import Move
 
@@ -61,8 +61,8 @@ class SOBOW(Algorithm):
     1.0820 0.4219 0.3828
     """
 
-    outer_step_size: StepSize
-    inner_step_size: StepSize
+    outer_step_size: LeaderSize = None
+    inner_step_size: AdaptiveSize = None
     window: AnyWindow = eqx.field(default=None)
     hypergradient: Hypergradient = any_estimator(CG(max_steps=5, warm_start=True))
 
