@@ -115,9 +115,7 @@ def mean_curvature(stream: problems.Instance) -> float:
 
 def rules(problem: obax.Problem) -> dict[str, obax.Algorithm]:
     """Return the algorithms that are compared."""
-    return {
-        "no step sizes": obax.OAGD(problem),
-    }
+    return {"no step sizes": obax.OAGD(problem), "race": obax.Race(obax.OAGD(problem))}
 
 
 def rows(chosen: list[str] | None, rounds: int, seeds: int) -> Iterator[tuple[str, list[str]]]:

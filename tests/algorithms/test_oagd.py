@@ -467,8 +467,6 @@ COMPLAINTS = [
     (lambda: obax.OAGD(PROBLEM, 0.0, 0.1), "outer_step_size must be a number > 0, but got 0.0"),
     (lambda: obax.OAGD(PROBLEM, -1, 0.1), "outer_step_size must be a number > 0, but got -1"),
     (lambda: obax.OAGD(PROBLEM, 0.1, -0.1), "inner_step_size must be a number > 0, but got -0.1"),
-    (lambda: obax.OAGD(PROBLEM, 0.1), "inner_step_size must be a number > 0 or a schedule.*None"),
-    (lambda: obax.OAGD(PROBLEM), "outer_step_size must be a number > 0 or a schedule.*None"),
     (lambda: obax.OAGD(PROBLEM, np.nan, 0.1), "outer_step_size must be finite, but got nan"),
     (lambda: obax.OAGD(PROBLEM, "0.1", 0.1), "outer_step_size must be a number, but got '0.1'"),
     (lambda: obax.OAGD(PROBLEM, True, 0.1), "outer_step_size must be a number, but got True"),

@@ -50,6 +50,16 @@ class _StepSizeKind(NumberKind):
         return None
 
 
+class _LeaderSizeKind(_StepSizeKind):
+    def fault(self, value: Any) -> str | None:
+        return None if isinstance(value, NormalisedStep) else super().fault(value)
+
+
+class _FollowerSizeKind(_StepSizeKind):
+    def fault(self, value: Any) -> str | None:
+        return None if isinstance(value, CurvatureStep) else super().fault(value)
+
+
 class _StepsKind(Kind):
     def fault(self, value: Any) -> str | None:
         if not callable(value) and not isinstance(value, jax.Array):
@@ -76,18 +86,20 @@ class _WhenKind(Kind):
         return f"must return one bool, such as t >= 80, but returns {result}"
 
 
-StepSize = Annotated[
-    float | Array | Schedule,
-    _StepSizeKind(
-        "a number > 0",
-        lambda value: value > 0,
-        lambda value: interned(value) if callable(value) else value,
-    ),
-]
+STEP_SIZE = (
+    "a number > 0",
+    lambda value: value > 0,
+    lambda value: interned(value) if callable(value) else value,
+)
+StepSize = Annotated[float | Array | Schedule, _StepSizeKind(*STEP_SIZE)]
 """A number > 0, or a schedule of numbers >= 0 (at 0 the level does not move)."""
-LeaderSize = StepSize | NormalisedStep | None
+LeaderSize = (
+    Annotated[float | Array | Schedule | NormalisedStep, _LeaderSizeKind(*STEP_SIZE)] | None
+)
 """A step size of the leader; `None` for `obax.steps.dowg`."""
-AdaptiveSize = StepSize | CurvatureStep | None
+AdaptiveSize = (
+    Annotated[float | Array | Schedule | CurvatureStep, _FollowerSizeKind(*STEP_SIZE)] | None
+)
 """A step size of the follower; `None` for one that follows from the curvature of its loss."""
 COUNT = at_least(1)
 StepCount = Annotated[

@@ -371,7 +371,7 @@ class TwoLevels(Algorithm):
         """Raise a `ValueError` if a level that does not move has a step size."""
         if not self.moves_level("outer"):
             self.outer.check_left_out("outer", "has a follower: x is held fixed")
-        if self.problem.inner is None:
+        if self.problem.inner is None and "none" in self.followers:
             self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
         if self.inner.adapts and self.inner_optimiser is not None:
             raise ValueError(

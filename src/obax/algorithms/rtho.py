@@ -108,6 +108,11 @@ class RTHO(TwoLevels):
         super().check_levels()
         if callable(self.proximal) and self.inner_step_size is not None:
             raise ValueError("inner_step_size must be left out: proximal says what ties y to y_t.")
+        if self.proximal is True and self.inner.adapts:
+            raise ValueError(
+                "inner_step_size must be a number > 0 or a schedule with proximal=True: it says how "
+                "closely y is tied to y_t."
+            )
         if self.proximal and self.problem.constrains_follower:
             raise ValueError(
                 "problem.inner_domain must be left out with proximal, whose step is that of a free "
