@@ -158,6 +158,7 @@ RIGHT: dict[str, Callable[[], dict[str, Any]]] = {
     "Box": lambda: {"lower": -1.0, "upper": 1.0},
     "Ball": lambda: {"radius": 1.0},
     "Window": lambda: {"size": 4},
+    "Race": lambda: {"algorithm": obax.OAGD(problem())},
     "Replay": lambda: {"capacity": 8},
     "Neumann": lambda: {"terms": 3, "step_size": 0.1},
     "FixedPoint": lambda: {"step_size": 0.1},

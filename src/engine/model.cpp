@@ -362,10 +362,6 @@ bool Model::predict(const RawRow& raw, Workspace& work, Span prediction) const {
     if (!able) {
         std::fill(prediction.begin(), prediction.end(),
                   1.0 / static_cast<double>(prediction.size()));
-    } else if (plan.spec.classes == 1) {
-        // Another class is at most as probable as the rows so far say (Krichevsky and Trofimov 1981).
-        prediction[0] = std::max(prediction[0], (rows_ + 0.5) / (rows_ + 1.0));
-        prediction[1] = 1.0 - prediction[0];
     }
     return able;
 }

@@ -74,16 +74,17 @@ def test_a_column_that_is_one_in_ten_thousand_rows_is_learned():
     assert 5.0 < lift < 25.0
 
 
-def test_one_class_alone_leaves_others_what_its_rows_leave():
-    """It had probability 1.0. A classifier that has seen nothing else says no less of it than the
-    rows so far do, (rows + 1/2) / (rows + 1), so that the loss of a long start is small."""
-    model, total = StreamingClassifier(), 0.0
-    draw = np.random.default_rng(0)
-    for i in range(200):
+def test_one_class_alone_leaves_probability_for_others_and_its_loss_says_so():
+    """It had probability 1.0, and the first row of another class a loss that did not fit."""
+    model, draw = StreamingClassifier(), np.random.default_rng(0)
+    for _ in range(50):
         row = {"a": float(draw.standard_normal())}
-        if i:
-            p = model.predict_proba_one(row)["only"]
-            assert (i + 0.5) / (i + 1) <= p + 1e-12 and p < 1.0
-            total -= np.log(p)
         model.learn_one(row, "only")
-    assert total < 3.3
+        probabilities = model.predict_proba_one(row)
+        assert 0.5 < probabilities["only"] < 1.0
+        assert probabilities[None] == pytest.approx(1.0 - probabilities["only"])
+    row = {"a": 0.3}
+    left = model.predict_proba_one(row)[None]
+    before = model.mean_loss_ * model.learned_
+    model.learn_one(row, "other")
+    assert model.mean_loss_ * model.learned_ - before == pytest.approx(-np.log(left))

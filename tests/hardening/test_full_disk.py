@@ -111,9 +111,9 @@ def test_a_pool_that_cannot_put_models_aside_keeps_them(tmp_path, monkeypatch):
     """The one that was to go stays in memory, and learns on when there is room again."""
     pool = Pool(StreamingRegressor(), max_keys=2, folder=tmp_path, shards=1)
     pool.learn_many(["a", "b"] * 5, [[float(i)] for i in range(10)], range(10))
-    store = pool._store
+    store = pool.models
     said = pool.predict_many(["a", "b"], [[1.0], [1.0]]).to_list()
-    real = store._file
+    real = store.file
 
     class Full:
         def seek(self, offset):
@@ -122,12 +122,12 @@ def test_a_pool_that_cannot_put_models_aside_keeps_them(tmp_path, monkeypatch):
         def write(self, data):
             raise FULL
 
-    store._file = Full()
+    store.file = Full()
     with pytest.raises(
         OSError, match=r"No space left on device: .*for models of a pool beyond max"
     ):
         pool.learn_many(["c"], [[1.0]], [1.0])
-    store._file = real
+    store.file = real
     assert pool.predict_many(["a", "b"], [[1.0], [1.0]]).to_list() == said
     pool.learn_many(["c"], [[1.0]], [1.0])
     assert pool.predict_many(["a", "b"], [[1.0], [1.0]]).to_list() == said

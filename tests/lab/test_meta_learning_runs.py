@@ -99,7 +99,7 @@ def test_methods_are_what_their_words_say():
     solver = work.algorithm(config, Method.parse("oagd-implicit")).hypergradient
     assert isinstance(solver, obax.hypergradient.FixedPoint)
     maml = work.algorithm(TINY, Method.parse("maml-fo"))
-    assert maml.first_order and maml.tasks is None and maml.prepare is None and maml.capacity == 4
+    assert maml.first_order and maml.tasks == "all" and maml.prepare is None and maml.capacity == 4
     itd = work.algorithm(TINY, Method.parse("itd-sampled-k3"))
     assert (
         itd.tasks == 3

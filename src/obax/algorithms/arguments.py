@@ -3,7 +3,7 @@
 Counts, flags and numbers that do not vary with t have their types in `_support.checks`.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,7 +35,11 @@ RATE = within("a number >= 0", lambda value: value >= 0)
 
 
 class _StepSizeKind(NumberKind):
+    rule: ClassVar[type | tuple[()]] = ()
+
     def fault(self, value: Any) -> str | None:
+        if isinstance(value, self.rule):
+            return None
         if value is None:
             return "must be a number > 0 or a schedule t -> number, but got None"
         if not callable(value):
@@ -51,13 +55,11 @@ class _StepSizeKind(NumberKind):
 
 
 class _LeaderSizeKind(_StepSizeKind):
-    def fault(self, value: Any) -> str | None:
-        return None if isinstance(value, NormalisedStep) else super().fault(value)
+    rule = NormalisedStep
 
 
 class _FollowerSizeKind(_StepSizeKind):
-    def fault(self, value: Any) -> str | None:
-        return None if isinstance(value, CurvatureStep) else super().fault(value)
+    rule = CurvatureStep
 
 
 class _StepsKind(Kind):

@@ -27,7 +27,7 @@ from ..round_buffer import RingBuffer, Terms
 from ..rounds import RoundSpec
 from ..steps import CurvatureStep, NormalisedStep
 from ..steps.curvature import ITERATIONS
-from ..steps.leader import DOWG, NORMALISED
+from ..steps.leader import dowg, normalised
 from ..window import Window
 from .arguments import AdaptiveSize, LeaderSize, Optimiser
 from .descent import Descent, Follower, descending
@@ -203,29 +203,10 @@ class Algorithm(Checked, eqx.Module):
         return dataclasses.replace(state, **new), info
 
     def move(self, state: State, round: PyTree) -> Move:
-        """Return what the round would do, before the guard, with the step size of the follower that
-        suits the round where none is given."""
-        if not self.inner.adapts:
-            return self.move_with_sizes(state, round)
-        size, direction = self.adapted_size(state, round)
-        sized = eqx.tree_at(lambda a: a.inner_step_size, self, size, is_leaf=_is_size)
-        move = sized.move_with_sizes(dataclasses.replace(state, inner_optimiser=()), round)
-        estimate = move.estimate._replace(hvps=move.estimate.hvps + ITERATIONS)
-        follower = move.follower._replace(optimiser=direction)
-        return move._replace(follower=follower, estimate=estimate, inner_step_size=size)
-
-    def adapted_size(self, state: State, round: PyTree) -> tuple[Array, PyTree]:
-        """Return the follower's step size for this round, and what it is to go on from."""
-        start, rule = self.start(state), self.inner.step_size
-        gradient = lambda y: self.problem.inner_slope(  # noqa: E731
-            state.outer_var, y, round, start.buffers
-        )[0]
-        assert isinstance(rule, CurvatureStep)
-        return rule.size(gradient, start.inner_var, state.inner_optimiser)
-
-    def move_with_sizes(self, state: State, round: PyTree) -> Move:
-        """Return `update`, or in rounds in which `outer_when` holds the leader the follower's part
-        of it."""
+        """Return what the round would do, before the guard: `update`, or in rounds in which
+        `outer_when` holds the leader the follower's part of it."""
+        if isinstance(self.inner.step_size, CurvatureStep):
+            return self.move_adapted(state, round)
         outer_when = getattr(self, "outer_when", None)
         if outer_when is None:
             return self.update(state, round)
@@ -234,6 +215,20 @@ class Algorithm(Checked, eqx.Module):
             lambda: self.update(state, round),
             lambda: self.hold(state, round),
         )
+
+    def move_adapted(self, state: State, round: PyTree) -> Move:
+        """Return the move with the step size of the follower that suits this round."""
+        start, rule = self.start(state), self.inner.step_size
+        assert isinstance(rule, CurvatureStep)
+        gradient = lambda y: self.problem.inner_slope(  # noqa: E731
+            state.outer_var, y, round, start.buffers
+        )[0]
+        size, direction = rule.size(gradient, start.inner_var, state.inner_optimiser)
+        sized = eqx.tree_at(lambda a: a.inner_step_size, self, size, is_leaf=_is_size)
+        move = sized.move(dataclasses.replace(state, inner_optimiser=()), round)
+        estimate = move.estimate._replace(hvps=move.estimate.hvps + ITERATIONS)
+        follower = move.follower._replace(optimiser=direction)
+        return move._replace(follower=follower, estimate=estimate, inner_step_size=size)
 
     def hold(self, state: Any, round: PyTree) -> Move:
         """Return the move of a round in which the leader is held: no hypergradient is computed."""
@@ -329,12 +324,12 @@ class Algorithm(Checked, eqx.Module):
         constrained = level == "inner" and self.problem.constrains_follower
         step_size = getattr(self, f"{level}_step_size", None)
         optimiser = getattr(self, f"{level}_optimiser", None)
-        adapts = hasattr(self, f"{level}_step_size") and self.moves_level(level)
-        if adapts and step_size is None and optimiser is None:
-            optimiser = DOWG if level == "outer" else None
+        left_out = step_size is None and optimiser is None and hasattr(self, f"{level}_step_size")
+        if left_out and self.moves_level(level):
+            optimiser = dowg() if level == "outer" else None
             step_size = CurvatureStep() if level == "inner" else None
         if isinstance(step_size, NormalisedStep):
-            step_size, optimiser = step_size.scale, NORMALISED
+            step_size, optimiser = step_size.scale, normalised()
         project = self.problem.inner_domain.project if constrained else None
         return Descent(step_size, optimiser, project)
 
@@ -373,7 +368,7 @@ class TwoLevels(Algorithm):
             self.outer.check_left_out("outer", "has a follower: x is held fixed")
         if self.problem.inner is None and "none" in self.followers:
             self.inner.check_left_out("inner", "has no follower (problem.inner is None)")
-        if self.inner.adapts and self.inner_optimiser is not None:
+        if isinstance(self.inner.step_size, CurvatureStep) and self.inner_optimiser is not None:
             raise ValueError(
                 "inner_step_size must be a number or a schedule with inner_optimiser, whose update "
                 "it scales, or left out, but is an obax.steps.CurvatureStep."

@@ -34,11 +34,6 @@ class Descent(NamedTuple):
     """Onto the set that the level is kept in, after each step."""
 
     @property
-    def adapts(self) -> bool:
-        """Whether the step size of each round follows from the curvature of the loss."""
-        return isinstance(self.step_size, CurvatureStep)
-
-    @property
     def moves(self) -> bool:
         """Whether the level has a step size or an optimiser."""
         return self.step_size is not None or self.optimiser is not None

@@ -18,15 +18,16 @@ the rounds t after which another copy plays. docs/theory.md has the proof.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._support import trees
-from .._support.checks import BelowOne, Count, Positive, check
+from .._support.checks import BelowOne, Count, Kind, check, instance_of, is_numeric, is_traced
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
 from ..rounds import RoundSpec
@@ -46,6 +47,17 @@ RISE = 2.0
 """A trial begins where the recent loss is this many times the usual one."""
 FACTOR = 10.0
 """How much longer the steps become where the longest ones won a trial."""
+
+
+ANY = Annotated[Any, instance_of(Algorithm, "an algorithm such as obax.OAGD(problem)")]
+
+NUMBERS = Annotated[
+    Any,
+    Kind(
+        "one or more numbers > 0",
+        lambda v: is_traced(v) or (is_numeric(v) and np.ndim(v) == 1 and np.all(np.asarray(v) > 0)),
+    ),
+]
 
 
 class Trials(NamedTuple):
@@ -124,12 +136,13 @@ class Race(Algorithm):
         trial: int = 40,
         discount: float = 0.95,
     ):
+        check(algorithm, "algorithm", ANY)
         rules: dict[str, Any] = {"outer_step_size": NormalisedStep()}
         if algorithm.problem.inner is not None:
             rules["inner_step_size"] = CurvatureStep()
         self.problem, self.algorithm = algorithm.problem, dataclasses.replace(algorithm, **rules)
-        self.outer_scales = tuple(check(scale, "outer_scales", Positive) for scale in outer_scales)
-        self.inner_factors = jnp.asarray(inner_factors, float)
+        self.outer_scales = tuple(check(outer_scales, "outer_scales", NUMBERS))
+        self.inner_factors = jnp.asarray(check(inner_factors, "inner_factors", NUMBERS), float)
         self.trial = check(trial, "trial", Count)
         self.discount = check(discount, "discount", BelowOne)
 

@@ -38,6 +38,7 @@ from .._support import trees
 from .._support.checks import function_of, within
 from .._support.trees import PyTree
 from ..hypergradient import Estimate, Remedy
+from ..steps import CurvatureStep
 from .arguments import StepCount
 from .base import State, TwoLevels
 from .descent import Follower, Steps
@@ -108,10 +109,10 @@ class RTHO(TwoLevels):
         super().check_levels()
         if callable(self.proximal) and self.inner_step_size is not None:
             raise ValueError("inner_step_size must be left out: proximal says what ties y to y_t.")
-        if self.proximal is True and self.inner.adapts:
+        if self.proximal is True and self.inner_step_size is None:
             raise ValueError(
-                "inner_step_size must be a number > 0 or a schedule with proximal=True: it says how "
-                "closely y is tied to y_t."
+                "inner_step_size must be a number > 0 or a schedule with proximal=True: it says "
+                "how closely y is tied to y_t."
             )
         if self.proximal and self.problem.constrains_follower:
             raise ValueError(
@@ -131,7 +132,7 @@ class RTHO(TwoLevels):
             came = jax.eval_shape(self.proximal, x, y, y, start.round_spec.example(), *behind)
             trees.check_scalar_loss(came, "proximal")
         # A step size that adapts is a constant in a round: nothing is differentiated through it.
-        optimiser = () if self.inner.adapts else start.inner_optimiser
+        optimiser = () if isinstance(self.inner.step_size, CurvatureStep) else start.inner_optimiser
         follower = Follower(y, optimiser, start.buffers)
         sensitivity = at_rest(x, follower, squared=bool(self.proximal))
         return RTHOState(**vars(start), sensitivity=sensitivity)

@@ -1,5 +1,9 @@
-"""Step sizes of the leader as optax transformations, invariant to the scale of the losses."""
+"""Step sizes of the leader as optax transformations, invariant to the scale of the losses.
 
+The same arguments give the same object: transformations are compared by identity.
+"""
+
+import functools
 from typing import NamedTuple
 
 import equinox as eqx
@@ -25,6 +29,7 @@ class DoWGState(NamedTuple):
     """sqrt(sum_s r_s^2 |h_s|^2)."""
 
 
+@functools.cache
 @checked
 def dowg(distance: Positive = START) -> optax.GradientTransformation:
     """Return distance over weighted gradients (Khaled, Mishchenko, Jin: *DoWG Unleashed*, NeurIPS
@@ -64,6 +69,7 @@ class NormalisedState(NamedTuple):
     weight: Float[Array, ""]
 
 
+@functools.cache
 @checked
 def normalised(decay: BelowOne = 0.95) -> optax.GradientTransformation:
     """Return steps along h_t / q_t, with q_t a running mean of |h_t|, and of length 2 at most; the
@@ -91,7 +97,3 @@ class NormalisedStep(Checked, eqx.Module):
     """A leader's step size that stands for normalised steps of this length."""
 
     scale: Positive = 1.0
-
-
-DOWG, NORMALISED = dowg(), normalised()
-"""One object each: transformations are compared by identity."""
