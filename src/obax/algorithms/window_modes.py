@@ -92,10 +92,6 @@ class Turn(NamedTuple):
         """Return grad_y g of a round at x_t and z, and the buffers after it."""
         return self.algorithm.problem.inner_slope(self.state.outer_var, z, round, buffers)
 
-    def estimate(self, estimator: Hypergradient, follower: Follower) -> Estimate:
-        """Return the hypergradient of this round alone."""
-        return self.algorithm.estimate(estimator, self.state, follower, self.round)
-
     def own(self, round: PyTree, carry: PyTree) -> "Turn":
         """Return the turn for a round of the window alone, with what is carried for it."""
         return self._replace(
@@ -122,7 +118,8 @@ def play(turn: Turn) -> tuple[Learned, Estimate]:
 def one_round(turn: Turn) -> tuple[Learned, Estimate]:
     """Look at the current round alone."""
     learned, estimator = learn(turn)
-    return learned, turn.estimate(estimator, learned.follower)
+    follower = learned.follower
+    return learned, turn.algorithm.estimate(estimator, turn.state, follower, turn.round)
 
 
 def own_followers(turn: Turn) -> tuple[Learned, Estimate]:
@@ -213,8 +210,9 @@ def train(turn: Turn, start: Follower) -> Learned:
         follower, left = train_on_window(turn, start)
         return Learned(follower, turn.gradients, left)
     again = turn.unrolled is not None and turn.unrolled.rematerialise
-    follower = algorithm.learn(state.outer_var, start, turn.round, state.t, turn.steps, again)
-    return Learned(follower, turn.gradients, turn.terms)
+    steps = turn.steps
+    follower = algorithm.learn(state.outer_var, start, turn.round, state.t, steps, again)
+    return Learned(follower, steps, turn.terms)
 
 
 def train_on_window(turn: Turn, start: Follower) -> tuple[Follower, Terms]:
