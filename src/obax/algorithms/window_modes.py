@@ -138,7 +138,8 @@ def own_curvature(turn: Turn) -> tuple[Learned, Estimate]:
     learned, estimator = learn(turn)
 
     def own_term(round: PyTree, carry: PyTree) -> tuple[Estimate, None]:
-        return turn.own(round, carry).estimate(estimator, learned.follower), None
+        own = dataclasses.replace(turn.state, carry=carry)
+        return turn.algorithm.estimate(estimator, own, learned.follower, round), None
 
     estimate, _, left = average(turn, learned.terms, own_term)
     return learned._replace(terms=left), estimate._replace(gradients=turn.window_terms.number)
