@@ -45,7 +45,14 @@ PREDICTED = {
 NEAR = {"streaming_ridge": 0.9, "streaming_mixture": 0.99, "streaming_density": 0.99}
 
 
-@pytest.mark.parametrize("setting", settings.STREAMING)
+# The ridge takes half a minute.
+SETTINGS = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "streaming_ridge" else name
+    for name in settings.STREAMING
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
 def test_bounds_hold_and_mutants_are_noticed(setting):
     found = certify.certify([setting], 12, 128, seed=1)
     (row,) = found.rows

@@ -170,6 +170,7 @@ def test_an_infimum_that_is_not_attained():
             assert not solve(problem, jnp.ones(3), **starts).converged
 
 
+@pytest.mark.slow
 def test_150_variables_with_condition_1e7():
     bend = jnp.asarray(np.geomspace(1e-7, 1.0, 150))
     problem = obax.Problem(lambda x, y, r: jnp.sum(bend * jnp.log(jnp.cosh(x - r))))
