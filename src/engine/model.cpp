@@ -362,6 +362,10 @@ bool Model::predict(const RawRow& raw, Workspace& work, Span prediction) const {
     if (!able) {
         std::fill(prediction.begin(), prediction.end(),
                   1.0 / static_cast<double>(prediction.size()));
+    } else if (plan.spec.classes == 1) {
+        // Another class is at most as probable as the rows so far say (Krichevsky and Trofimov 1981).
+        prediction[0] = std::max(prediction[0], (rows_ + 0.5) / (rows_ + 1.0));
+        prediction[1] = 1.0 - prediction[0];
     }
     return able;
 }
@@ -371,7 +375,7 @@ double Model::standardised_target(double target) const {
 }
 
 Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& work,
-                    Span prediction) {
+                    Span prediction, double predicted) {
     const Plan& plan = *plan_;
     if (std::isnan(target)) weight = 0.0;
     if (weight > 0.0) {
@@ -391,7 +395,8 @@ Outcome Model::step(const RawRow& raw, double target, double weight, Workspace& 
     if (plan.members == 1 && !auto_)
         loss = work.loss->value(work.members[0].outputs, example.target);
     else if (plan.classifies)
-        loss = -std::log(std::max(prediction[label], LEAST_PROBABILITY));
+        loss = -std::log(std::max(std::isnan(predicted) ? prediction[label] : predicted,
+                                  LEAST_PROBABILITY));
     else
         loss = work.loss->value(View(&work.mean_output, 1), example.target);
     const double factor = plan.spec.balance == Balance::leader ? rarity : 1.0;

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "auto_members.hpp"
 #include "conformal.hpp"
@@ -80,8 +81,10 @@ class Model {
 
     // Test on a row and, if its weight is not 0, train on it and tune. `target` is a label or a
     // number; NaN for a row that is only predicted.
+    // `predicted` is the probability that its class had before the row brought it; NaN for others.
     Outcome step(const RawRow& raw, double target, double weight, Workspace& work,
-                 Span prediction);
+                 Span prediction,
+                 double predicted = std::numeric_limits<double>::quiet_NaN());
 
     // The same model with more features or classes, other options, or sparse from now on. This one
     // stays as it is.

@@ -604,11 +604,13 @@ class PythonModel {
         const RawRow raw = rows[i];
         bulk.reach[i] = position < MOST_COVERAGES ? model_.scores().reach(position) : 0.0;
         bool written = false;
+        double predicted = MISSING;
         if (spec().classifies() && weight > 0.0 && !std::isnan(target) &&
             target >= static_cast<double>(spec().classes) && !is_extreme(raw)) {
             // That the class exists is news of the very row that is predicted.
             prediction_.resize(model_.plan()->predictions);
             model_.predict(raw, work_, prediction_);
+            if (spec().classes == 1) predicted = prediction_[1];
             prediction_.resize(std::min(prediction_.size(), std::max<std::size_t>(spec().classes, 0)));
             bulk.write_prediction(i, prediction_);
             written = true;
@@ -623,7 +625,7 @@ class PythonModel {
         const bool unknown = spec().classifies() && !std::isnan(target) &&
                              target >= static_cast<double>(spec().slots());
         const Outcome outcome =
-            model_.step(raw, unknown ? MISSING : target, weight, work_, prediction_);
+            model_.step(raw, unknown ? MISSING : target, weight, work_, prediction_, predicted);
         bulk.status[i] = static_cast<std::uint8_t>(outcome.status);
         bulk.loss[i] = outcome.loss;
         given_ += 1.0;

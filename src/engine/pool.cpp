@@ -180,6 +180,7 @@ void Pool::play_row(const PoolRows& rows, std::size_t i, Workspaces& workspaces,
     double own_target = target;
     std::size_t known = tenant.labels.size();
     bool written = false;
+    double predicted = MISSING;
     if (spec_.classifies() && !std::isnan(target)) {
         const auto label = static_cast<std::int32_t>(target);
         const auto at = std::find(tenant.labels.begin(), tenant.labels.end(), label);
@@ -190,6 +191,7 @@ void Pool::play_row(const PoolRows& rows, std::size_t i, Workspaces& workspaces,
                 Workspace& before = workspace(*tenant.model, workspaces);
                 prediction.resize(tenant.model->plan()->predictions);
                 tenant.model->predict(raw, before, prediction);
+                if (known == 1) predicted = prediction[1];
                 write_prediction(rows, i, tenant, prediction, known);
                 written = true;
                 learn_label(tenant, label);
@@ -200,7 +202,7 @@ void Pool::play_row(const PoolRows& rows, std::size_t i, Workspaces& workspaces,
     }
     Workspace& work = workspace(*tenant.model, workspaces);
     prediction.resize(tenant.model->plan()->predictions);
-    const Outcome outcome = tenant.model->step(raw, own_target, weight, work, prediction);
+    const Outcome outcome = tenant.model->step(raw, own_target, weight, work, prediction, predicted);
     if (outcome.status == Status::extreme) tenant.model->predict(raw, work, prediction);
     if (rows.status) rows.status[i] = static_cast<std::uint8_t>(outcome.status);
     if (rows.loss) rows.loss[i] = outcome.loss;
