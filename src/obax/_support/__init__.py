@@ -1,1 +1,1 @@
-"""What every package may use: pytrees, checks of arguments, files, packing, compilation."""
+"""Modules that every package may use: pytrees, checks of arguments, files, packing, compilation."""

@@ -1,4 +1,4 @@
-"""Whether two functions do the same, in one process and from one process to the next.
+"""Identity of functions: do two do the same, in one process or in one after another?
 
 In one process they share compiled programs; on resume a loss that was edited is noticed.
 

@@ -87,6 +87,11 @@ def scaled(tree: PyTree, scale: ArrayLike) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.asarray(scale, leaf.dtype) * leaf, tree)
 
 
+def inverse(value: Array) -> Array:
+    """Return 1 / value, and 0 for 0."""
+    return jnp.where(value == 0, 0, 1 / jnp.where(value == 0, 1, value))
+
+
 def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Return whether no floating leaf has NaN or Inf; leaves of other dtypes cannot."""
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree) if is_float(leaf)]

@@ -35,7 +35,7 @@ class Descent(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether the level has a step size or an optimiser."""
+        """True if the level has a step size or an optimiser."""
         return self.step_size is not None or self.optimiser is not None
 
     def check_left_out(self, level: str, why: str) -> None:

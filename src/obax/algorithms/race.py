@@ -42,11 +42,11 @@ SHARE = 18
 """A trial begins only where at most one round in so many has been in trials after the first; where
 the loss has risen, one trial more may have been."""
 GROWTH = 2
-"""How much later each trial begins than the one before, counted from round 1."""
+"""The factor from the round in which a trial begins to that in which the next one is due."""
 RISE = 2.0
 """A trial begins where the recent loss is this many times the usual one."""
 FACTOR = 10.0
-"""How much longer the steps become where the longest ones won a trial."""
+"""The factor by which steps become longer where the longest ones won a trial."""
 
 
 ANY = Annotated[Any, instance_of(Algorithm, "an algorithm such as obax.OAGD(problem)")]
@@ -64,13 +64,13 @@ class Trials(NamedTuple):
     """When trials begin and end."""
 
     left: Int[Array, ""]
-    """How many rounds the current trial has left; 0 between trials."""
+    """The number of rounds that the current trial has left; 0 between trials."""
     rounds: Int[Array, ""]
-    """How many rounds have been in trials."""
+    """The number of rounds that have been in trials."""
     next: Int[Array, ""]
     """The round in which the next trial is due."""
     factor: Float[Array, ""]
-    """What step lengths are multiplied by when it begins."""
+    """The factor on the step lengths when it begins."""
     recent: Float[Array, " 2"]
     """Discounted sums of the loss suffered and of weights, over some five rounds."""
     usual: Float[Array, " 2"]

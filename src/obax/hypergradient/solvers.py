@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array
 
 from .._support import trees
 from .._support.checks import Checked, Count, Kind, Positive
@@ -156,7 +156,7 @@ class Neumann(Checked, Implicit, prefix="Neumann."):
             return jax.tree.map(jnp.add, total, term), term
 
         total, _ = jax.lax.fori_loop(0, self.terms - 1, add_term, (gradient, gradient))
-        return Solution(_scaled(total, self.step_size), carry, self.terms - 1)
+        return Solution(trees.scaled(total, self.step_size), carry, self.terms - 1)
 
 
 class FixedPoint(Checked, Implicit, prefix="FixedPoint."):
@@ -194,8 +194,4 @@ class FixedPoint(Checked, Implicit, prefix="FixedPoint."):
         far = jnp.full_like(trees.norm(gradient), jnp.inf)
         start = (jnp.asarray(0, jnp.int32), gradient, far)
         steps, u, _ = jax.lax.while_loop(unfinished, iterate, start)
-        return Solution(_scaled(u, self.step_size), carry, steps)
-
-
-def _scaled(tree: PyTree, scale: ArrayLike) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.asarray(scale, leaf.dtype) * leaf, tree)
+        return Solution(trees.scaled(u, self.step_size), carry, steps)

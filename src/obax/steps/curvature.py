@@ -53,18 +53,13 @@ class CurvatureStep(Checked, eqx.Module):
         inner_var, direction = jax.lax.stop_gradient((inner_var, direction))
 
         def iterate(_: int, now: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
-            unit = trees.scaled(now[0], _inverse(trees.norm(now[0])))
+            unit = trees.scaled(now[0], trees.inverse(trees.norm(now[0])))
             product = jax.jvp(gradient, (inner_var,), (unit,))[1]
             curvature = trees.norm(product)
             return trees.select(curvature != 0, product, now[0]), curvature
 
         first = jnp.zeros_like(trees.norm(direction))
         direction, curvature = jax.lax.fori_loop(0, ITERATIONS, iterate, (direction, first))
-        direction = trees.scaled(direction, _inverse(trees.norm(direction)))
+        direction = trees.scaled(direction, trees.inverse(trees.norm(direction)))
         factor = jnp.asarray(self.factor, curvature.dtype)
-        return jax.lax.stop_gradient((factor * _inverse(curvature), direction))
-
-
-def _inverse(value: Array) -> Array:
-    """Return 1 / value, and 0 for 0."""
-    return jnp.where(value == 0, 0, 1 / jnp.where(value == 0, 1, value))
+        return jax.lax.stop_gradient((factor * trees.inverse(curvature), direction))

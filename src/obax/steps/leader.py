@@ -87,8 +87,8 @@ def normalised(decay: BelowOne = 0.95) -> optax.GradientTransformation:
         weight = decay * state.weight + (1 - decay)
         usual = jnp.where(mean == 0, 1, mean / weight)
         length = jnp.minimum(size / usual, 2)
-        unit = jnp.where(size == 0, 0, 1 / jnp.where(size == 0, 1, size))
-        return trees.scaled(gradient, -length * unit), NormalisedState(mean, weight)
+        scale = -length * trees.inverse(size)
+        return trees.scaled(gradient, scale), NormalisedState(mean, weight)
 
     return optax.GradientTransformation(init, update)
 
